@@ -1,4 +1,4 @@
-"""The command `cmf`. One file a command; none is imported before it runs, so that `--help` is quick.
+"""The command `cmf`. One file per command, imported when the command runs, so that `--help` is fast.
 
 Spec: docs/spec/cli.md.
 """
@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import sys
 
-_SOON = 0.05  # seconds
+_RESEND_SECONDS = 0.05  # seconds
 
 
 def main() -> None:
-    """The console script: run the command, and let no traceback out."""
+    """The console script: run the command without ever showing a traceback."""
     before, sys.unraisablehook = sys.unraisablehook, _unraised
     try:
-        from pipeline.cli.commands import app  # here, so that an interrupt meanwhile is one like any other
+        from pipeline.cli.commands import app  # imported here, so that an interrupt during the import is handled too
 
         app()
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output went away; there is nobody left to tell.
+        # The reader of our output is gone (a closed pipe): nothing more to report.
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
@@ -32,19 +32,19 @@ def main() -> None:
 
 
 def _unraised(what: sys.UnraisableHookArgs) -> None:
-    """An interrupt that came while nothing can be raised, in the callback of an import, say, comes again."""
+    """Raise an interrupt again that arrived where nothing can be raised, such as in an import callback."""
     if not issubclass(what.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(what)
         return
     import signal
     import threading
 
-    # Soon: at once it would come in here, where nothing can be raised either. A signal, as that wakes who sleeps.
-    threading.Timer(_SOON, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+    # After a moment: right now it would arrive in here again. As a signal, because that ends sleeps.
+    threading.Timer(_RESEND_SECONDS, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
 
 
 def _is_interrupt(error: Exception) -> bool:
-    """Whether this is what pydantic-core makes of an interrupt that comes while it builds a validator."""
+    """Whether this is how pydantic-core reports an interrupt while it builds a validator."""
     return type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error)
 
 

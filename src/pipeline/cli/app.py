@@ -12,11 +12,11 @@ from cmf.adapters import FORMATS
 from pipeline.cli import auditing, bundling, keeping, replaying, serving
 from pipeline.cli.bundling import Algorithm, AlgorithmOption
 from pipeline.cli.replaying import FindingsAs, PolicyOption, WrittenAs
-from pipeline.cli.sections import Sections, Whole
+from pipeline.cli.sections import FullHelpGroup, SectionedGroup
 
 app = typer.Typer(
     name="cmf",
-    cls=Sections,
+    cls=SectionedGroup,
     help="Judge LLM, tool and MCP traffic by policy.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -28,7 +28,7 @@ Wire = StrEnum("Wire", {"canonical": "canonical", **{name: name for name in FORM
 
 
 class ViewFormat(StrEnum):
-    """How `cmf view` writes."""
+    """The output formats of `cmf view`."""
 
     TREE = "tree"
     JSON = "json"
@@ -58,7 +58,7 @@ class EngineChoice(StrEnum):
 
 
 class Trace(StrEnum):
-    """How much `cmf eval` tells of what policies did; the words are OPA's."""
+    """How much `cmf eval` explains; the levels are OPA's."""
 
     NOTES = "notes"
     FAILS = "fails"
@@ -66,7 +66,7 @@ class Trace(StrEnum):
 
 
 class Template(StrEnum):
-    """What `cmf init` can begin with."""
+    """The templates of `cmf init`."""
 
     TOOLS = "tools"
     PII = "pii"
@@ -75,7 +75,7 @@ class Template(StrEnum):
 
 
 class SchemaName(StrEnum):
-    """What `cmf schema` can describe."""
+    """The schemas of `cmf schema`."""
 
     VIEW = "view"
     MESSAGE = "message"
@@ -86,13 +86,11 @@ class SchemaName(StrEnum):
 
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
-From = Annotated[Wire, typer.Option("--from", help="The format that FILE is in.")]
+From = Annotated[Wire, typer.Option("--from", help="The format of FILE.")]
 FromOrSeen = Annotated[
-    Wire | None, typer.Option("--from", help="The format that FILE is in; by default told by its shape.")
+    Wire | None, typer.Option("--from", help="The format of FILE; by default detected from its shape.")
 ]
-KindOrSeen = Annotated[
-    Kind | None, typer.Option("--kind", help="Whether FILE is a request or a response; by default told by its shape.")
-]
+KindOrSeen = Annotated[Kind | None, typer.Option("--kind", help="What FILE holds; by default detected from its shape.")]
 SealKey = Annotated[Path | None, typer.Option("--seal-key", help="A file with the seal key, 64 hexadecimal digits.")]
 
 
@@ -107,7 +105,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     _: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version, and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Judge LLM, tool and MCP traffic by policy."""
@@ -120,8 +118,10 @@ def evaluate(
     to: Annotated[Wire | None, typer.Option("--to", help="The format to emit; by default that of FILE.")] = None,
     kind: KindOrSeen = None,
     policies: PolicyOption = None,
-    context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write the result.")] = WrittenAs.TEXT,
+    context: Annotated[
+        Path | None, typer.Option("--context", help="The context, with subject and session: JSON or YAML.")
+    ] = None,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
     engine: Annotated[
         EngineChoice, typer.Option("--engine", help="Where policy is evaluated.")
     ] = EngineChoice.EMBEDDED,
@@ -131,40 +131,38 @@ def evaluate(
     ] = None,
     bundle_key: Annotated[
         Path | None,
-        typer.Option("--bundle-key", metavar="FILE", help="The public key of who has to have signed the policies."),
+        typer.Option("--bundle-key", metavar="FILE", help="The public key that the policies must be signed with."),
     ] = None,
     algorithm: AlgorithmOption = Algorithm.RS256,
     store: Annotated[
         str | None,
-        typer.Option(
-            "--store", help="Where sessions are kept: a SQLite file, sqlite:////…, postgresql://… or redis://…"
-        ),
+        typer.Option("--store", help="The session store: a SQLite file, sqlite:////…, postgresql://… or redis://…"),
     ] = None,
     session: Annotated[str | None, typer.Option("--session", help="The session's id.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The subject's id.")] = None,
     seal_key: SealKey = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Show what policy changed, instead of what goes out.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what policy changed instead of the output.")] = False,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Put the judged input at the end of this file, content and all.")
+        Path | None, typer.Option("--record", help="Append the judged input to this file, including its content.")
     ] = None,
     without_secrets: Annotated[
-        bool, typer.Option("--without-secrets", help="With --record: stand-ins take the place of secrets.")
+        bool, typer.Option("--without-secrets", help="With --record: replace secrets by placeholders.")
     ] = False,
     trace: Annotated[
         Trace | None,
-        typer.Option("--trace", help="What policies print, of each rule that did not hit where it stopped, or all."),
+        typer.Option("--trace", help="Explain what policies print, where rules stopped, or both."),
     ] = None,
-    trace_lines: Annotated[int, typer.Option("--trace-lines", min=1, help="So many lines of it at most.")] = 200,
+    trace_lines: Annotated[int, typer.Option("--trace-lines", min=1, help="Print at most this many lines.")] = 200,
     trace_out: Annotated[
-        Path | None, typer.Option("--trace-out", metavar="FILE", help="All lines of it, into this file.")
+        Path | None, typer.Option("--trace-out", metavar="FILE", help="Write all of it to this file.")
     ] = None,
 ) -> None:
-    """Judge one request or response: a line per view, the verdict, and what would go out.
+    """Judge one request or response: print a line per view, the verdict, and the output.
 
-    --trace says on standard error, view by view: `notes` what policies print; `fails` of each rule that did not hit the
-    expression at which it stopped, with its values; `full` both, of all rules and all their definitions. It is made by
-    asking policies again, not by the engine while it judges. A value that is part of the content stands there only if
-    it is printed anyway, because it goes out; else its length. `cmf why` tells all values.
+    --trace explains on standard error, view by view: `notes` shows what policies print; `fails`, for each rule that did
+    not hit, the expression at which it stopped, with its values; `full` both, for all rules and definitions. It
+    evaluates the policies again rather than tracing the engine. Content is shown only where the output has it too,
+    otherwise its length is given. `cmf why` shows all values.
 
     Exit codes: 0 forwarded, 1 refused, 2 usage, 3 policy does not compile, 4 input not readable, 5 evaluation failed,
     6 suspended for approval.
@@ -200,9 +198,9 @@ def view(
     file: File,
     source: FromOrSeen = None,
     kind: KindOrSeen = None,
-    output: Annotated[ViewFormat, typer.Option("--format", help="How to write the views.")] = ViewFormat.TREE,
+    output: Annotated[ViewFormat, typer.Option("--format", help="The output format.")] = ViewFormat.TREE,
 ) -> None:
-    """Show what a policy sees of FILE: every value with the Rego path that reaches it."""
+    """Show what a policy sees of FILE: every value with its Rego path."""
     from pipeline.cli.view import run
 
     run(
@@ -219,7 +217,7 @@ def pins(
     source: From,
     namespace: Annotated[str | None, typer.Option("--namespace", help="The server that the tools belong to.")] = None,
 ) -> None:
-    """Print the definitions of a request's tools, or of an MCP `tools/list` result, as data that pins them."""
+    """Print the tool definitions of a request or an MCP `tools/list` result as data that pins them."""
     from pipeline.cli.pins import run
 
     run(file, source=source.value, namespace=namespace)
@@ -227,7 +225,7 @@ def pins(
 
 @app.command("schema")
 def schema(
-    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="What to describe.")] = SchemaName.VIEW,
+    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = SchemaName.VIEW,
 ) -> None:
     """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, test cases, or cmf.yaml."""
     from pipeline.cli.schema import run
@@ -241,11 +239,11 @@ def convert(
     source: From,
     target: Annotated[Wire, typer.Option("--to", help="The format to write.")],
     kind: Annotated[ConvertKind, typer.Option("--kind", help="What FILE holds.")] = ConvertKind.REQUEST,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse what would lose something.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if anything would be lost.")] = False,
 ) -> None:
-    """Translate between wire formats. What the target cannot say is dropped and listed on standard error.
+    """Translate between wire formats. What the target cannot express is dropped and listed on standard error.
 
-    No policy is asked: this is a tool for files, not a road for traffic.
+    No policy is evaluated: this converts files, and is not meant for traffic.
     """
     from pipeline.cli.convert import run
 
@@ -254,12 +252,10 @@ def convert(
 
 @app.command("init")
 def init(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to write it: a new or empty directory.")
-    ] = Path(),
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")] = Path(),
     template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = Template.TOOLS,
 ) -> None:
-    """Begin a project of policies: rules with their tests, cases, settings for editors and CI; green from the start."""
+    """Start a policy project: rules with tests, test cases, settings for editors and CI. All tests pass."""
     from pipeline.cli.init import run
 
     run(directory, template=template.value)
@@ -271,20 +267,20 @@ def run_cases(
         Path, typer.Argument(metavar="DIR", help="A project: policies in DIR/policy, cases in DIR/cases.")
     ] = Path(),
     policies: PolicyOption = None,
-    output: Annotated[FindingsAs, typer.Option("--format", help="How to write the results.")] = FindingsAs.TEXT,
-    select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name holds this.")] = None,
+    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
+    select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name contains this.")] = None,
     coverage: Annotated[
-        bool, typer.Option("--coverage", help="Name the rules that hit in no case, and the lines.")
+        bool, typer.Option("--coverage", help="Report rules that hit in no case, and lines not reached.")
     ] = False,
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", min=0, max=100, help="Fail if fewer percent of the rules hit in some case."),
+        typer.Option("--threshold", min=0, max=100, help="Fail if a smaller percentage of the rules hit in some case."),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on whenever a file changes, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file changes, until Ctrl-C.")] = False,
 ) -> None:
-    """Judge the cases of DIR, conversations with what is expected of policy, and run the Rego tests of its policies.
+    """Run the test cases of DIR, conversations with the expected decisions, and the Rego tests of its policies.
 
-    Exit codes: 0 all as expected, 1 something else came out, 2 no cases and no tests, 3 policy does not compile.
+    Exit codes: 0 all passed, 1 something failed, 2 no cases and no tests, 3 policy does not compile.
     """
     from pipeline.cli.test import run
 
@@ -301,23 +297,21 @@ def run_cases(
 
 @app.command("playground")
 def playground(
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 for any port.")] = 8787,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for any free one.")] = 8787,
     policies: Annotated[
         Path | None,
-        typer.Option(
-            "--policies", "-p", metavar="DIR", help="A project, or its policies; by default this one, if it is one."
-        ),
+        typer.Option("--policies", "-p", metavar="DIR", help="A project or its policies; by default the current one."),
     ] = None,
-    readonly: Annotated[bool, typer.Option("--readonly", help="Write nothing: no cases are saved.")] = False,
+    readonly: Annotated[bool, typer.Option("--readonly", help="Never write: cases cannot be saved.")] = False,
 ) -> None:
-    """Try policy out on a local web page while it is typed; nothing leaves this machine."""
+    """Try out policies as you type, on a local web page; nothing leaves this machine."""
     from pipeline.cli.playground import run
 
     run(port=port, policies=policies, readonly=readonly)
 
 
 class Shell(StrEnum):
-    """What completes the words of a command line."""
+    """The shells with completion."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -325,10 +319,10 @@ class Shell(StrEnum):
 
 
 @app.command("completion")
-def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> None:
-    """Print what makes a shell complete `cmf`: `source <(cmf completion bash)`.
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+    """Print the completion script of a shell: `source <(cmf completion bash)`.
 
-    For zsh the same; for fish: `cmf completion fish | source`.
+    zsh works the same way; for fish: `cmf completion fish | source`.
     """
     from pipeline.cli.completion import run
 
@@ -339,19 +333,19 @@ replaying.add_to(app)
 serving.add_to(app)
 bundling.add_to(app)
 
-approvals = typer.Typer(cls=Whole, help="What waits for a person.", no_args_is_help=True, rich_markup_mode=None)
+approvals = typer.Typer(cls=FullHelpGroup, help="Approvals of people.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(approvals, name="approvals")
 app.add_typer(auditing.audit, name="audit")
 app.add_typer(keeping.ledger, name="ledger")
-ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, as the decision named it.")]
+ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, from the decision.")]
 
 
 @approvals.command("list")
 def list_approvals(
     store: auditing.SessionStore,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
 ) -> None:
-    """List what waits, the oldest first."""
+    """List pending approvals, oldest first."""
     from pipeline.cli import people
 
     people.list_approvals(store, as_json=output is WrittenAs.JSON)
@@ -362,9 +356,9 @@ def show_approval(
     store: auditing.SessionStore,
     id: ApprovalId,
     seal_key: SealKey = None,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write it.")] = WrittenAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
 ) -> None:
-    """Show one approval; with the seal key also what it is about."""
+    """Show one approval; with the seal key, also its content."""
     from pipeline.cli import people
 
     people.show(id, store, seal_key=seal_key, as_json=output is WrittenAs.JSON)
@@ -374,7 +368,7 @@ def show_approval(
 def approve(
     store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.SigningKey = None
 ) -> None:
-    """Let exactly this through, once. Nobody approves a request of their own; who did is on record."""
+    """Approve exactly this, once. Nobody can approve their own request; the approver is recorded."""
     from pipeline.cli import people
 
     people.decide(id, store, person=person, approve=True, key=key)
@@ -384,7 +378,7 @@ def approve(
 def deny(
     store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.SigningKey = None
 ) -> None:
-    """Refuse this until the approval expires. Who did is on record."""
+    """Refuse this until the approval expires. The decision is recorded."""
     from pipeline.cli import people
 
     people.decide(id, store, person=person, approve=False, key=key)
@@ -396,22 +390,22 @@ def declassify(
     label: Annotated[str, typer.Argument(metavar="LABEL", help="The label to lift.")],
     session: Annotated[str, typer.Option("--session", help="The session's id.")],
     person: auditing.Person,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept on record.")],
-    lasting: Annotated[str, typer.Option("--for", help="How long: 30m, 8h; a day at most.")],
+    reason: Annotated[str, typer.Option("--reason", help="The reason; it is recorded.")],
+    lasting: Annotated[str, typer.Option("--for", help="For how long: 30m, 8h; at most a day.")],
     subject: Annotated[
-        str | None, typer.Option("--subject", help="Whose session; without it, of nobody known.")
+        str | None, typer.Option("--subject", help="Whose session; without it, an anonymous one.")
     ] = None,
-    second: Annotated[str | None, typer.Option("--second", help="A second person who agrees.")] = None,
-    scope: Annotated[str, typer.Option("--scope", help="For what; kept on record.")] = "session",
+    second: Annotated[str | None, typer.Option("--second", help="A second person, who agrees.")] = None,
+    scope: Annotated[str, typer.Option("--scope", help="The purpose; it is recorded.")] = "session",
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", metavar="EVENT", help="An event that brought it (repeatable); without it, all."),
+        typer.Option("--source", metavar="EVENT", help="An event that set it (repeatable); by default all."),
     ] = None,
     key: auditing.SigningKey = None,
 ) -> None:
-    """Lift a label from a session, for what brought it so far and for a time; what brings it later counts.
+    """Lift a label from a session for a time. Events that set the label later still count.
 
-    Who did, why and until when is on record first.
+    Who lifted it, why and until when is recorded first.
     """
     from pipeline.cli import people
 

@@ -1,4 +1,4 @@
-"""`cmf audit`: looking for records, proving them, taking them away."""
+"""`cmf audit`: finding, verifying and exporting records."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from pipeline.store.search import Search
 _GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature", "bundle.unsigned"})
 _FOLLOW_SECONDS: Final = 0.5
-_AT_ONCE: Final = 1_000  # records read together
-_SHOWN: Final = 20  # problems that are printed; how many there are in all is said
+_PAGE_SIZE: Final = 1_000  # records fetched per query
+_SHOWN: Final = 20  # problems printed; the rest is only counted
 
 
 def verify_place(
     place: str, *, heads: Path | None, keys: Sequence[Path], as_json: bool, unsigned: bool = False
 ) -> None:
-    """Say what is wrong with a database or bundle, and leave with what it comes to."""
-    with one_line_errors(), _or_unreadable():
+    """Verify a database or bundle, print the report, and exit with its code."""
+    with one_line_errors(), _as_unreadable():
         exported = [] if heads is None else read_heads(heads)
         trusted = [PublicKey.at(file) for file in keys] or None
         if zipfile.is_zipfile(place):
             report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
         elif _was_zip(place):
-            raise AuditError("this bundle is not whole", path=place, hint="export it again, or fetch it again")
+            raise AuditError("the bundle is truncated", path=place, hint="export or copy it again")
         else:
             with reading(place) as engine, StoreEvidence.at_one_moment(engine) as evidence:
                 report = check_store(evidence, exported=exported, keys=trusted)
@@ -65,10 +65,10 @@ def verify_place(
 
 
 @contextmanager
-def _or_unreadable() -> Iterator[None]:
-    """A store, key or file of heads that is none is one more thing that cannot be read: it has their exit code.
+def _as_unreadable() -> Iterator[None]:
+    """Give a bad store, key or heads file the exit code of unreadable input.
 
-    That of `ConfigError` would say that records are missing.
+    That of `ConfigError` would mean that records are missing.
     """
     try:
         yield
@@ -77,7 +77,7 @@ def _or_unreadable() -> Iterator[None]:
 
 
 def _was_zip(place: str) -> bool:
-    """Whether a file begins as a bundle does, whose end is missing."""
+    """Whether a file starts like a bundle, so that it may be a truncated one."""
     try:
         with Path(place).open("rb") as file:
             return file.read(4) == b"PK\x03\x04"
@@ -88,7 +88,7 @@ def _was_zip(place: str) -> bool:
 def export(
     store: str, out: Path, *, query: str | None, contents: bool, heads: Path | None, key: Path | None = None
 ) -> None:
-    """Write a bundle of what the query finds, or of everything; `contents` go with it once that is on record."""
+    """Write a bundle of the query's results, or of everything; `contents` are included after that is recorded."""
     with one_line_errors():
         selection, exported = None, [] if heads is None else read_heads(heads)
         if query is not None:
@@ -109,19 +109,19 @@ def export(
             )
     if signer is None:
         typer.echo(
-            "cmf: the manifest is not signed: --signing-key FILE names the key that signs this store's records, and"
-            " `cmf audit verify` wants --unsigned for it as it is",
+            "cmf: the manifest is not signed: give the key that signs this store's records with --signing-key FILE, or"
+            " verify the bundle with `cmf audit verify --unsigned`",
             err=True,
         )
     typer.echo(f"{counted(count, 'record')} written to {out}")
 
 
 def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | None:
-    """The key that signs the store's records: the one that was named, or the one beside it, if that can be had."""
+    """The key that signs the store's records: the named one, or the one beside the store, if it is readable."""
     check_key(named)
     database = file_of(store)
     file, found = named or (None if database is None else key_beside(database)), None
-    if file is not None and file.is_file():  # none is made: what never signed here says nothing
+    if file is not None and file.is_file():  # do not create one: a key that never signed here proves nothing
         with nullcontext() if named else suppress(ConfigError):
             found = Signer.at(file)
     if found is not None and found.public_key.id in known:
@@ -132,45 +132,45 @@ def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | 
 
 
 def check_key(named: Path | None) -> None:
-    """Return where no key was named, or a file is there: none is made where a store's records have one already."""
+    """Check that a named key exists: a store that has records already has a key, so none is created."""
     if named is not None and not named.is_file():
-        raise ConfigError("there is no key here", path=str(named), hint="look at the path of --signing-key")
+        raise ConfigError("no such key file", path=str(named), hint="check the path given with --signing-key")
 
 
 def other_key(store: str) -> ConfigError:
-    """The error for a key that does not sign there."""
-    hint = "name the key that signs its records: --signing-key FILE"
-    return ConfigError("this store's records are signed by another key", path=store, hint=hint)
+    """The error for a key that is not the store's."""
+    hint = "give the key that signs its records with --signing-key FILE"
+    return ConfigError("this store's records are signed with another key", path=store, hint=hint)
 
 
 def find(store: str, query: str, *, limit: int, as_json: bool) -> None:
-    """Print what the query finds, the newest first."""
-    with one_line_errors(), _finding(store, query, at_once=min(limit, _AT_ONCE)) as found:
+    """Print the results of the query, newest first."""
+    with one_line_errors(), _finding(store, query, at_once=min(limit, _PAGE_SIZE)) as found:
         if (first := next(found, None)) is None:
-            typer.echo("cmf: no record fits", err=True)
+            typer.echo("cmf: no record matches", err=True)
             return
         _print_found(islice(chain([first], found), limit), as_json)
 
 
 def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
-    """Print the newest records, the newest last; with `follow`, those that come too."""
+    """Print the newest records, newest last; with `follow`, new ones as they arrive."""
     with one_line_errors(), reading(store) as engine:
         found = newest(engine, limit=limit)
         _print_found(found, as_json)
         while follow:
             seen = found[-1].seq if found else 0
             time.sleep(_FOLLOW_SECONDS)
-            new = rows_after(engine, seen, limit=_AT_ONCE)
+            new = rows_after(engine, seen, limit=_PAGE_SIZE)
             _print_found(new, as_json)
             found = new or found
 
 
 def show(store: str, record_id: str) -> None:
-    """Print one record and where it is."""
+    """Print one record and its place in its log."""
     with one_line_errors(), reading(store) as engine:
         found = stored_record(engine, record_id)
     if found is None:
-        fail(f"{store} has no record {visible(record_id)}; `cmf audit find` and `cmf audit tail` name them", Exit.INPUT)
+        fail(f"{store} has no record {visible(record_id)}; `cmf audit find` and `cmf audit tail` list them", Exit.INPUT)
     body = {"erased": True} if found.body is None else loads(found.body)
     typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": body}))
 
@@ -184,14 +184,14 @@ def heads(store: str) -> None:
 
 
 def key(file: Path) -> None:
-    """Make the key if it is missing, and print its public half."""
+    """Create the key if it is missing, and print its public key."""
     with one_line_errors():
         typer.echo(Signer.at(file).public_key.pem, nl=False)
 
 
 @contextmanager
 def reading(store: str) -> Iterator[Any]:
-    """A block with an engine that only reads the store there."""
+    """A read-only engine on the store."""
     engine = open_to_read(store)
     try:
         yield engine
@@ -206,8 +206,8 @@ def _evidence(store: str) -> Iterator[Evidence]:
 
 
 @contextmanager
-def looking_through(store: str) -> Iterator[Store]:
-    """A block with a store that is there, to be looked through: no record is put there, so no key is asked for."""
+def opened_for_search(store: str) -> Iterator[Store]:
+    """An existing store, opened for searching: nothing is recorded, so no key is needed."""
     check_is_store(store)
     with Store.named(store, keyless=True) as opened:
         yield opened
@@ -215,15 +215,15 @@ def looking_through(store: str) -> Iterator[Store]:
 
 @contextmanager
 def _search(store: str) -> Iterator[Search]:
-    with looking_through(store) as opened:
+    with opened_for_search(store) as opened:
         search = Search(opened.engine, opened.writer)
         search.catch_up()
         yield search
 
 
 @contextmanager
-def _finding(store: str, text: str, *, at_once: int = _AT_ONCE) -> Iterator[Iterator[Placed]]:
-    """A block with the records that the query finds, the newest first."""
+def _finding(store: str, text: str, *, at_once: int = _PAGE_SIZE) -> Iterator[Iterator[Placed]]:
+    """The query's results, newest first."""
     query = parse(text, wall_clock())
     if not query.of_reviews:
         with _search(store) as search:
@@ -231,7 +231,7 @@ def _finding(store: str, text: str, *, at_once: int = _AT_ONCE) -> Iterator[Iter
         return
     from pipeline.review.catalog import Catalog
 
-    with looking_through(store) as opened:
+    with opened_for_search(store) as opened:
         catalog = Catalog(opened)
         catalog.catch_up()
         yield reversed(catalog.all_of(catalog.select(query)))
@@ -265,17 +265,19 @@ def _print_report(report: Report) -> None:
     if not report.anchored:
         typer.echo("not checked: whether the newest records are missing (give the exported heads with --heads)")
     if not report.trusted:
-        typer.echo("not checked: whether somebody wrote all of it anew under another key (say which with --public-key)")
+        typer.echo(
+            "not checked: whether all of it was rewritten under another key (give the right one with --public-key)"
+        )
     found = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
     typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{found}")
 
 
 def _print_manifest(said: Manifest) -> None:
-    asked = "everything" if said.selection is None else f"what was asked for: {said.selection}"
+    asked = "everything" if said.selection is None else f"selection: {said.selection}"
     by = "not signed" if said.signed_by is None else f"signed by {said.signed_by}"
     typer.echo(visible(f"bundle  {asked}  {counted(said.records, 'record')}, made {iso(said.made_at)}, {by}"))
     if said.signed_by is None:
-        typer.echo("not checked: what was asked for, and whether records, policies or reviews were taken out since")
+        typer.echo("not checked: the selection, and whether records, policies or reviews were removed since")
 
 
 def _print_found(found: Iterable[Placed], as_json: bool) -> None:

@@ -1,8 +1,8 @@
 """`cmf audit` reveal, erase, hold, release, sweep, ask, grant, break-glass, override, close, two-people, and lists.
 
-What was judged, as it lies apart from its record, and who may see it; what is let go on in an emergency.
+The stored content of runs and who may see it, and emergency overrides.
 
-Whoever can open the store is taken to be who they say, with the permission that the step needs [CLI-23].
+Whoever can open the store is trusted to be who they say, with the permission that the step needs [CLI-23].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cmf.codec import dumps
 from pipeline.approval_state import shown_subject
 from pipeline.audit.query import parse
 from pipeline.authority import holder
-from pipeline.cli.audit import looking_through
+from pipeline.cli.audit import opened_for_search
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.display import counted, visible
@@ -38,7 +38,7 @@ Listed = TypeVar("Listed", Ask, RevealGrant, Override, Hold)
 
 
 def reveal(place: str, key: Path | None, record: str, *, person: str, second: str | None, reason: str) -> None:
-    """Print what was judged, once it is on record who wanted to see it."""
+    """Print the content of a record, after recording who asked for it."""
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
         other = None if second is None else holder(second, REVEAL)
         line = contents.reveal(record, actor=holder(person, REVEAL), reason=reason, seconder=other)
@@ -46,28 +46,28 @@ def reveal(place: str, key: Path | None, record: str, *, person: str, second: st
 
 
 def ask(place: str, key: Path | None, record: str, *, person: str, reason: str) -> None:
-    """Put on record that somebody wants to see what was judged, and print the id that somebody else grants."""
+    """Record a request to see the content of a record, and print its id for somebody else to grant."""
     with one_line_errors(), _contents(place, key) as contents:
         typer.echo(contents.eyes.ask(record, actor=holder(person, REVEAL), reason=reason).id)
 
 
 def asks(place: str, *, as_json: bool) -> None:
-    """Print what was asked for and not granted yet."""
-    with one_line_errors(), looking_through(place) as store:
+    """Print the requests that are not granted yet."""
+    with one_line_errors(), opened_for_search(place) as store:
         found = store.contents().eyes.asks()
     _print(found, as_json, lambda one: f"{iso(one.at)}  {one.record}  by {one.actor}: {one.reason}", "nobody asks")
 
 
 def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str, lasting: timedelta) -> None:
-    """Grant what was asked for."""
+    """Grant a request."""
     with one_line_errors(), _contents(place, key) as contents:
         made = contents.eyes.grant(asked, actor=holder(person, REVEAL), reason=reason, expires_in=lasting)
     typer.echo(visible(f"{made.id}: {made.actor} may see {made.record} until {iso(made.expires_at)}"))
 
 
 def grants(place: str, *, as_json: bool) -> None:
-    """Print the grants that hold."""
-    with one_line_errors(), looking_through(place) as store:
+    """Print the grants in force."""
+    with one_line_errors(), opened_for_search(place) as store:
         found = store.contents().eyes.grants()
 
     def line(one: RevealGrant) -> str:
@@ -75,7 +75,7 @@ def grants(place: str, *, as_json: bool) -> None:
         what = ", ".join(part for part in scope if part)
         return f"until {iso(one.expires_at)}  {one.actor}: {what}  by {one.second}"
 
-    _print(found, as_json, line, "no grant holds")
+    _print(found, as_json, line, "no grant is in force")
 
 
 def break_glass(
@@ -89,7 +89,7 @@ def break_glass(
     session: str | None,
     lasting: timedelta,
 ) -> None:
-    """Open all that a subject or session was about, for a while, and say until when."""
+    """Open all content of a subject or session for a while, and print until when."""
     with one_line_errors(), _contents(place, key) as contents:
         made = contents.eyes.break_glass(
             actor=holder(person, BREAK_GLASS),
@@ -124,7 +124,7 @@ def override(
     uri: str | None,
     lasting: timedelta,
 ) -> None:
-    """Let go on what a rule denies, for a while, and say until when."""
+    """Lift a rule's denials for a while, and print until when."""
     with one_line_errors(), opened_store(place, key) as store:
         made = store.overrides().open(
             rule,
@@ -140,14 +140,14 @@ def override(
 
 
 def overrides(place: str, *, as_json: bool) -> None:
-    """Print the overrides that hold."""
-    with one_line_errors(), looking_through(place) as store:
+    """Print the overrides in force."""
+    with one_line_errors(), opened_for_search(place) as store:
         found = store.overrides().read()
 
     def line(one: Override) -> str:
         return f"until {iso(one.expires_at)}  {one.rule}: {_scope(one)}  by {one.actor} and {one.second}"
 
-    _print(found, as_json, line, "no override holds")
+    _print(found, as_json, line, "no override is in force")
 
 
 def _scope(one: Override) -> str:
@@ -156,7 +156,7 @@ def _scope(one: Override) -> str:
 
 
 def need_two(place: str, key: Path | None, needed: bool, *, person: str, second: str | None, reason: str) -> None:
-    """Have the store ask for two people, or not."""
+    """Make the store require two people, or not."""
     with one_line_errors(), _contents(place, key) as contents:
         other = None if second is None else holder(second, TWO_PEOPLE)
         contents.eyes.need_two(needed, actor=holder(person, TWO_PEOPLE), reason=reason, seconder=other)
@@ -165,11 +165,11 @@ def need_two(place: str, key: Path | None, needed: bool, *, person: str, second:
 def take(
     place: str, key: Path | None, *, query: str | None, person: str | None, second: str | None, reason: str | None
 ) -> None:
-    """Put on record that somebody takes content away."""
+    """Record that somebody exports content."""
     if person is None or reason is None:
-        fail("content is taken by somebody, for a reason: give --as and --reason", Exit.USAGE)
+        fail("exporting content is recorded: give --as and --reason", Exit.USAGE)
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
-        parse(query or "", wall_clock())  # what says nothing is refused before anything is on record
+        parse(query or "", wall_clock())  # refuse an invalid query before recording anything
         other = None if second is None else holder(second, REVEAL)
         contents.taken(query, actor=holder(person, REVEAL), reason=reason, seconder=other)
 
@@ -184,7 +184,7 @@ def erase(
     session: str | None,
     before: str | None,
 ) -> None:
-    """Erase what was judged, and say how much of it is gone."""
+    """Erase content, and print how much."""
     with one_line_errors(), _contents(place, key) as contents:
         asked = None if before is None else parse(f"until:{before}", wall_clock()).until
         until = None if asked is None else instant_of(asked)
@@ -203,8 +203,8 @@ def hold(place: str, key: Path | None, *, person: str, reason: str, subject: str
 
 
 def holds(place: str, *, as_json: bool) -> None:
-    """Print the holds that hold."""
-    with one_line_errors(), looking_through(place) as store:
+    """Print the holds in force."""
+    with one_line_errors(), opened_for_search(place) as store:
         stored = store.contents().holds()
     found = [replace(one, subject=None if one.subject is None else shown_subject(one.subject)) for one in stored]
 
@@ -213,11 +213,11 @@ def holds(place: str, *, as_json: bool) -> None:
         which = "all sessions" if one.session is None else f"session {one.session}"
         return f"{iso(one.at)}  {whose}, {which}  by {one.actor}: {one.reason}"
 
-    _print(found, as_json, line, "nothing is held")
+    _print(found, as_json, line, "no hold is in force")
 
 
 def release(place: str, key: Path | None, hold: str, *, person: str, second: str | None, reason: str) -> None:
-    """Lift a hold."""
+    """Release a hold."""
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
         other = None if second is None else holder(second, HOLD)
         contents.release(hold, actor=holder(person, HOLD), reason=reason, seconder=other)
@@ -225,7 +225,7 @@ def release(place: str, key: Path | None, hold: str, *, person: str, second: str
 
 
 def sweep(place: str, key: Path | None) -> None:
-    """Erase what may not be kept any longer."""
+    """Erase everything whose retention has ended."""
     with one_line_errors(), opened_store(place, key) as store:
         for swept in Sweep(store).run(micros(wall_clock())):
             failed = "" if swept.failed is None else f", failed: {swept.failed}"
@@ -233,7 +233,7 @@ def sweep(place: str, key: Path | None) -> None:
 
 
 def _print(found: Sequence[Listed], as_json: bool, line: Callable[[Listed], str], nothing: str) -> None:
-    """Print each on a line, or that there is none."""
+    """Print a line for each, or `nothing` if there is none."""
     if not found:
         typer.echo(f"cmf: {nothing}", err=True)
     for one in found:

@@ -1,4 +1,4 @@
-"""The commands `cmf audit …` and their options; what they do is imported late."""
+"""The commands `cmf audit …` and their options; their code is imported when they run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.replaying import WrittenAs
-from pipeline.cli.sections import Whole
+from pipeline.cli.sections import FullHelpGroup
 
 
-class Needed(StrEnum):
-    """Whether something is asked for."""
+class Requirement(StrEnum):
+    """Whether a requirement is on."""
 
     ON = "on"
     OFF = "off"
@@ -25,54 +25,54 @@ Place = Annotated[
 ]
 SessionStore = Annotated[
     str,
-    typer.Argument(
-        metavar="STORE", help="Where sessions are kept: a SQLite file, sqlite:////…, postgresql://… or redis://…"
-    ),
+    typer.Argument(metavar="STORE", help="The session store: a SQLite file, sqlite:////…, postgresql://… or redis://…"),
 ]
 SigningKey = Annotated[
     Path | None,
     typer.Option(
-        "--signing-key", metavar="PEM", help="What signs the store's records: by default the key beside a SQLite file."
+        "--signing-key",
+        metavar="PEM",
+        help="The key that signs the store's records; by default the one beside a SQLite file.",
     ),
 ]
 PublicKeys = Annotated[
     list[Path] | None,
-    typer.Option("--public-key", metavar="PEM", help="The public key of who may have signed (repeatable)."),
+    typer.Option("--public-key", metavar="PEM", help="A trusted public key (repeatable)."),
 ]
-Person = Annotated[str, typer.Option("--as", metavar="WHO", help="Who you are: an id. It goes on record.")]
-Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person who agrees.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why. It goes on record.")]
-Subject = Annotated[str | None, typer.Option("--subject", help="Whose: an id, or anonymous.")]
-Session = Annotated[str | None, typer.Option("--session", help="Of which session.")]
+Person = Annotated[str, typer.Option("--as", metavar="WHO", help="Your id; it is recorded.")]
+Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person, who agrees.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason; it is recorded.")]
+Subject = Annotated[str | None, typer.Option("--subject", help="The subject: an id, or anonymous.")]
+Session = Annotated[str | None, typer.Option("--session", help="The session's id.")]
 QueryText = Annotated[
-    str, typer.Argument(metavar="QUERY", help="As in: verdict:deny rule:tools/* since:7d -session:test")
+    str, typer.Argument(metavar="QUERY", help="For example: verdict:deny rule:tools/* since:7d -session:test")
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, the newest.")]
-Minutes = Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How long it holds.")]
-OutputAs = Annotated[WrittenAs, typer.Option("--format", help="How to write it.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the newest.")]
+Minutes = Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How long it is in force.")]
+OutputAs = Annotated[WrittenAs, typer.Option("--format", help="The output format.")]
 
 audit = typer.Typer(
-    cls=Whole, help="What was decided: find it, prove it, take it away.", no_args_is_help=True, rich_markup_mode=None
+    cls=FullHelpGroup, help="Records of decisions: find, verify, export.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @audit.command("verify")
 def verify(
-    place: Annotated[str, typer.Argument(metavar="STORE|BUNDLE", help="A database, or what `cmf audit export` wrote.")],
-    heads: Annotated[
-        Path | None, typer.Option("--heads", help="The heads that were exported to a second place.")
-    ] = None,
+    place: Annotated[
+        str, typer.Argument(metavar="STORE|BUNDLE", help="A database, or a bundle from `cmf audit export`.")
+    ],
+    heads: Annotated[Path | None, typer.Option("--heads", help="The file that heads were exported to.")] = None,
     keys: PublicKeys = None,
     unsigned: Annotated[
         bool,
-        typer.Option("--unsigned", help="Accept a bundle without a signature: what was taken out of it is not found."),
+        typer.Option("--unsigned", help="Accept an unsigned bundle: removals from it are not detected."),
     ] = False,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """Check that nothing on record was changed, dropped, moved or added. Offline, and it changes nothing.
+    """Check that no record was changed, removed, moved or added. Works offline and changes nothing.
 
-    Exit codes: 0 it holds, 1 something was changed, 2 something is missing, 3 a head is missing, or it or the manifest
-    is not signed, or by no key that counts, 4 it cannot be read.
+    Exit codes: 0 valid, 1 something was changed, 2 something is missing, 3 a head is missing, or a head or the manifest
+    is not signed by a trusted key, 4 cannot be read.
     """
     from pipeline.cli import audit as does
 
@@ -83,25 +83,29 @@ def verify(
 def export(
     store: Place,
     out: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A new file.")],
-    query: Annotated[str | None, typer.Option("--query", help="Only what this finds; by default everything.")] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", help="Only records that match; by default everything.")
+    ] = None,
     contents: Annotated[
         bool,
-        typer.Option("--contents", help="What was judged goes with it: --as WHO --reason WHY. No erasure reaches it."),
+        typer.Option(
+            "--contents", help="Include content: needs --as WHO --reason WHY. Later erasures do not reach it."
+        ),
     ] = False,
     heads: Annotated[
         Path | None,
-        typer.Option("--heads", help="Exported heads: with --query, it is proved that the log grew out of them."),
+        typer.Option("--heads", help="Exported heads: with --query, prove that the log extends them."),
     ] = None,
     person: Annotated[
-        str | None, typer.Option("--as", metavar="WHO", help="Who takes content. It goes on record.")
+        str | None, typer.Option("--as", metavar="WHO", help="Who exports content; it is recorded.")
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why. It goes on record.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason; it is recorded.")] = None,
     second: Second = None,
     key: SigningKey = None,
 ) -> None:
     """Write records, their proofs, heads and keys into one file, which `cmf audit verify` checks anywhere.
 
-    The key that signs the store's records signs what the file says of itself, where it is at hand.
+    The manifest is signed with the key that signs the store's records, if it is available.
     """
     from pipeline.cli import audit as does
     from pipeline.cli import audit_content
@@ -113,12 +117,12 @@ def export(
 
 @audit.command("find")
 def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = WrittenAs.TEXT) -> None:
-    """List the newest records that a query finds.
+    """List the newest records that match a query.
 
     Names are id, kind, verdict, action, subject, session, revision; rule, code, effect, severity, tool, uri, view,
     mode, stage, environment, covered, override; needs, reviewed, disposition, signed, assignee, sample; since and until
-    (7d, or 2026-01-31). A value may end in *, several stand between commas. A - before a name is a no; before a QUERY
-    that begins with one, write --.
+    (7d, or 2026-01-31). A value may end in *; commas separate alternatives. A - before a name negates it; if QUERY
+    starts with one, write -- before it.
     """
     from pipeline.cli import audit as does
 
@@ -129,18 +133,20 @@ def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = W
 def tail(
     store: Place,
     limit: Limit = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new records as they arrive, until interrupted.")
+    ] = False,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """List the newest records, the newest last."""
+    """List the newest records, newest last."""
     from pipeline.cli import audit as does
 
     does.tail(store, limit=limit, follow=follow, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("show")
-def show(store: Place, id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")]) -> None:
-    """Print one record, as it was stored, with its place in its log."""
+def show(store: Place, id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")]) -> None:
+    """Print one record as stored, with its place in its log."""
     from pipeline.cli import audit as does
 
     does.show(store, id)
@@ -148,15 +154,15 @@ def show(store: Place, id: Annotated[str, typer.Argument(metavar="ID", help="Of 
 
 @audit.command("head")
 def head(store: Place) -> None:
-    """Print the newest signed head of each log, a line of JSON each: keep them where who writes the store cannot."""
+    """Print the newest signed head of each log as a line of JSON. Keep them where writers of the store cannot."""
     from pipeline.cli import audit as does
 
     does.heads(store)
 
 
 @audit.command("key")
-def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private key; made if missing.")]) -> None:
-    """Make a key that signs heads, if there is none, and print its public half."""
+def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private key; created if missing.")]) -> None:
+    """Create a key that signs heads, unless it exists, and print its public key."""
     from pipeline.cli import audit as does
 
     does.key(file)
@@ -165,13 +171,13 @@ def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private k
 @audit.command("reveal")
 def reveal(
     store: Place,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")],
     person: Person,
     reason: Reason,
     second: Second = None,
     key: SigningKey = None,
 ) -> None:
-    """Print what was judged, as a line of a replay file; first a record says who wanted to see it, and why."""
+    """Print the judged input as a line of a replay file, after recording who asked for it and why."""
     from pipeline.cli import audit_content as does
 
     does.reveal(store, key, id, person=person, second=second, reason=reason)
@@ -180,12 +186,12 @@ def reveal(
 @audit.command("ask")
 def ask(
     store: Place,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")],
     person: Person,
     reason: Reason,
     key: SigningKey = None,
 ) -> None:
-    """Ask to see what was judged, where that takes two people. Prints the id that somebody else grants."""
+    """Request to see a judged input, if that takes two people. Prints an id for somebody else to grant."""
     from pipeline.cli import audit_content as does
 
     does.ask(store, key, id, person=person, reason=reason)
@@ -193,7 +199,7 @@ def ask(
 
 @audit.command("asks")
 def asks(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
-    """List what was asked for and not granted yet."""
+    """List the requests that are not granted yet."""
     from pipeline.cli import audit_content as does
 
     does.asks(store, as_json=output is WrittenAs.JSON)
@@ -202,13 +208,13 @@ def asks(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
 @audit.command("grant")
 def grant(
     store: Place,
-    id: Annotated[str, typer.Argument(metavar="ASK", help="As `cmf audit asks` lists it.")],
+    id: Annotated[str, typer.Argument(metavar="ASK", help="The request's id, from `cmf audit asks`.")],
     person: Person,
     reason: Reason,
     minutes: Minutes = 60,
     key: SigningKey = None,
 ) -> None:
-    """Let whoever asked see what they asked for, for a while. Nobody grants what they asked for themselves."""
+    """Grant a request for a while. Nobody can grant their own."""
     from pipeline.cli import audit_content as does
 
     does.grant(store, key, id, person=person, reason=reason, lasting=timedelta(minutes=minutes))
@@ -216,7 +222,7 @@ def grant(
 
 @audit.command("grants")
 def grants(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
-    """List the grants that hold: until when, who may see what, by whom."""
+    """List the grants in force: until when, who may see what, granted by whom."""
     from pipeline.cli import audit_content as does
 
     does.grants(store, as_json=output is WrittenAs.JSON)
@@ -233,7 +239,7 @@ def break_glass(
     minutes: Minutes = 60,
     key: SigningKey = None,
 ) -> None:
-    """In an emergency let somebody see all that a subject or session was about, for a while. Always takes two."""
+    """In an emergency, show somebody all content of a subject or session for a while. Always takes two people."""
     from pipeline.cli import audit_content as does
 
     does.break_glass(
@@ -251,7 +257,7 @@ def break_glass(
 @audit.command("close")
 def close(
     store: Place,
-    id: Annotated[str, typer.Argument(metavar="ID", help="As `cmf audit grants` or `cmf audit overrides` lists it.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id, from `cmf audit grants` or `cmf audit overrides`.")],
     person: Person,
     reason: Reason,
     key: SigningKey = None,
@@ -265,17 +271,19 @@ def close(
 @audit.command("override")
 def override(
     store: Place,
-    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="What is not enforced: <category>/<rule>.")],
+    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="The rule to override: <category>/<rule>.")],
     person: Person,
     second: Annotated[str, typer.Option("--second", metavar="WHO", help="The second person, who agrees.")],
     reason: Reason,
-    subject: Annotated[str | None, typer.Option("--subject", help="For whom: an id.")] = None,
-    session: Annotated[str | None, typer.Option("--session", help="In which session.")] = None,
-    uri: Annotated[str | None, typer.Option("--uri", metavar="PATTERN", help="Only for this: tool://_/upload.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The subject's id.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="The session's id.")] = None,
+    uri: Annotated[
+        str | None, typer.Option("--uri", metavar="PATTERN", help="Only views with this URI, such as tool://_/upload.")
+    ] = None,
     minutes: Minutes = 60,
     key: SigningKey = None,
 ) -> None:
-    """In an emergency let go on what one rule denies to a subject or in a session, for a while. Always takes two."""
+    """In an emergency, lift one rule's denials for a subject or session for a while. Always takes two people."""
     from pipeline.cli import audit_content as does
 
     does.override(
@@ -294,7 +302,7 @@ def override(
 
 @audit.command("overrides")
 def overrides(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
-    """List the overrides that hold: until when, which rule, for what, by whom."""
+    """List the overrides in force: until when, which rule, for what, by whom."""
     from pipeline.cli import audit_content as does
 
     does.overrides(store, as_json=output is WrittenAs.JSON)
@@ -303,16 +311,16 @@ def overrides(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
 @audit.command("two-people")
 def two_people(
     store: Place,
-    needed: Annotated[Needed, typer.Argument(metavar="on|off", help="Whether the store asks for two.")],
+    needed: Annotated[Requirement, typer.Argument(metavar="on|off", help="Whether two people are required.")],
     person: Person,
     reason: Reason,
     second: Second = None,
     key: SigningKey = None,
 ) -> None:
-    """Have a store ask for two people before what was judged is shown or taken, or a hold released. `off` takes two."""
+    """Require two people to show or export content, or to release a hold. Turning it off takes two people."""
     from pipeline.cli import audit_content as does
 
-    does.need_two(store, key, needed is Needed.ON, person=person, second=second, reason=reason)
+    does.need_two(store, key, needed is Requirement.ON, person=person, second=second, reason=reason)
 
 
 @audit.command("erase")
@@ -323,11 +331,11 @@ def erase(
     subject: Subject = None,
     session: Session = None,
     before: Annotated[
-        str | None, typer.Option("--before", metavar="TIME", help="What is older: 400d, 2026-01-31.")
+        str | None, typer.Option("--before", metavar="TIME", help="Only what is older: 400d, 2026-01-31.")
     ] = None,
     key: SigningKey = None,
 ) -> None:
-    """Erase what was judged, of a subject, a session or a time. Records stay, and the log still verifies."""
+    """Erase the judged inputs of a subject, a session or a time. Records stay, and the log still verifies."""
     from pipeline.cli import audit_content as does
 
     does.erase(store, key, person=person, reason=reason, subject=subject, session=session, before=before)
@@ -342,7 +350,7 @@ def hold(
     session: Session = None,
     key: SigningKey = None,
 ) -> None:
-    """Hold what was judged, and what will be: nothing erases it until the hold is released. Prints the hold's id."""
+    """Protect judged inputs, past and future, from erasure until the hold is released. Prints the hold's id."""
     from pipeline.cli import audit_content as does
 
     does.hold(store, key, person=person, reason=reason, subject=subject, session=session)
@@ -350,7 +358,7 @@ def hold(
 
 @audit.command("holds")
 def holds(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
-    """List the holds that hold."""
+    """List the holds in force."""
     from pipeline.cli import audit_content as does
 
     does.holds(store, as_json=output is WrittenAs.JSON)
@@ -359,13 +367,13 @@ def holds(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
 @audit.command("release")
 def release(
     store: Place,
-    id: Annotated[str, typer.Argument(metavar="HOLD", help="As `cmf audit holds` lists it.")],
+    id: Annotated[str, typer.Argument(metavar="HOLD", help="The hold's id, from `cmf audit holds`.")],
     person: Person,
     reason: Reason,
     second: Second = None,
     key: SigningKey = None,
 ) -> None:
-    """Release a hold; what is due is erased by the next sweep."""
+    """Release a hold; expired content is erased by the next sweep."""
     from pipeline.cli import audit_content as does
 
     does.release(store, key, id, person=person, second=second, reason=reason)
@@ -373,7 +381,7 @@ def release(
 
 @audit.command("sweep")
 def sweep(store: Place, key: SigningKey = None) -> None:
-    """Erase what may not be kept any longer, and say how much that was."""
+    """Erase everything whose retention has ended, and print how much that was."""
     from pipeline.cli import audit_content as does
 
     does.sweep(store, key)

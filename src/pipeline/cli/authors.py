@@ -1,4 +1,4 @@
-"""The commands for who writes policies, and their options."""
+"""The commands for policy authors, and their options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.cli.replaying import FindingsAs, PolicyOption, WrittenAs
 
 
 class BuiltinErrors(StrEnum):
-    """What a failing builtin makes of a view."""
+    """What a failing builtin does."""
 
     STRICT = "strict"
     UNDEFINED = "undefined"
@@ -24,9 +24,11 @@ Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a po
 
 def doc(
     directory: Project = Path(),
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write; by default DIR/docs/rules.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The output directory; by default DIR/docs/rules.")
+    ] = None,
 ) -> None:
-    """Write a page for each rule, from its METADATA, settings, samples and cases, and a list of all."""
+    """Write a page for each rule from its METADATA, settings, samples and cases, and an index."""
     from pipeline.cli.doc import run
 
     run(directory, out=out)
@@ -34,10 +36,10 @@ def doc(
 
 def fmt(
     directory: Project = Path(),
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; leave with 1 if something would be.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Change nothing; show what would be.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file would change.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Change nothing; show the changes.")] = False,
 ) -> None:
-    """Write Rego as OPA's formatter does; needs the `opa` binary, and knows no second style."""
+    """Format Rego with OPA's formatter; needs the `opa` binary."""
     from pipeline.cli.fmt import run
 
     run(directory, check=check, diff=diff)
@@ -45,27 +47,31 @@ def fmt(
 
 def check(
     directory: Project = Path(),
-    output: Annotated[FindingsAs, typer.Option("--format", help="How to write the findings.")] = FindingsAs.TEXT,
+    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
     entrypoint: Annotated[
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
     ] = None,
     builtin_errors: Annotated[
-        BuiltinErrors, typer.Option("--builtin-errors", help="What the set is loaded with.")
+        BuiltinErrors, typer.Option("--builtin-errors", help="How failing builtins are handled when the set is loaded.")
     ] = BuiltinErrors.STRICT,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Leave these findings out (repeatable).")
+        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Ignore findings with this code (repeatable).")
     ] = None,
-    fail_on_warn: Annotated[bool, typer.Option("--fail-on-warn", help="Leave with 1 for warnings too.")] = False,
+    fail_on_warn: Annotated[bool, typer.Option("--fail-on-warn", help="Exit with 1 for warnings too.")] = False,
     with_opa: Annotated[
         bool | None,
-        typer.Option("--with-opa/--without-opa", help="What `opa check --strict` finds, with types; if it is there."),
+        typer.Option(
+            "--with-opa/--without-opa", help="Run `opa check --strict` with types; by default if opa is installed."
+        ),
     ] = None,
     with_regal: Annotated[
         bool | None,
-        typer.Option("--with-regal/--without-regal", help="What Regal finds, as warnings if it is just there."),
+        typer.Option(
+            "--with-regal/--without-regal", help="Run Regal; by default if it is installed, with findings as warnings."
+        ),
     ] = None,
 ) -> None:
-    """Say everything that is wrong with the policies of DIR, before they judge anything.
+    """Report everything that is wrong with the policies of DIR.
 
     Exit codes: 0 clean, 1 errors, 2 usage, 3 policy does not compile.
     """
@@ -88,20 +94,18 @@ def why(
     source: FromOrSeen = None,
     kind: KindOrSeen = None,
     policies: PolicyOption = None,
-    context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
-    view: Annotated[
-        str | None, typer.Option("--view", help="Only this view: its place in the list, or its path.")
+    context: Annotated[
+        Path | None, typer.Option("--context", help="The context, with subject and session: JSON or YAML.")
     ] = None,
-    rule: Annotated[
-        str | None, typer.Option("--rule", help="Only this rule, and all of it: <category>/<rule>.")
-    ] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The subject's id.")] = None,
+    view: Annotated[str | None, typer.Option("--view", help="Only this view: its number or its path.")] = None,
+    rule: Annotated[str | None, typer.Option("--rule", help="Only this rule, in full: <category>/<rule>.")] = None,
     entrypoint: Annotated[
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
     ] = None,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write it.")] = WrittenAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
 ) -> None:
-    """Explain a judgement: which rules hit and with what, and at which expression the others stopped.
+    """Explain a decision: which rules hit and with which values, and at which expression the others stopped.
 
     Exit codes: 0 explained, 2 usage, 3 policy does not compile, 4 input not readable.
     """
@@ -122,6 +126,6 @@ def why(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Make these commands of `app`."""
+    """Register these commands with `app`."""
     for name, command in (("check", check), ("why", why), ("doc", doc), ("fmt", fmt)):
         app.command(name)(command)

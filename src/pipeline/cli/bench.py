@@ -1,4 +1,4 @@
-"""`cmf bench`: how long decisions take on judged inputs on file."""
+"""`cmf bench`: how long decisions take on recorded inputs."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def run(
     as_json: bool,
     profiles: Path | None,
 ) -> None:
-    """Measure and print; leave with 1 where it is slower than `baseline` allows."""
+    """Measure and print; exit with 1 if it is slower than `baseline` allows."""
     percent = _PERCENT.fullmatch(max_regress.strip())
     if percent is None:
-        fail(f"--max-regress {max_regress}: no percentage; write 10%", Exit.USAGE)
+        fail(f"--max-regress {max_regress}: not a percentage; write for example 10%", Exit.USAGE)
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()):
         before = None if baseline is None else _read(baseline)
@@ -50,7 +50,7 @@ def run(
         files = _files(file)
         total = sum(1 for path in files for _ in replay_file.lines(path))
         if not total:
-            fail(f"{file}: no records; write some with `cmf eval --record`", Exit.USAGE)
+            fail(f"{file}: no records; create some with `cmf eval --record`", Exit.USAGE)
         with progress("measuring", total) as told:
             figures = measure(
                 loaded, chain.from_iterable(map(replay_file.entries, files)), rounds=rounds, profiles=known, told=told
@@ -61,7 +61,7 @@ def run(
         try:
             slower = regressions(shown, before, float(percent[1]) / 100)
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            fail(f"{baseline}: not figures of `cmf bench --format json`; measure again", Exit.INPUT)
+            fail(f"{baseline}: not the output of `cmf bench --format json`; measure again", Exit.INPUT)
     if as_json:
         write_json(shown | ({} if before is None else {"slower": slower}))
     else:

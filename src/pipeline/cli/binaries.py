@@ -1,4 +1,4 @@
-"""Programs of others that a command uses where they are there: OPA and Regal. Spec: docs/spec/cli.md [CLI-31]."""
+"""Optional third-party programs: OPA and Regal. Spec: docs/spec/cli.md [CLI-31]."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 from pipeline.cli.reading import Exit, fail
 
 TOOLS: Final = Path(".tools") / "bin"
-"""Where a checkout keeps its own, below it."""
+"""Where a checkout keeps its own copies."""
 
 TIMEOUT_SECONDS: Final = 300.0
 
 
 def found(name: str, beside: Path) -> str | None:
-    """The path of a program: on PATH, or in `.tools/bin` of `beside` or of a directory above it; None without."""
+    """The path of a program, on PATH or in `.tools/bin` of `beside` or a directory above it; None if not found."""
     on_path = shutil.which(name)
     if on_path is not None:
         return on_path
@@ -25,14 +25,14 @@ def found(name: str, beside: Path) -> str | None:
     return next((where for folder in (home, *home.parents) if (where := shutil.which(name, path=folder / TOOLS))), None)
 
 
-def called(program: str, arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """What the program said and left with; the command ends in one line where it cannot be run or does not end."""
+def run_program(program: str, arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    """The program's output and exit code; the command fails with one line if it cannot be run or hangs."""
     try:
-        return subprocess.run(  # noqa: S603 - found by name, never made of input
+        return subprocess.run(  # noqa: S603 - a program found by name, never built from input
             [program, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        fail(f"{Path(program).name}: cannot be run, or does not end; check the binary", Exit.EVALUATION)
+        fail(f"{Path(program).name}: cannot be run, or does not finish; check the binary", Exit.EVALUATION)
 
 
-__all__ = ["called", "found"]
+__all__ = ["found", "run_program"]

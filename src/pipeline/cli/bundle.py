@@ -1,4 +1,4 @@
-"""`cmf bundle`: policy sets as OPA bundles: made, signed, verified, looked into. Spec: docs/spec/cli.md [CLI-7] ff."""
+"""`cmf bundle`: building, signing, verifying and inspecting OPA bundles. Spec: docs/spec/cli.md [CLI-7] ff."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARCHIVES: Final = (".tar.gz", ".tgz")
 
 
 def build(out: Path, *, policies: Sequence[Path] | None, key: SigningKey | None = None) -> None:
-    """Write the bundle, signed where a key is given, and say its revision."""
+    """Write the bundle, signed if a key is given, and print its revision."""
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies)
@@ -39,23 +39,23 @@ def build(out: Path, *, policies: Sequence[Path] | None, key: SigningKey | None 
             files[SIGNATURES] = sign(files, key)
     if out.name.endswith(ARCHIVES):
         if out.exists():
-            fail(f"{out}: is there already; name a new one", Exit.USAGE)
+            fail(f"{out}: already exists; give a new name", Exit.USAGE)
         _replace(out, packed(files))
     else:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            fail(f"{out}: is not an empty directory; name a new one", Exit.USAGE)
+            fail(f"{out}: not an empty directory; give a new name", Exit.USAGE)
         for name, content in files.items():
             _replace(out / name, content)
     typer.echo(f"{out}: revision {loaded.revision}{'' if key is None else f', signed with {key.algorithm}'}")
 
 
 def sign_bundle(bundle: Path, key: SigningKey) -> None:
-    """Sign the bundle where it is; a signature that it had is replaced."""
+    """Sign the bundle in place, replacing any signature."""
     with one_line_errors():
         files = bundle_files(bundle)
         files.pop(SIGNATURES, None)
         if MANIFEST not in files:
-            fail(f"{bundle}: is no bundle, it has no {MANIFEST}; make one with `cmf bundle build`", Exit.USAGE)
+            fail(f"{bundle}: not a bundle, it has no {MANIFEST}; build one with `cmf bundle build`", Exit.USAGE)
         files[SIGNATURES] = sign(files, key)
     if bundle.is_dir():
         _replace(bundle / SIGNATURES, files[SIGNATURES])
@@ -65,7 +65,7 @@ def sign_bundle(bundle: Path, key: SigningKey) -> None:
 
 
 def verify_bundle(bundle: Path, key: Key) -> None:
-    """Say whether the key signed exactly what is there, and whether that can be used; leaves with 1 if it did not."""
+    """Report whether the key signed exactly these files and the set loads; exits with 1 if it did not sign them."""
     verification = Verification({"key": key}, key_id="key")
     try:
         with one_line_errors():
@@ -80,7 +80,7 @@ def verify_bundle(bundle: Path, key: Key) -> None:
 
 
 def inspect(bundle: Path, *, as_json: bool) -> None:
-    """Show what is in a bundle, and whether it can be used; no signature is verified."""
+    """Show the content of a bundle, and whether it loads; no signature is verified."""
     with one_line_errors():
         files = bundle_files(bundle)
         signatures = files.pop(SIGNATURES, None)
@@ -96,7 +96,7 @@ def inspect(bundle: Path, *, as_json: bool) -> None:
     out.print(Text.assemble("revision   ", (loaded.revision, "bold"), f"  ({fits})"))
     if isinstance(manifest, dict) and manifest.get("roots"):
         out.print(f"roots      {', '.join(visible(str(root)) for root in manifest['roots'])}")
-    out.print(f"signature  {'none' if signature is None else _in_words(signature)}")
+    out.print(f"signature  {'none' if signature is None else _description(signature)}")
     for rule in loaded.rules:
         line = f"{rule.id}  {rule.severity}  {rule.mode.value}  {visible(rule.title)}"
         out.print(Text.assemble("rule       ", line))
@@ -121,7 +121,7 @@ def _document(loaded: PolicySet, files: Files, manifest: Any, signature: dict[st
 
 
 def _loaded(files: Files) -> PolicySet:
-    """The set without its signature; one that is of no rules, with all that it says of itself."""
+    """The set, signature ignored. A set without rules is loaded too."""
     wanted = {name: content for name, content in files.items() if name.endswith(".rego") or _is_data(name)}
     return policy_set.load(wanted)
 
@@ -148,26 +148,26 @@ def _signature(signatures: bytes) -> dict[str, Any]:
     }
 
 
-def _in_words(signature: dict[str, Any]) -> str:
+def _description(signature: dict[str, Any]) -> str:
     named = "" if signature["key_id"] is None else f", key {visible(str(signature['key_id']))}"
     scope = "" if signature["scope"] is None else f", for {visible(str(signature['scope']))}"
     return f"{visible(signature['algorithm'])}{named}{scope}, of {counted(signature['files'], 'file')} (not verified)"
 
 
 def read_signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:
-    """The key in a file."""
+    """Read the key from a file."""
     with one_line_errors():
         return SigningKey(key_text(path), algorithm=algorithm, key_id=key_id, scope=scope)
 
 
 def read_key(path: Path, algorithm: str, scope: str) -> Key:
-    """The key in a file."""
+    """Read the key from a file."""
     with one_line_errors():
         return Key.at(path, algorithm=algorithm, scope=scope)
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write the whole file or none of it."""
+    """Write the file atomically."""
     written = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,14 +177,14 @@ def _replace(path: Path, content: bytes) -> None:
         Path(written).chmod(0o666 & ~_umask())
         Path(written).replace(path)
     except OSError as error:
-        _gone(written)
-        fail(f"{path}: cannot be written: {error.strerror}; choose another place", Exit.USAGE)
-    except BaseException:  # Ctrl-C leaves no half of it
-        _gone(written)
+        _remove(written)
+        fail(f"{path}: cannot be written: {error.strerror}; give another path", Exit.USAGE)
+    except BaseException:  # also on Ctrl-C: no partial file is left
+        _remove(written)
         raise
 
 
-def _gone(name: str) -> None:
+def _remove(name: str) -> None:
     if name:
         with contextlib.suppress(OSError):
             Path(name).unlink()

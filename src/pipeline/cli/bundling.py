@@ -1,4 +1,4 @@
-"""The commands `cmf bundle …` and their options; what they do is imported late."""
+"""The commands `cmf bundle …` and their options; their code is imported when they run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.replaying import PolicyOption, WrittenAs
-from pipeline.cli.sections import Whole
+from pipeline.cli.sections import FullHelpGroup
 
 
 class Algorithm(StrEnum):
-    """How a bundle is signed."""
+    """The signing algorithms."""
 
     RS256 = "RS256"
     RS384 = "RS384"
@@ -33,11 +33,11 @@ Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A directory, or 
 SigningKey = Annotated[
     Path, typer.Option("--signing-key", metavar="FILE", help="The private key in PEM; for HS…, the secret.")
 ]
-AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="Of the key, as OPA names it.")]
-KeyId = Annotated[str, typer.Option("--key-id", help="What OPA's configuration calls the key.")]
-Scope = Annotated[str, typer.Option("--scope", help="What the signature is for.")]
+AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="The key's algorithm, as OPA names it.")]
+KeyId = Annotated[str, typer.Option("--key-id", help="The key's id in OPA's configuration.")]
+Scope = Annotated[str, typer.Option("--scope", help="The signature's scope.")]
 
-bundle = typer.Typer(cls=Whole, help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
+bundle = typer.Typer(cls=FullHelpGroup, help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @bundle.command("build")
@@ -70,7 +70,7 @@ def sign(
     key_id: KeyId = "",
     scope: Scope = "",
 ) -> None:
-    """Sign a bundle where it is, as `opa sign` does.
+    """Sign a bundle in place, as `opa sign` does.
 
     Exit codes: 0 signed, 2 usage, 3 bundle or key cannot be used.
     """
@@ -89,7 +89,7 @@ def verify(
     algorithm: AlgorithmOption = Algorithm.RS256,
     scope: Scope = "",
 ) -> None:
-    """Say whether this key signed exactly what is in a bundle.
+    """Report whether this key signed exactly the content of a bundle.
 
     Exit codes: 0 it did, 1 it did not, 2 usage, 3 bundle or key cannot be used.
     """
@@ -101,9 +101,9 @@ def verify(
 @bundle.command("inspect")
 def inspect(
     bundle: Bundle,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write it.")] = WrittenAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
 ) -> None:
-    """Show what is in a bundle: revision, roots, signature, rules, files.
+    """Show the content of a bundle: revision, roots, signature, rules, files.
 
     Exit codes: 0 shown, 3 bundle cannot be used.
     """
@@ -113,7 +113,7 @@ def inspect(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the commands into `app`."""
+    """Register the commands with `app`."""
     app.add_typer(bundle, name="bundle")
 
 

@@ -1,4 +1,4 @@
-"""`cmf case from-record`: a judged input on file as a test case."""
+"""`cmf case from-record`: a recorded input as a test case."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     name: str | None,
     with_secrets: bool,
 ) -> None:
-    """Print the case; on standard error say where it is not what was judged, or does not come to what was decided."""
+    """Print the case; on standard error, report where it differs from the recorded input or its decision."""
     with one_line_errors():
         entry = entry_in(records, key, id, person=person, reason=reason)
         case = entry if with_secrets or entry.masked else Masking().masked(entry)
@@ -44,7 +44,7 @@ def run(
 
 
 def _problems(text: str, policies: Sequence[Path] | None) -> tuple[str, ...]:
-    """What the case, read and judged as `cmf test` does, does not come to."""
+    """The failures of the case when `cmf test` runs it."""
     runner = CaseRunner(load_policies(policies))
     try:
         with tempfile.TemporaryDirectory(prefix="cmf-") as folder:

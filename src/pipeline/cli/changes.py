@@ -17,22 +17,22 @@ _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def show_changes(before: Traffic, after: Traffic, target: str) -> None:
-    """Print both diffs, from the traffic as it came in to what goes out. CmfError: `target` cannot express it."""
+    """Print both diffs, from the input to the output. CmfError: `target` cannot express it."""
     out = console()
     out.print()
-    pairs = [("message", _said(before), _said(after))]
+    pairs = [("message", _content(before), _content(after))]
     if target != "canonical":
         pairs.append((target, encoded(before, target), encoded(after, target)))
     for name, old, new in pairs:
         lines = list(_diff(name, old, new))
         if not lines:
-            out.print(Text(f"{name}: nothing changed", "green"))
+            out.print(Text(f"{name}: no changes", "green"))
         for line in lines:
             out.print(Text(line, _STYLES.get(line[:1], "")))
 
 
-def _said(value: Traffic) -> Any:
-    """The canonical form without extensions: what is said, not what the pipeline put beside it."""
+def _content(value: Traffic) -> Any:
+    """The canonical form without extensions, which the pipeline adds."""
     return _without_extensions(value.model_dump())
 
 

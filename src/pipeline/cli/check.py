@@ -16,7 +16,7 @@ import typer
 
 from pipeline import policy_set
 from pipeline.checks.checking import Job, check, is_error
-from pipeline.cli.binaries import called, found
+from pipeline.cli.binaries import found, run_program
 from pipeline.cli.findings import (
     Finding,
     JUnitCase,
@@ -48,18 +48,18 @@ def run(
     with_opa: bool | None,
     with_regal: bool | None,
 ) -> None:
-    """Print the findings; leave with 1 if there are errors, with 3 if the policies do not compile.
+    """Print the findings; exit with 1 if there are errors, with 3 if the policies do not compile.
 
-    OPA and Regal are asked too, where they are there; what Regal then says is a warning, unless it was asked for.
+    OPA and Regal run too if they are installed; Regal's findings are warnings unless it was requested.
     """
     folder = policy_directory(directory)
     if not folder.is_dir():
-        fail(f"{folder}: no such directory; name one", Exit.USAGE)
+        fail(f"{folder}: no such directory; give another one", Exit.USAGE)
     job = Job(
         places=[folder] if any(path.suffix == ".rego" for path in below(folder)) else [policy_set.shipped(), folder],
         own=[folder],
         cases=case_files(directory),
-        today=datetime.now(UTC).date(),  # noqa: TID251 - the command is where its clock is read
+        today=datetime.now(UTC).date(),  # noqa: TID251 - a command may read the clock
         entrypoint=entrypoint,
         builtin_errors=cast("Literal['strict', 'undefined']", builtin_errors),
     )
@@ -78,9 +78,9 @@ def run(
     ]
     if report.compiles:
         others = _opa(folder) if _wanted(with_opa, "opa", folder) else []
-        # A field that no view has is a type error to OPA too, at the same place: once is enough.
-        told = {(one.file, one.line) for one in listed if one.code == "policy.unknown-field"}
-        listed += [one for one in others if one.code != _TYPE_ERROR or (one.file, one.line) not in told]
+        # OPA reports an unknown field as a type error too, at the same place: drop the duplicate.
+        reported = {(one.file, one.line) for one in listed if one.code == "policy.unknown-field"}
+        listed += [one for one in others if one.code != _TYPE_ERROR or (one.file, one.line) not in reported]
         regal = _regal(folder) if _wanted(with_regal, "regal", folder) else []
         listed += regal if with_regal else [dataclasses.replace(one, severity="warning") for one in regal]
     shown = [one for one in listed if one.code not in ignored]
@@ -109,26 +109,29 @@ def _write(findings: Sequence[Finding], output: FindingsAs, *, fails_on_warnings
 
 
 def _junit_case(finding: Finding, *, fails: bool) -> JUnitCase:
-    said = f"{finding.place}: {finding.said}"
+    text = f"{finding.place}: {finding.said}"
     return JUnitCase(
-        suite=finding.file, name=finding.code, failure=said if fails else None, skipped=None if fails else said
+        suite=finding.file,
+        name=finding.code,
+        failure=text if fails else None,
+        skipped=None if fails else text,
     )
 
 
 _TYPE_ERROR: Final = "opa.rego-type-error"
 
 
-# -- other people's programs -------------------------------------------------------------------------------------------
+# -- third-party programs ----------------------------------------------------------------------------------------------
 
 
 def _opa(folder: Path) -> list[Finding]:
-    """What OPA's own compiler says, strict, with the schema of our input."""
+    """The findings of OPA's compiler in strict mode, with the schema of our input."""
     opa = _needed("opa", folder)
     with tempfile.TemporaryDirectory(prefix="cmf-") as scratch:
         schema = Path(scratch) / "schema.json"
         schema.write_text(json.dumps(schema_of("view")), encoding="utf-8")
         looked_at = _with_library(folder, Path(scratch) / "policy")
-        done = called(opa, ["check", "--strict", "--bundle", "--format", "json", "--schema", schema, looked_at])
+        done = run_program(opa, ["check", "--strict", "--bundle", "--format", "json", "--schema", schema, looked_at])
     errors = _document(done.stdout or done.stderr, "opa").get("errors", []) if done.returncode else []
     return [
         Finding(
@@ -143,7 +146,7 @@ def _opa(folder: Path) -> list[Finding]:
 
 
 def _with_library(folder: Path, scratch: Path) -> Path:
-    """The policies with what every set can import of the library, which OPA has to be given; a copy if there is any."""
+    """The policies together with the library modules they import, which OPA needs; a copy if there are any."""
     modules = (path for path in below(folder) if path.suffix == ".rego")
     if not any(PACKAGE in path.read_text(encoding="utf-8", errors="replace") for path in modules):
         return folder
@@ -154,13 +157,13 @@ def _with_library(folder: Path, scratch: Path) -> Path:
 
 
 def _regal(folder: Path) -> list[Finding]:
-    """What Regal says, as the project's configuration has it; where there is none, as that of a new project."""
+    """Regal's findings, with the project's configuration or, if it has none, that of a new project."""
     regal = _needed("regal", folder)
     arguments: list[str | Path] = ["lint", "--format", "json"]
-    with importlib.resources.as_file(_REGAL_OF_NEW) as config:
-        if not any((above / name).exists() for above in _and_above(folder) for name in (".regal", ".regal.yaml")):
+    with importlib.resources.as_file(_DEFAULT_REGAL_CONFIG) as config:
+        if not any((above / name).exists() for above in _with_parents(folder) for name in (".regal", ".regal.yaml")):
             arguments += ["--config-file", config]
-        document = _document(called(regal, [*arguments, folder]).stdout, "regal")
+        document = _document(run_program(regal, [*arguments, folder]).stdout, "regal")
     return [
         Finding(
             file=_here(one["location"]["file"]),
@@ -174,21 +177,26 @@ def _regal(folder: Path) -> list[Finding]:
     ]
 
 
-_REGAL_OF_NEW: Final = importlib.resources.files("pipeline") / "templates" / "common" / "dot-regal" / "config.yaml"
+_DEFAULT_REGAL_CONFIG: Final = (
+    importlib.resources.files("pipeline") / "templates" / "common" / "dot-regal" / "config.yaml"
+)
 
 
-def _and_above(folder: Path) -> list[Path]:
+def _with_parents(folder: Path) -> list[Path]:
     return [folder.resolve(), *folder.resolve().parents]
 
 
-def _wanted(said: bool | None, name: str, folder: Path) -> bool:
-    return found(name, folder) is not None if said is None else said
+def _wanted(requested: bool | None, name: str, folder: Path) -> bool:
+    return found(name, folder) is not None if requested is None else requested
 
 
 def _needed(name: str, folder: Path) -> str:
     program = found(name, folder)
     if program is None:
-        fail(f"--with-{name} needs the `{name}` binary, and none is on PATH; leave it out", Exit.USAGE)
+        fail(
+            f"--with-{name} needs the `{name}` binary, which is not on PATH; install it or leave the option out",
+            Exit.USAGE,
+        )
     return program
 
 
@@ -196,7 +204,7 @@ def _document(text: str, name: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(text)
     except ValueError:
-        fail(f"{name} gave no report; run it by hand to see why", Exit.EVALUATION)
+        fail(f"{name} printed no report; run it by hand to see why", Exit.EVALUATION)
     return document
 
 

@@ -1,4 +1,4 @@
-"""All commands of `cmf`, put together. Spec: docs/spec/cli.md."""
+"""All commands of `cmf`, registered. Spec: docs/spec/cli.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cmf completion`: what makes a shell complete the command. Spec: docs/spec/cli.md [CLI-72]."""
+"""`cmf completion`: shell completion scripts. Spec: docs/spec/cli.md [CLI-72]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cmf convert`: one wire format into another, offline. Nothing here is a road for traffic: no policy is asked."""
+"""`cmf convert`: one wire format into another, for files. Not for traffic: no policy is evaluated."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NDJSON_FORMATS: Final = frozenset({"ollama"})
 
 
 def run(file: str, *, source: str, target: str, kind: str, strict: bool) -> None:
-    """Print `file` in format `target`; losses go to standard error, or refuse the whole with `strict`."""
-    logging.getLogger("cmf").addHandler(logging.NullHandler())  # a loss is said once, below
+    """Print `file` in the format `target`; losses go to standard error, or are an error with `strict`."""
+    logging.getLogger("cmf").addHandler(logging.NullHandler())  # losses are reported once, below
     with one_line_errors(file), loss.collecting() as losses:
         output = _stream(file, source, target) if kind == "stream" else _document(file, source, target, kind)
         for one in losses:
@@ -41,7 +41,7 @@ def _document(file: str, source: str, target: str, kind: str) -> str:
 
 
 def encoded(value: Message | Request | Response, target: str) -> Any:
-    """The wire form of a value, or its canonical form."""
+    """The wire form of a value, or its canonical form if `target` is canonical."""
     if target == "canonical":
         return value.model_dump()
     adapter = adapters.get(target)
@@ -51,9 +51,9 @@ def encoded(value: Message | Request | Response, target: str) -> Any:
 
 
 def _stream(file: str, source: str, target: str) -> str:
-    """Streams are folded to a whole response; out comes a stream again, or the canonical response."""
+    """Fold a stream to a whole response and write that as a stream again, or as the canonical response."""
     if source == "canonical":
-        raise ShapeError("a canonical file is no stream", path="$", hint="use --kind response")
+        raise ShapeError("the canonical format has no streams", path="$", hint="use --kind response")
     adapter = adapters.get(source)
     response = adapter.from_wire_response(adapter.fold_events(_events(read_bytes(file), source)))
     if target == "canonical":

@@ -1,6 +1,6 @@
-"""Which wire format a body is in, by its shape, where nobody said so. Spec: docs/spec/cli.md [CLI-73].
+"""Detecting the wire format of a body from its shape. Spec: docs/spec/cli.md [CLI-73].
 
-For files that a person names at a command line; traffic comes in by a route that says its format.
+For files on the command line only; the format of traffic is given by its route.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ Body = Mapping[str, Any]
 
 
 def detected(body: object) -> tuple[str, Kind]:
-    """The format and the kind of `body`. ShapeError (`input.unknown-format`) where it has the shape of none."""
+    """The format and the kind of `body`. ShapeError (`input.unknown-format`) if it matches none."""
     if isinstance(body, Mapping):
         for name, kind, fits in _SHAPES:
             if fits(body):
                 return name, kind
     raise ShapeError(
-        "no format that is known has this shape", path="$", hint="say it with --from", code="input.unknown-format"
+        "this is not the shape of any known format",
+        path="$",
+        hint="give the format with --from",
+        code="input.unknown-format",
     )
 
 
 def _parts(body: Body) -> Iterator[Mapping[str, Any]]:
-    """The messages of a body and the parts of their contents."""
+    """The messages of a body, and the parts of their content."""
     messages = body.get("messages")
     for message in [body, *(messages if isinstance(messages, list) else [])]:
         if isinstance(message, Mapping):
@@ -99,7 +102,7 @@ def _with_choices(fits: Callable[[Body], bool]) -> Callable[[Body], bool]:
     return lambda body: "choices" in body and fits(body)
 
 
-# The first that fits: what is unmistakable, then what has something of its own, then what everybody copies.
+# The first match wins: unmistakable formats first, then those with fields of their own, then the widely copied one.
 _SHAPES: Final[tuple[tuple[str, Kind, Callable[[Body], bool]], ...]] = (
     ("canonical", "request", _canonical_request),
     ("canonical", "response", _canonical_response),

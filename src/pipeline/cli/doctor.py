@@ -1,7 +1,8 @@
-"""`cmf doctor`: whether all that a gateway or a library needs is there and works. Spec: docs/spec/cli.md [CLI-78].
+"""`cmf doctor`: checks that everything a gateway or library user needs is present and works.
 
-Each check asks whoever knows: what `cmf config check` asks of settings, `/readyz` of sessions, the vetting of policies.
-What a check needs is imported within it: what is missing is then that check's problem, and the others are still made.
+Each check reuses the code responsible: `cmf config check` for settings, `/readyz` for sessions, vetting for policies.
+Imports are local to a check, so a missing package is a problem of that check and the others still run.
+Spec: docs/spec/cli.md [CLI-78].
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ if TYPE_CHECKING:
     from pipeline.store.condition import Condition
 
 DISTRIBUTION: Final = "cmf-pipeline"
-LITTLE_ROOM: Final = 1024**3  # bytes left on the store's disk: below, whoever runs it wants to know
-NO_ROOM: Final = 64 * 1024**2  # below, records soon cannot be kept, and every request is refused
-KEYS_SECONDS: Final = 5.0  # until a connection to an issuer's keys is there
+LOW_SPACE: Final = 1024**3  # bytes free on the store's disk: below this, warn
+NO_SPACE: Final = 64 * 1024**2  # below this, writing records will soon fail, and every request is then refused
+KEYS_SECONDS: Final = 5.0  # timeout of a connection to an issuer's keys
 LONG_JOURNAL: Final = 256 * 1024**2
 _SKEW_SECONDS: Final = 1.0
-_AGAIN: Final = f"install it again: pip install --force-reinstall {DISTRIBUTION}"
+_REINSTALL: Final = f"install it again: pip install --force-reinstall {DISTRIBUTION}"
 
 
 class Status(StrEnum):
-    """What a check came to."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -50,8 +51,8 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """One line: what was looked at, what was found, and what to do about it where something is."""
+class CheckResult:
+    """One line: what was checked, what was found, and what to do about a problem."""
 
     check: str
     status: Status = Status.OK
@@ -61,7 +62,7 @@ class Checked:
 
 
 def run(config: Path | None, *, upstreams: bool, as_json: bool) -> None:
-    """Make all checks, print what they came to, and leave with 1 if one of them found a problem."""
+    """Run all checks, print their results, and exit with 1 if one found a problem."""
     found = [pasteable(one) for one in examined(config, upstreams=upstreams)]
     counts = {status: sum(one.status is status for one in found) for status in Status}
     if as_json:
@@ -74,7 +75,7 @@ def run(config: Path | None, *, upstreams: bool, as_json: bool) -> None:
     raise typer.Exit(int(counts[Status.PROBLEM] > 0))
 
 
-def _line(one: Checked) -> str:
+def _line(one: CheckResult) -> str:
     hint = f"; {one.hint}" if one.hint else ""
     code = f" [{one.code}]" if one.code else ""
     return f"{one.check:<10} {one.status:<8} {one.said}{hint}{code}"
@@ -84,78 +85,78 @@ _HOMES: Final = re.compile(r"/(?:home|Users)/[^/\s]+")
 _ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^/@\s]*@)?(?P<place>[^?\s]*)(?:\?\S*)?")
 
 
-def pasteable(one: Checked) -> Checked:
-    """The same without what should not stand in an issue: homes, and what addresses say of who logs in, and how."""
+def pasteable(one: CheckResult) -> CheckResult:
+    """The same without what should not be pasted into an issue: home directories, and credentials in URLs."""
 
     def shown(text: str) -> str:
         home = str(Path.home())
         text = text.replace(home, "~") if len(home) > 1 else text
         return visible(_ADDRESS.sub(r"\g<scheme>\g<place>", _HOMES.sub("~", text)))
 
-    return Checked(check=one.check, status=one.status, said=shown(one.said), hint=shown(one.hint), code=one.code)
+    return CheckResult(check=one.check, status=one.status, said=shown(one.said), hint=shown(one.hint), code=one.code)
 
 
-def examined(config: Path | None, *, upstreams: bool) -> Iterator[Checked]:
-    """What each check came to, in order; `config` is the settings' file, None where there is none."""
+def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
+    """The result of each check, in order; `config` is the settings file, None if there is none."""
     yield from _safe("python", _python)
     yield from _safe("engine", _engine)
     yield from _safe("clock", _clock)
     if config is None:
-        said = "there is no cmf.yaml here, so no store, audit log or upstreams; -c names another file"
-        yield Checked(check="settings", said=said)
+        said = "no cmf.yaml here, so store, audit log and upstreams are not checked; give a file with -c"
+        yield CheckResult(check="settings", said=said)
         yield from _safe("policies", _own_policies)
         return
-    told = _Told()
-    yield from _safe("settings", lambda: _settings(config, told))
-    if (settings := told.settings) is None:
-        said = "not looked at, and neither are policies, audit log and upstreams"
-        yield Checked(
-            check="store", status=Status.WARNING, said=said, hint="settings that can be used say where they are"
+    known = _Known()
+    yield from _safe("settings", lambda: _settings(config, known))
+    if (settings := known.settings) is None:
+        said = "not checked, and neither are policies, audit log and upstreams"
+        yield CheckResult(
+            check="store", status=Status.WARNING, said=said, hint="correct the settings first: they say where these are"
         )
         return
-    yield from _safe("policies", lambda: _policies(settings, told))
-    yield from kept(settings)
-    yield from asked(settings, connects=upstreams)
+    yield from _safe("policies", lambda: _policies(settings, known))
+    yield from storage_checks(settings)
+    yield from remote_checks(settings, connects=upstreams)
 
 
-def _safe(check: str, look: Callable[[], Iterable[Checked]]) -> Iterator[Checked]:
-    """What a check found; what it raised is its problem."""
+def _safe(check: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[CheckResult]:
+    """The results of a check; an exception becomes its problem."""
     try:
         yield from look()
     except (PipelineError, CmfError) as error:
         yield _problem(check, error)
     except ImportError as error:
-        yield Checked(check=check, status=Status.PROBLEM, said=f"an import failed: {error}", hint=_AGAIN)
+        yield CheckResult(check=check, status=Status.PROBLEM, said=f"an import failed: {error}", hint=_REINSTALL)
     except OSError as error:
-        hint = "look at the file system, and at whose it is"
+        hint = "check the file's permissions and its disk"
         why = f"the system reported: {error.strerror or type(error).__name__}"
-        yield Checked(check=check, status=Status.PROBLEM, said=why, hint=hint)
+        yield CheckResult(check=check, status=Status.PROBLEM, said=why, hint=hint)
 
 
-def _problem(check: str, error: PipelineError | CmfError) -> Checked:
+def _problem(check: str, error: PipelineError | CmfError) -> CheckResult:
     place = getattr(error, "place", "") or error.path
     said = error.message.removesuffix(".") + (f" at {place}" if place else "")
-    return Checked(check=check, status=Status.PROBLEM, said=said, hint=error.hint, code=error.code)
+    return CheckResult(check=check, status=Status.PROBLEM, said=said, hint=error.hint, code=error.code)
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
 
 
-def _python() -> Iterator[Checked]:
-    """The interpreter, the machine, and whether the distributions that are needed are there."""
+def _python() -> Iterator[CheckResult]:
+    """The interpreter, the machine, and whether the required distributions are installed."""
     try:
         own, needed = version(DISTRIBUTION), requires(DISTRIBUTION) or []
     except PackageNotFoundError:
-        own, needed = "of no distribution", []
+        own, needed = "not an installed distribution", []
     names = [re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0] for one in needed if "extra ==" not in one]
     missing = [name for name in names if not _is_there(name)]
     if missing:
         said = f"not installed: {', '.join(missing)}"
-        yield Checked(check="python", status=Status.PROBLEM, said=said, hint=_AGAIN)
+        yield CheckResult(check="python", status=Status.PROBLEM, said=said, hint=_REINSTALL)
         return
     machine = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    yield Checked(check="python", said=f"cmf {own}, {python}, {machine}, SQLite {sqlite3.sqlite_version}")
+    yield CheckResult(check="python", said=f"cmf {own}, {python}, {machine}, SQLite {sqlite3.sqlite_version}")
 
 
 def _is_there(name: str) -> bool:
@@ -169,9 +170,9 @@ def _is_there(name: str) -> bool:
 _PROBE: Final = 'package doctor\n\nimport rego.v1\n\nanswer := input.word in {"yes"}\n'
 
 
-def _engine() -> Iterator[Checked]:
-    """Whether the engine in this process decides as it should, in both of its forms."""
-    from cmf import _native  # noqa: TID251 - its own version is all that is asked
+def _engine() -> Iterator[CheckResult]:
+    """Whether the embedded engine decides correctly, compiled and interpreted."""
+    from cmf import _native  # noqa: TID251 - only for its version
     from pipeline.engines.base import Decided
     from pipeline.engines.embedded import EmbeddedEngine
 
@@ -180,139 +181,141 @@ def _engine() -> Iterator[Checked]:
     views = [b'{"word":"yes"}', b'{"word":"no"}']
     answers = engine.evaluate([name, name], b"{}", views, timeout_seconds=1.0)
     if answers != [Decided(True), Decided(False)]:
-        said = "the embedded engine does not decide as it should"
-        yield Checked(check="engine", status=Status.PROBLEM, said=said, hint=_AGAIN, code="engine.wrong")
+        said = "the embedded engine decides wrongly"
+        yield CheckResult(check="engine", status=Status.PROBLEM, said=said, hint=_REINSTALL, code="engine.wrong")
         return
-    yield Checked(check="engine", said=f"embedded, {_native.ENGINE}: two probes decided, in both forms")
+    yield CheckResult(check="engine", said=f"embedded, {_native.ENGINE}: two probes decided, in both forms")
 
 
-def _clock() -> Iterator[Checked]:
-    """Whether the clock is later than what was there before: this program's own files."""
+def _clock() -> Iterator[CheckResult]:
+    """Whether the clock is later than this program's own files."""
     now = _now()
     made = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     if (behind := (made - now).total_seconds()) > _SKEW_SECONDS:
         said = f"it is {_iso(now)}, {behind:.0f} seconds before this program was installed"
-        yield Checked(check="clock", status=Status.PROBLEM, said=said, hint="set the clock: tokens and records need it")
+        yield CheckResult(
+            check="clock", status=Status.PROBLEM, said=said, hint="set the clock: tokens and records depend on it"
+        )
         return
-    yield Checked(check="clock", said=_iso(now))
+    yield CheckResult(check="clock", said=_iso(now))
 
 
 def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - it is the clock itself that is looked at
+    return datetime.now(UTC)  # noqa: TID251 - this checks the clock itself
 
 
 def _iso(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# -- what is told to it ------------------------------------------------------------------------------------------------
+# -- settings and policies ---------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Told:
-    """What later checks know from earlier ones: settings, why the gateway could not begin, how its store does."""
+class _Known:
+    """Results that later checks use: the settings, why the gateway could not start, the state of its store."""
 
     settings: Settings | None = None
     refused: PolicyError | None = None
     store: Condition | None = None
 
 
-def _settings(file: Path, told: _Told) -> Iterator[Checked]:
-    """Whether the gateway could begin with them; what is wrong with its policies is said of those."""
+def _settings(file: Path, known: _Known) -> Iterator[CheckResult]:
+    """Whether the gateway could start with them; a problem of its policies is reported there."""
     from pipeline.cli.serve import check_begins, served
     from pipeline.gateway.config_file import load
     from pipeline.gateway.server import allow_files
 
-    told.settings = settings = load(file).settings
+    known.settings = settings = load(file).settings
     allow_files(settings.limits)
     try:
         check_begins(settings)
     except PolicyError as error:
-        told.refused = error
-    yield Checked(check="settings", said=f"{file.absolute()}: {served(settings)}")
+        known.refused = error
+    yield CheckResult(check="settings", said=f"{file.absolute()}: {served(settings)}")
 
 
-def _policies(settings: Settings, told: _Told) -> Iterator[Checked]:
-    """Each set that judges here, loaded and asked; its own tests are not run."""
+def _policies(settings: Settings, known: _Known) -> Iterator[CheckResult]:
+    """Each policy set in use, loaded and probed; its tests are not run."""
     from pipeline.gateway.service import policy_sets, signers
 
-    signed_by, found = signers(settings), list[Checked]()
+    signed_by, found = signers(settings), list[CheckResult]()
     for named, judged in policy_sets(settings).items():
         found += _safe("policies", partial(_sets, named, ", ".join(judged), signed_by))
     yield from found
-    if told.refused is not None and all(one.status is Status.OK for one in found):
-        yield _problem("policies", told.refused)  # of those that the review site compares with
+    if known.refused is not None and all(one.status is Status.OK for one in found):
+        yield _problem("policies", known.refused)  # the sets that the review site compares with
 
 
-def _own_policies() -> Iterator[Checked]:
-    """Those of the project that is here, or the shipped ones."""
+def _own_policies() -> Iterator[CheckResult]:
+    """The policies of the current project, or the shipped ones."""
     here = Path("policy")
     yield from _sets((here,), "policy") if here.is_dir() else _sets(None, "shipped")
 
 
-def _sets(named: tuple[Path, ...] | None, what: str, signed_by: Verification | None = None) -> Iterator[Checked]:
+def _sets(named: tuple[Path, ...] | None, what: str, signed_by: Verification | None = None) -> Iterator[CheckResult]:
     from pipeline.assembly import load_policies
     from pipeline.checks.vetting import probe
 
     policies = load_policies(None if named is None else list(named), verification=signed_by)
     probes = probe(policies)
     said = f"{what}: {counted(len(policies.rules), 'rule')}, revision {policies.revision[:12]}"
-    yield Checked(check="policies", said=f"{said}, {probes} made-up views decided; tests not run (cmf test)")
+    yield CheckResult(check="policies", said=f"{said}, {probes} synthetic views decided; tests not run (cmf test)")
 
 
-# -- what it keeps -----------------------------------------------------------------------------------------------------
+# -- storage -----------------------------------------------------------------------------------------------------------
 
 
-def kept(settings: Settings) -> Iterator[Checked]:
-    """What was found of the store, of sessions that have their own, and of the audit log."""
-    told = _Told()
-    yield from _safe("store", lambda: _store(settings.store, "store", told))
+def storage_checks(settings: Settings) -> Iterator[CheckResult]:
+    """The checks of the store, of a separate session store, and of the audit log."""
+    known = _Known()
+    yield from _safe("store", lambda: _store(settings.store, "store", known))
     if (shared := settings.sessions.store) is not None:
         yield from _safe("sessions", lambda: _sessions(shared))
-    yield from _safe("audit", lambda: _audit(settings, told))
+    yield from _safe("audit", lambda: _audit(settings, known))
 
 
-def _store(place: str | Path, setting: str, told: _Told) -> Iterator[Checked]:
-    """Whether the store can be read and written, is of this version, and has room."""
+def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResult]:
+    """Whether the store can be read and written, has this version's schema, and has disk space."""
     from pipeline.cli.serve import check_store
     from pipeline.store.condition import condition_of, disk_space_of
     from pipeline.store.engine import SCHEMA, check_can_write, file_of
 
     check_store(place, setting)
     file, room = file_of(place), disk_space_of(place)
-    kept = "a PostgreSQL server" if file is None else str(file)
+    database = "a PostgreSQL server" if file is None else str(file)
     if file is not None and not file.exists():
-        yield Checked(check=setting, said=f"{kept}: none yet, it is made when the gateway starts")
+        yield CheckResult(check=setting, said=f"{database}: does not exist yet; the gateway creates it when it starts")
     else:
-        told.store = found = condition_of(place)
+        known.store = found = condition_of(place)
         if not found.is_current:
             yield _other_schema(setting, found, SCHEMA)
             return
-        check_can_write(place)  # last: it leaves no file of SQLite's behind, as who only reads does
+        check_can_write(place)  # last: unlike reading alone, it leaves none of SQLite's files behind
         sizes = "" if room is None else f", {_size(room.file)} and a journal of {_size(room.journal)}"
         free = "" if room is None else f", {_size(room.free)} free"
-        yield Checked(check=setting, said=f"{kept}: can be written, schema {found.schema}{sizes}{free}")
-    if room is not None and room.free < LITTLE_ROOM:
-        status = Status.PROBLEM if room.free < NO_ROOM else Status.WARNING
-        hint = "make room: on a full disk nothing is recorded, and every request is refused"
-        yield Checked(check=setting, status=status, said=f"its disk has {_size(room.free)} left", hint=hint)
+        yield CheckResult(check=setting, said=f"{database}: can be written, schema {found.schema}{sizes}{free}")
+    if room is not None and room.free < LOW_SPACE:
+        status = Status.PROBLEM if room.free < NO_SPACE else Status.WARNING
+        hint = "free disk space: on a full disk nothing is recorded, and every request is refused"
+        yield CheckResult(check=setting, status=status, said=f"its disk has {_size(room.free)} free", hint=hint)
     if room is not None and room.journal > LONG_JOURNAL:
         said = f"its journal ({file}-wal) has {_size(room.journal)}"
-        hint = "somebody reads without end: look for a process that has had the store open for long"
-        yield Checked(check=setting, status=Status.WARNING, said=said, hint=hint)
+        hint = "a reader never finishes: look for a process that has had the store open for long"
+        yield CheckResult(check=setting, status=Status.WARNING, said=said, hint=hint)
 
 
-def _other_schema(setting: str, found: Condition, known: str) -> Checked:
+def _other_schema(setting: str, found: Condition, known: str) -> CheckResult:
     both = f"the store has schema {found.schema}, this version knows {known}"
     if found.schema > known:
-        hint = "install the version that wrote it, or go back to a copy from before"
-        return Checked(check=setting, status=Status.PROBLEM, said=both, hint=hint, code="store.newer-schema")
-    hint = "the gateway brings it up to date when it starts; copy it first"
-    return Checked(check=setting, status=Status.WARNING, said=both, hint=hint, code="store.other-schema")
+        hint = "install the version that wrote it, or restore a backup from before"
+        return CheckResult(check=setting, status=Status.PROBLEM, said=both, hint=hint, code="store.newer-schema")
+    hint = "the gateway migrates it when it starts; make a copy first"
+    return CheckResult(check=setting, status=Status.WARNING, said=both, hint=hint, code="store.other-schema")
 
 
 def _size(count: int) -> str:
-    """Bytes as people say them."""
+    """Bytes in a readable unit."""
     for unit in ("B", "kB", "MB"):
         if count < 1_000:
             return f"{count} {unit}"
@@ -320,21 +323,21 @@ def _size(count: int) -> str:
     return f"{count} GB"
 
 
-def _sessions(place: str) -> Iterator[Checked]:
-    """Whether the sessions that have a store of their own can be read."""
+def _sessions(place: str) -> Iterator[CheckResult]:
+    """Whether a separate session store can be read."""
     from pipeline.assembly import REDIS, open_sessions
     from pipeline.gateway.readiness import Readiness
 
     if not place.startswith(REDIS):
-        yield from _store(place, "sessions", _Told())
+        yield from _store(place, "sessions", _Known())
         return
     with open_sessions(place, made=False) as sessions:
         Readiness(sessions, None).check()
-    yield Checked(check="sessions", said="the Redis server answers")
+    yield CheckResult(check="sessions", said="the Redis server answers")
 
 
-def _audit(settings: Settings, told: _Told) -> Iterator[Checked]:
-    """Whether records can be signed, who signed the newest, and whether the clock is behind it."""
+def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
+    """Whether records can be signed, which key signed the newest, and whether the clock is behind it."""
     from pipeline.audit.heads import Signer
     from pipeline.cli.serve import check_audit
     from pipeline.store.database import key_beside
@@ -344,70 +347,70 @@ def _audit(settings: Settings, told: _Told) -> Iterator[Checked]:
     place = settings.audit.key_file or key_beside(str(file_of(settings.store)))
     signer = Signer.at(place) if place.exists() else None
     if signer is not None and place.stat().st_mode & 0o077:
-        said = f"others than its owner may read the key at {place}"
-        yield Checked(check="audit", status=Status.WARNING, said=said, hint=f"chmod 600 {place}")
-    if told.store is not None and told.store.newest is not None:
-        yield from _newest(told.store.newest, told.store.head, signer)
+        said = f"the key at {place} can be read by others than its owner"
+        yield CheckResult(check="audit", status=Status.WARNING, said=said, hint=f"chmod 600 {place}")
+    if known.store is not None and known.store.newest is not None:
+        yield from _newest(known.store.newest, known.store.head, signer)
         return
-    key = f"key {signer.public_key.id}" if signer is not None else "no key yet, it is made with the first record"
-    yield Checked(check="audit", said=f"{key}; no record was read")
+    key = f"key {signer.public_key.id}" if signer is not None else "no key yet; it is created with the first record"
+    yield CheckResult(check="audit", said=f"{key}; no record was read")
 
 
-def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[Checked]:
+def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[CheckResult]:
     from pipeline.moments import iso, micros
 
-    verify = "cmf audit verify STORE says what is wrong"
+    verify = "`cmf audit verify STORE` reports what is wrong"
     key = "no key" if signer is None else f"key {signer.public_key.id}"
     if head is None:
-        said = f"{key}; the newest record is of {iso(newest)}, and no head vouches for it"
-        yield Checked(check="audit", status=Status.WARNING, said=said, hint=verify)
+        said = f"{key}; the newest record, of {iso(newest)}, is not covered by a head"
+        yield CheckResult(check="audit", status=Status.WARNING, said=said, hint=verify)
     elif signer is None or head.key != signer.public_key.id:
-        said = f"{key}; the newest head, of {iso(head.at)}, is under key {head.key}"
-        hint = "put that key back, or keep its public half: verifying takes both"
-        yield Checked(check="audit", status=Status.WARNING, said=said, hint=hint)
+        said = f"{key}; the newest head, of {iso(head.at)}, is signed with key {head.key}"
+        hint = "restore that key, or keep its public key: verifying takes both"
+        yield CheckResult(check="audit", status=Status.WARNING, said=said, hint=hint)
     elif not signer.public_key.signed(head):
-        said = f"the newest head, of {iso(head.at)}, does not have the signature of {key}"
-        yield Checked(check="audit", status=Status.PROBLEM, said=said, hint=verify)
+        said = f"the newest head, of {iso(head.at)}, has no valid signature of {key}"
+        yield CheckResult(check="audit", status=Status.PROBLEM, said=said, hint=verify)
     else:
         records = counted(head.size, "record")
         said = f"{key}; newest head of {iso(head.at)}, over {records}, is signed by it (all: cmf audit verify)"
-        yield Checked(check="audit", said=said)
+        yield CheckResult(check="audit", said=said)
     if (behind := (newest - micros(_now())) / 1_000_000) > _SKEW_SECONDS:
         said = f"the clock is {behind:.0f} seconds behind the newest record"
-        hint = "set the clock: records in another order than they came prove less"
-        yield Checked(check="clock", status=Status.PROBLEM, said=said, hint=hint)
+        hint = "set the clock: records out of order prove less"
+        yield CheckResult(check="clock", status=Status.PROBLEM, said=said, hint=hint)
 
 
-# -- whom it asks ------------------------------------------------------------------------------------------------------
+# -- remote services ---------------------------------------------------------------------------------------------------
 
 
-def asked(settings: Settings, *, connects: bool) -> Iterator[Checked]:
-    """Whether each upstream, MCP server and issuer can be connected to, if that is wanted; nothing is sent to any."""
-    told = {name: (str(one.base_url), one.connect_seconds) for name, one in settings.upstreams.items() if one.base_url}
-    told |= {f"mcp {name}": (one.url, one.connect_seconds) for name, one in settings.mcp.items()}
-    told |= {f"keys of issuer {one.name}": (one.keys.url, KEYS_SECONDS) for one in settings.issuers if one.keys.url}
-    if not told:
-        yield Checked(check="upstreams", said="none that is elsewhere")
+def remote_checks(settings: Settings, *, connects: bool) -> Iterator[CheckResult]:
+    """Whether each upstream, MCP server and issuer can be connected to, if requested; nothing is sent."""
+    known = {name: (str(one.base_url), one.connect_seconds) for name, one in settings.upstreams.items() if one.base_url}
+    known |= {f"mcp {name}": (one.url, one.connect_seconds) for name, one in settings.mcp.items()}
+    known |= {f"keys of issuer {one.name}": (one.keys.url, KEYS_SECONDS) for one in settings.issuers if one.keys.url}
+    if not known:
+        yield CheckResult(check="upstreams", said="none configured")
     elif not connects:
-        said = f"{', '.join(told)}: not connected to; --upstreams does, and sends nothing"
-        yield Checked(check="upstreams", said=said)
+        said = f"{', '.join(known)}: connections not tested; --upstreams tests them without sending anything"
+        yield CheckResult(check="upstreams", said=said)
     else:
-        yield from asyncio.run(_connected(told))
+        yield from asyncio.run(_connected(known))
 
 
-async def _connected(told: dict[str, tuple[str, float]]) -> list[Checked]:
+async def _connected(known: dict[str, tuple[str, float]]) -> list[CheckResult]:
     from pipeline.gateway.reaching import reached
 
-    found = await asyncio.gather(*(reached(url, seconds=seconds) for url, seconds in told.values()))
+    found = await asyncio.gather(*(reached(url, seconds=seconds) for url, seconds in known.values()))
     return [
-        Checked(
+        CheckResult(
             check="upstreams",
             status=Status.PROBLEM if one.hint else Status.OK,
             said=f"{name}: {one.said}",
             hint=one.hint,
         )
-        for name, one in zip(told, found, strict=True)
+        for name, one in zip(known, found, strict=True)
     ]
 
 
-__all__ = ["Checked", "Status", "asked", "examined", "kept", "pasteable", "run"]
+__all__ = ["CheckResult", "Status", "examined", "pasteable", "remote_checks", "run", "storage_checks"]

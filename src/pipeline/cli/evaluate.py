@@ -1,4 +1,4 @@
-"""`cmf eval`: judge one file and show what would go out."""
+"""`cmf eval`: judge one file and show the output."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def run(
     without_secrets: bool = False,
     tracing: Tracing | None = None,
 ) -> None:
-    """Judge `file`, print the result, leave with the exit code that says it.
+    """Judge `file`, print the result, and exit with its code.
 
-    With a store, the session there is read and changed: labels, counts and approvals hold from call to call.
+    With a store, the session is read and updated: labels, counts and approvals carry over from call to call.
     """
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()), ExitStack() as opened:
@@ -99,31 +99,31 @@ def run(
                 show_changes(traffic, outcome.value, target)
     if engine == "opa" and any(hit.code == "engine.unavailable" for hit in outcome.decision.reasons):
         typer.echo(
-            "cmf: the OPA server did not answer; look at --opa-url, and whether `opa run --server` runs", err=True
+            "cmf: the OPA server did not answer; check --opa-url, and that `opa run --server` is running", err=True
         )
     raise typer.Exit(int(exit_code(outcome)))
 
 
 def traced(level: str | None, *, lines: int, out: Path | None) -> Tracing | None:
-    """The trace that options ask for; None for none."""
+    """The trace that the options request, if any."""
     if level is None and out is not None:
-        fail("--trace-out says where a trace goes; --trace notes, fails or full says which", Exit.USAGE)
+        fail("--trace-out needs --trace notes, fails or full", Exit.USAGE)
     return None if level is None else Tracing(level=cast("Level", level), lines=lines, out=out)
 
 
 def show_printed(said: Sequence[Printed], places: Places) -> None:
-    """What policies printed, for their author; where they say so first."""
+    """Show what policies printed, each line with its place."""
     for one in said:
         typer.echo(f"{places.file(one.path)}:{one.line}: {visible(one.text)}", err=True)
 
 
 def as_document(outcome: Outcome, wire: Any) -> dict[str, Any]:
-    """The JSON that `--format json` prints."""
+    """The JSON of `--format json`."""
     return outcome.decision.to_json() | {"request": wire}
 
 
 def exit_code(outcome: Outcome) -> Exit:
-    """What the decision means for a caller that only looks at the exit code."""
+    """The exit code of the decision."""
     decision = outcome.decision
     if decision.action is Action.SUSPEND:
         return Exit.SUSPENDED

@@ -1,4 +1,4 @@
-"""Examples for the help of each command, in one place, so that a test can hold all of them to what is understood.
+"""The examples in the help of each command, in one place, so that a test can run them through the parser.
 
 Spec: cli.md [CLI-93].
 """
@@ -114,11 +114,11 @@ EXAMPLES: Final = {
     "pins": ("cmf pins tools-list.json --from mcp --namespace github > pins/data.json",),
     "completion": ("source <(cmf completion bash)",),
 }
-"""By command, or group and command: lines as one types them. `…` stands for the rest of an id."""
+"""Command, or group and command → lines as typed. `…` stands for the rest of an id."""
 
 
 def epilog(command: str) -> str | None:
-    """What the help of the command ends with; None where there is no example."""
+    """The end of a command's help; None if it has no example."""
     lines = EXAMPLES.get(command)
     return (
         "\n".join(("\b", "Examples:" if len(lines) > 1 else "Example:", *(f"  {line}" for line in lines)))

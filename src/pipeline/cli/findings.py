@@ -1,4 +1,4 @@
-"""What a command found wrong with files, in the forms that people and CI systems read. Spec: docs/spec/cli.md."""
+"""Findings of a command in the formats that people and CI systems read. Spec: docs/spec/cli.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.display import visible
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: lines and columns count from 1, 0 is the whole file."""
+    """One problem in a file: lines and columns count from 1; 0 is the whole file."""
 
     file: str
     message: str
@@ -29,18 +29,18 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """`file:line:column`, as far as it is known."""
+        """`file:line:column`, as far as known."""
         shown = [self.file, *(str(number) for number in (self.line, self.column) if number)]
         return ":".join(shown)
 
     @property
     def said(self) -> str:
-        """What is wrong, and what to do about it."""
+        """The message and the hint."""
         return self.message + (f"; {self.hint}" if self.hint else "")
 
 
 def write_github(findings: Sequence[Finding]) -> None:
-    """Annotations of a GitHub workflow."""
+    """Write annotations of a GitHub workflow."""
     for finding in findings:
         where = f"file={_property(finding.file)}"
         if finding.line:
@@ -57,14 +57,14 @@ def _property(text: str) -> str:
 
 
 def write_text(findings: Sequence[Finding]) -> None:
-    """A line per finding: place, what, what to do, code."""
+    """Write a line per finding: place, message, hint, code."""
     for finding in findings:
         mark = "" if finding.severity == "error" else "warning: "
         typer.echo(f"{finding.place}: {mark}{visible(finding.said)} [{finding.code}]")
 
 
 def write_json(document: Any) -> None:
-    """One JSON document."""
+    """Write one JSON document."""
     typer.echo(json.dumps(document, indent=1, ensure_ascii=False))
 
 
@@ -75,7 +75,7 @@ def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JUnitCase:
-    """One line of a JUnit report."""
+    """One test case of a JUnit report."""
 
     suite: str
     name: str
@@ -85,7 +85,7 @@ class JUnitCase:
 
 
 def write_junit(name: str, cases: Sequence[JUnitCase]) -> None:
-    """A JUnit report: what most CI systems read."""
+    """Write a JUnit report, which most CI systems read."""
     failures = sum(case.failure is not None for case in cases)
     skipped = sum(case.skipped is not None for case in cases)
     head = f"name={_attribute(name)} tests={_attribute(len(cases))} failures={_attribute(failures)}"
@@ -110,7 +110,7 @@ def _attribute(item: object) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """`visible`, line by line."""
+    """`visible` applied line by line."""
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
@@ -118,7 +118,7 @@ _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def write_sarif(findings: Sequence[Finding]) -> None:
-    """SARIF 2.1.0, which code hosts show beside the lines."""
+    """Write SARIF 2.1.0, which code hosts show beside the lines."""
     codes = sorted({finding.code for finding in findings})
     driver = {"name": "cmf", "version": version("cmf-pipeline"), "rules": [{"id": code} for code in codes]}
     run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}

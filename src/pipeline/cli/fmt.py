@@ -1,4 +1,4 @@
-"""`cmf fmt`: OPA's formatter over the Rego of a project. Spec: docs/spec/cli.md [CLI-31]."""
+"""`cmf fmt`: OPA's formatter on the Rego of a project. Spec: docs/spec/cli.md [CLI-31]."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli.binaries import called, found
+from pipeline.cli.binaries import found, run_program
 from pipeline.cli.policy_places import policy_directory
 from pipeline.cli.reading import Exit, fail
 
 
 def run(directory: Path, *, check: bool, diff: bool) -> None:
-    """Format in place, or say which files are not; leaves with 1 if `check` finds one."""
+    """Format in place, or list the files that need it; exits with 1 if `check` finds one."""
     opa = found("opa", directory)
     if opa is None:
-        fail("`cmf fmt` needs the `opa` binary, and none is on PATH; see openpolicyagent.org", Exit.USAGE)
+        fail("`cmf fmt` needs the `opa` binary, which is not on PATH; install it from openpolicyagent.org", Exit.USAGE)
     folder = policy_directory(directory)
     if not folder.exists():
-        fail(f"{folder}: no such directory; name one", Exit.USAGE)
-    listed = called(opa, ["fmt", "--list", folder])
+        fail(f"{folder}: no such directory; give another one", Exit.USAGE)
+    listed = run_program(opa, ["fmt", "--list", folder])
     if listed.returncode != 0:
         fail(f"{_complaint(listed.stderr)}; correct it, then format", Exit.POLICY)
     stale = [name for name in listed.stdout.split("\n") if name]
     for name in stale:
         if diff:
-            typer.echo(_difference(name, called(opa, ["fmt", name]).stdout), nl=False)
+            typer.echo(_difference(name, run_program(opa, ["fmt", name]).stdout), nl=False)
         else:
             typer.echo(name if check else f"formatted {name}")
     if stale and not (check or diff):
-        called(opa, ["fmt", "--write", folder])
+        run_program(opa, ["fmt", "--write", folder])
     raise typer.Exit(int(Exit.REFUSED if check and stale else Exit.OK))
 
 
-def _complaint(said: str) -> str:
-    """The first line that names a place."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["opa fmt failed"]
+def _complaint(output: str) -> str:
+    """The first line of OPA's error that names a place."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["opa fmt failed"]
     return next((line for line in lines if ".rego:" in line), lines[0])
 
 
 def _difference(name: str, formatted: str) -> str:
-    """From the file to its formatted text, as a unified diff; OPA's own is coloured even in a pipe."""
+    """A unified diff from the file to its formatted text; OPA's own is coloured even in a pipe."""
     old = Path(name).read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(difflib.unified_diff(old, formatted.splitlines(keepends=True), name, f"{name} (formatted)"))
 

@@ -1,4 +1,4 @@
-"""`cmf impact`: what other policies would have done to judged inputs on file."""
+"""`cmf impact`: what other policies would have decided on recorded inputs."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def run(
     jobs: int | None,
     ray: bool,
 ) -> None:
-    """Compare, print, and leave with 1 where more is newly denied than may be."""
+    """Compare, print, and exit with 1 if more records than allowed are newly denied."""
     with one_line_errors(), ExitStack() as opened:
         before = load_policies(opened.enter_context(policies_at(base, beside=head)))
         after = load_policies(opened.enter_context(policies_at(head, beside=base)))
         found_in = opened.enter_context(lines_of(records, key, batch.lines))
         total = sum(1 for _ in found_in())
         if not total:
-            fail(f"{records}: no records; write some with `cmf eval --record`", Exit.USAGE)
+            fail(f"{records}: no records; create some with `cmf eval --record`", Exit.USAGE)
         wanted = min(total, sample or total)
         told = opened.enter_context(progress("comparing", wanted))
         found = _sampled(found_in(), total, wanted)
@@ -66,12 +66,12 @@ def run(
             write_github(_findings(impact, records, exceeded=exceeded))
     if exceeded:
         newly = impact.counts[Change.NEWLY_DENIED]
-        typer.echo(f"cmf: {newly} newly denied are more than {max_newly_denied}", err=True)
+        typer.echo(f"cmf: {newly} newly denied, more than the {max_newly_denied} allowed", err=True)
     raise typer.Exit(int(Exit.REFUSED if exceeded else Exit.OK))
 
 
 def _sampled(found: Iterable[bytes], total: int, wanted: int) -> Iterator[bytes]:
-    """`wanted` of `total` lines, evenly spread: the same ones each time."""
+    """`wanted` of `total` lines, evenly spread, the same ones each time."""
     return (line for at, line in enumerate(found) if at * wanted // total != (at - 1) * wanted // total)
 
 
@@ -93,7 +93,7 @@ def _text(impact: Impact, total: int, *, same: bool) -> None:
         for name in ids[:SHOWN_IDS]:
             out.print(Text(f"              {visible(name)}", "dim"))
         if len(ids) > SHOWN_IDS:
-            out.print(Text(f"              … --format json names {len(ids)}", "dim"))
+            out.print(Text(f"              … --format json lists {len(ids)}", "dim"))
 
 
 _STYLES: Final = {
@@ -111,7 +111,7 @@ def _who(out: Console, counted: Counter[str], how: str) -> None:
 
 
 def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
-    """A case for each kind of change: the one that has a limit can fail, and what cannot be said is skipped."""
+    """A test case for each kind of change: the limited one can fail, uncertain ones are skipped."""
     cases = []
     for change in Change:
         lines = [f"{impact.counts[change]} {change.value}", *impact.ids.get(change, [])]
@@ -131,7 +131,7 @@ def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
 
 
 def _findings(impact: Impact, records: str, *, exceeded: bool) -> list[Finding]:
-    """One annotation a kind of change and rule."""
+    """One annotation per kind of change and rule."""
     return [
         Finding(
             file=str(records),

@@ -1,4 +1,4 @@
-"""`cmf init`: a policy project that is green on its first test."""
+"""`cmf init`: a policy project whose tests pass from the start."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import typer
 from pipeline.cases.schema import case_schema
 from pipeline.cli.reading import Exit, fail
 
-HIDDEN = "dot-"  # how a leading dot is spelled in the templates, which packaging tools would leave out
+HIDDEN = "dot-"  # stands for a leading dot in the templates, because packaging tools skip dotfiles
 
 
 def run(directory: Path, *, template: str) -> None:
     """Write the template into `directory`, which must be new or empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        fail(f"{directory}: is not an empty directory; name a new one", Exit.USAGE)
+        fail(f"{directory}: not an empty directory; give a new one", Exit.USAGE)
     templates = importlib.resources.files("pipeline").joinpath("templates")
     try:
         for source in ("common", template):
             _copy(templates.joinpath(source), directory)
-        # What completes and checks files of cases in an editor: of this version, like the rest.
+        # The schema with which editors complete and check case files; it matches this version.
         (directory / ".vscode" / "cases.schema.json").write_text(json.dumps(case_schema(), indent=1) + "\n", "utf-8")
     except OSError as error:
-        fail(f"{directory}: cannot be written: {error.strerror}; choose another place", Exit.USAGE)
-    typer.echo(f"{directory}: a project of policies, from the template {template}")
+        fail(f"{directory}: cannot be written: {error.strerror}; give another directory", Exit.USAGE)
+    typer.echo(f"{directory}: created a policy project from the template {template}")
     typer.echo("next: cmf test" if directory == Path() else f"next: cd {directory} && cmf test")
 
 

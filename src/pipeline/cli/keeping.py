@@ -1,4 +1,4 @@
-"""The commands `cmf ledger …` and their options; what they do is imported late."""
+"""The commands `cmf ledger …` and their options; their code is imported when they run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typer
 
 from pipeline.cli.auditing import Place
 from pipeline.cli.replaying import WrittenAs
-from pipeline.cli.sections import Whole
+from pipeline.cli.sections import FullHelpGroup
 
 
 class Conversation(StrEnum):
-    """How a conversation is written in a file."""
+    """The file formats of a conversation."""
 
     CANONICAL = "canonical"
     AGENT_THREADS = "agent_threads"
@@ -24,18 +24,18 @@ class Conversation(StrEnum):
 
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
-OutputAs = Annotated[WrittenAs, typer.Option("--format", help="How to write it.")]
+OutputAs = Annotated[WrittenAs, typer.Option("--format", help="The output format.")]
 
-ledger = typer.Typer(cls=Whole, help="Conversations that were kept.", no_args_is_help=True, rich_markup_mode=None)
+ledger = typer.Typer(cls=FullHelpGroup, help="Stored conversations.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @ledger.command("list")
 def list_sessions(
     store: Place,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many.")] = 20,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """List the conversations that were changed last: id, whose, what the client calls it, when."""
+    """List the most recently changed conversations: id, subject, the client's session id, time."""
     from pipeline.cli import ledger as does
 
     does.list_sessions(store, limit=limit, as_json=output is WrittenAs.JSON)
@@ -43,13 +43,13 @@ def list_sessions(
 
 @ledger.command("import")
 def read(
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The database; a file is made if it is missing.")],
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The database; a file is created if it is missing.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="The conversation, or - for standard input.")],
-    source: Annotated[Conversation, typer.Option("--from", help="The format that FILE is in.")],
-    session: Annotated[str, typer.Option("--session", help="What the client calls it.")],
-    subject: Annotated[str | None, typer.Option("--subject", help="Whose it is; without it, of nobody known.")] = None,
+    source: Annotated[Conversation, typer.Option("--from", help="The format of FILE.")],
+    session: Annotated[str, typer.Option("--session", help="The client's id for it.")],
+    subject: Annotated[str | None, typer.Option("--subject", help="Whose it is; without it, anonymous.")] = None,
 ) -> None:
-    """Take a conversation in, after what it has already, and print its id."""
+    """Import a conversation, appending what is new, and print its id."""
     from pipeline.cli import ledger as does
 
     does.read(store, file, source=source.value, session=session, subject=subject)
@@ -61,7 +61,7 @@ def write(
     session: SessionId,
     target: Annotated[Conversation, typer.Option("--to", help="The format to write.")] = Conversation.CANONICAL,
 ) -> None:
-    """Print a conversation: what was committed of it, in order."""
+    """Print the committed messages of a conversation, in order."""
     from pipeline.cli import ledger as does
 
     does.write(store, session, target=target.value)
@@ -72,12 +72,12 @@ def cost(
     store: Place,
     session: SessionId,
     prices: Annotated[
-        Path | None, typer.Option("--prices", help="Under this price table (YAML), not as it was.")
+        Path | None, typer.Option("--prices", help="Use this price table (YAML) instead of the recorded costs.")
     ] = None,
-    reprice: Annotated[bool, typer.Option("--write", help="Write the new costs into the conversation.")] = False,
+    reprice: Annotated[bool, typer.Option("--write", help="Store the new costs in the conversation.")] = False,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """Print what a conversation cost, by model, to the last digit. It leaves with 1 if a model has no price."""
+    """Print the exact cost of a conversation by model. Exits with 1 if a model has no price."""
     from pipeline.cli import ledger as does
 
     does.cost(store, session, prices=prices, write_it=reprice, as_json=output is WrittenAs.JSON)
@@ -86,13 +86,15 @@ def cost(
 @ledger.command("tally")
 def tally(
     store: Place,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, those changed last.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the most recently changed.")
+    ] = 100,
     prices: Annotated[
-        Path | None, typer.Option("--prices", help="Under this price table (YAML), not as it was.")
+        Path | None, typer.Option("--prices", help="Use this price table (YAML) instead of the recorded costs.")
     ] = None,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """Print of each conversation what it cost, how many calls nobody answered, and which tools failed how often."""
+    """Print the cost, unanswered calls and tool failures of each conversation."""
     from pipeline.cli import ledger as does
 
     does.tally(store, limit=limit, prices=prices, as_json=output is WrittenAs.JSON)
@@ -102,11 +104,11 @@ def tally(
 def calls(
     store: Place,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Those that failed, counted by tool and conversation.")
+        bool, typer.Option("--failed", help="Failed calls instead, counted by tool and conversation.")
     ] = False,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """List the tool calls that nobody answered."""
+    """List the tool calls without a result."""
     from pipeline.cli import ledger as does
 
     does.calls(store, failed=failed, as_json=output is WrittenAs.JSON)

@@ -1,4 +1,4 @@
-"""`cmf ledger`: conversations listed, taken in, printed, priced, tallied."""
+"""`cmf ledger`: listing, importing, exporting and pricing conversations."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pipeline.store.tallies import tallies
 
 
 def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
-    """Print the conversations that were changed last."""
+    """Print the most recently changed conversations."""
     with _opened(store) as ledger:
         found = ledger.sessions(limit=limit)
     if not found:
-        typer.echo("cmf: no conversation was kept here", err=True)
+        typer.echo("cmf: no conversations here", err=True)
     for one in found:
         if as_json:
             typer.echo(dumps(asdict(one)).decode())
@@ -41,7 +41,7 @@ def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
 
 
 def read(store: str, file: str, *, source: str, session: str, subject: str | None) -> None:
-    """Append a conversation from a file, and print the id of where it is."""
+    """Append a conversation from a file, and print its id."""
     with one_line_errors(file):
         messages = read_conversation(read_bytes(file), source)
         with Store.named(store, keyless=True) as opened:
@@ -54,7 +54,7 @@ def read(store: str, file: str, *, source: str, session: str, subject: str | Non
 
 
 def write(store: str, session: str, *, target: str) -> None:
-    """Print a conversation; what the format cannot say goes to standard error."""
+    """Print a conversation; losses go to standard error."""
     with _opened(store) as ledger, loss.collecting() as losses:
         ledger.session(session)
         written = write_conversation(ledger.messages(session), target)
@@ -64,29 +64,29 @@ def write(store: str, session: str, *, target: str) -> None:
 
 
 def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_json: bool) -> None:
-    """Print what a conversation cost, or would cost; with `write_it`, put that into it."""
+    """Print what a conversation cost, or would cost; with `write_it`, store that."""
     with _opened(store) as ledger:
         ledger.session(session)
         table = _table(prices)
         if write_it and table is None:
-            raise ConfigError("there is no price table to write by", hint="give it with --prices")
+            raise ConfigError("--reprice needs a price table", hint="give it with --prices")
         found = ledger.reprice(session, table) if write_it and table else cost_of(ledger.messages(session), table)
     if as_json:
         typer.echo(dumps(_cost_shown(found)).decode())
     else:
         for model, amount in sorted(found.by_model.items()):
             typer.echo(visible(f"{amount:>16} USD  {model or '-'}"))
-        typer.echo(f"{found.total:>16} USD  in all")
+        typer.echo(f"{found.total:>16} USD  total")
     if found.unpriced:
-        fail(f"{counted(len(found.unpriced), 'message')} without a price: what that cost is not in this", Exit.REFUSED)
+        fail(f"{counted(len(found.unpriced), 'message')} without a price, not included", Exit.REFUSED)
 
 
 def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None:
-    """Print what each conversation cost, how many of its calls nobody answered, and which tools failed in it."""
+    """Print the cost, unanswered calls and tool failures of each conversation."""
     with _opened(store) as ledger:
         found = tallies(ledger, limit=limit, prices=_table(prices))
     if not found:
-        typer.echo("cmf: no conversation was kept here", err=True)
+        typer.echo("cmf: no conversations here", err=True)
     for one in found:
         if as_json:
             counted = {"unanswered": one.unanswered, "failed": dict(one.failed)}
@@ -100,12 +100,12 @@ def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None
 
 
 def calls(store: str, *, failed: bool, as_json: bool) -> None:
-    """Print the calls without answers, or how often which tool failed."""
+    """Print the unanswered calls, or how often each tool failed."""
     with _opened(store) as ledger:
         if failed:
             counted = ledger.failed_tools()
             if not counted:
-                typer.echo("cmf: no call failed", err=True)
+                typer.echo("cmf: no failed calls", err=True)
             if as_json:
                 typer.echo(dumps(counted).decode())
             else:
@@ -115,7 +115,7 @@ def calls(store: str, *, failed: bool, as_json: bool) -> None:
             return
         waiting = ledger.unanswered()
         if not waiting:
-            typer.echo("cmf: no call is without an answer", err=True)
+            typer.echo("cmf: no unanswered calls", err=True)
         for one in waiting:
             line = (
                 dumps(asdict(one)).decode() if as_json else f"{one.session_id}  {one.message_id}  {one.id}  {one.name}"

@@ -1,4 +1,4 @@
-"""A page that this machine alone can reach, for as long as its command runs."""
+"""Serving pages on the loopback interface while a command runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEEP_ALIVE_SECONDS = 10
 
 
 def listening_at(port: int) -> socket.socket:
-    """A socket on this machine alone; the command ends where the port cannot be used."""
+    """A socket on the loopback interface; the command fails if the port cannot be used."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -23,18 +23,18 @@ def listening_at(port: int) -> socket.socket:
         listening.listen(64)
     except (OSError, OverflowError):
         listening.close()
-        fail(f"port {port} cannot be used; give another one with --port, or 0 for any", Exit.USAGE)
+        fail(f"port {port} cannot be used; give another one with --port, or 0 for any free one", Exit.USAGE)
     return listening
 
 
 def own_hosts(port: int) -> frozenset[str]:
-    """The `Host` headers that a browser on this machine sends there; with any other a foreign page may be behind it."""
+    """The `Host` headers of a local browser; any other may be a foreign page (DNS rebinding)."""
     return frozenset({f"{HOST}:{port}", f"localhost:{port}"})
 
 
 def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Serve until interrupted, which is how it ends well."""
-    typer.echo("this machine alone can reach it; Ctrl-C ends it", err=True)
+    """Serve until interrupted, which is the normal end."""
+    typer.echo("reachable from this machine only; press Ctrl-C to stop", err=True)
     settings = uvicorn.Config(
         app,
         log_level="error",

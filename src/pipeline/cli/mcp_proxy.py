@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _READS, _WRITES = 0, 1
 SHIPPED: Final = "shipped"
-POLICY_SECONDS: Final = 5.0  # somebody's own machine may be busy
+POLICY_SECONDS: Final = 5.0  # generous, because a workstation may be busy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the command was told."""
+class Options:
+    """The command's options."""
 
     command: tuple[str, ...] = ()
     url: str | None = None
@@ -59,43 +59,43 @@ class Wanted:
     quiet: bool = False
 
 
-def run(wanted: Wanted) -> None:
+def run(options: Options) -> None:
     """Serve one client on standard input and output until either side ends."""
-    _check(wanted)
+    _check(options)
     with one_line_errors(), ExitStack() as opened:
-        log_to_standard_error(quiet=wanted.quiet)
-        address = None if wanted.url is None else _address(wanted, wanted.url)
-        pins = Pins(wanted.pins)
-        sessions, recorder = (None, None) if wanted.store is None else _kept(wanted.store, opened)
-        policies: Policies = None if wanted.policies is None else [_place(one) for one in wanted.policies]
+        log_to_standard_error(quiet=options.quiet)
+        address = None if options.url is None else _address(options, options.url)
+        pins = Pins(options.pins)
+        sessions, recorder = (None, None) if options.store is None else _kept(options.store, opened)
+        policies: Policies = None if options.policies is None else [_place(one) for one in options.policies]
         guard = opened.enter_context(
             Guard(
                 policies,
-                config=Config(mode=Mode(wanted.mode), timeout_seconds=POLICY_SECONDS),
+                config=Config(mode=Mode(options.mode), timeout_seconds=POLICY_SECONDS),
                 sessions=sessions,
-                profiles=Profiles.load(*wanted.profiles),
+                profiles=Profiles.load(*options.profiles),
                 recorder=recorder,
             )
         )
         link = Link(
             guard,
-            _context(wanted),
-            server=wanted.name,
+            _context(options),
+            server=options.name,
             pins=pins,
             clock=time.monotonic,
-            answer_seconds=wanted.answer_seconds,
-            enforce=wanted.mode == "enforce",
+            answer_seconds=options.answer_seconds,
+            enforce=options.mode == "enforce",
         )
-        ended = asyncio.run(_serve(link, wanted, address))
+        ended = asyncio.run(_serve(link, options, address))
     if not ended:
         fail("the server ended first", Exit.REFUSED)
 
 
-# A client starts a proxy for each of its servers, and waits: HTTP and the database are loaded where they are asked for.
+# A client starts one proxy per server and waits for it: HTTP and the database are imported only when needed.
 
 
 def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
-    """Sessions and records in the database that the file is, until all that is opened is closed."""
+    """The session store and recorder of the database file, open as long as `opened`."""
     from pipeline.recorder import Recorder
     from pipeline.store.database import Store
 
@@ -103,19 +103,19 @@ def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
     return store.sessions(), Recorder(store)
 
 
-async def _serve(link: Link, wanted: Wanted, address: Address | None) -> bool:
+async def _serve(link: Link, options: Options, address: Address | None) -> bool:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    async with _server(link, wanted, address) as server:
+    async with _server(link, options, address) as server:
         return await StdioProxy(link, Pipes(_READS, _WRITES, MAX_MESSAGE_BYTES), server).run(stop)
 
 
 @asynccontextmanager
-async def _server(link: Link, wanted: Wanted, address: Address | None) -> AsyncIterator[Server]:
+async def _server(link: Link, options: Options, address: Address | None) -> AsyncIterator[Server]:
     if address is None:
-        yield ProcessServer(await Process.begin(wanted.command, None, MAX_MESSAGE_BYTES))
+        yield ProcessServer(await Process.begin(options.command, None, MAX_MESSAGE_BYTES))
         return
     from pipeline.mcp_proxy.http_server import HttpServer, connections
 
@@ -124,22 +124,22 @@ async def _server(link: Link, wanted: Wanted, address: Address | None) -> AsyncI
 
 
 def _place(policies: Path) -> str | Path:
-    """The directory; the word `shipped`, where no directory goes by that name, is the shipped ones."""
+    """The directory; `shipped` means the shipped policies unless a directory has that name."""
     return str(policies) if policies == Path(SHIPPED) and not policies.exists() else policies
 
 
-def _check(wanted: Wanted) -> None:
-    if (wanted.url is None) == (not wanted.command):
-        fail("give the server's command after --, or --url, one of them", Exit.USAGE)
-    if wanted.name is not None and not _NAME.fullmatch(wanted.name):
-        fail("the name is up to 64 letters, digits and ._-", Exit.USAGE)
-    if wanted.subject == "" or (wanted.roles and wanted.subject is None):
-        fail("--role says what roles --subject has: name a subject", Exit.USAGE)
-    if wanted.key_env is not None and wanted.url is None:
-        fail("--key-env goes with --url; a command has its own environment", Exit.USAGE)
+def _check(options: Options) -> None:
+    if (options.url is None) == (not options.command):
+        fail("give either the server's command after --, or --url", Exit.USAGE)
+    if options.name is not None and not _NAME.fullmatch(options.name):
+        fail("--name takes up to 64 letters, digits and ._-", Exit.USAGE)
+    if options.subject == "" or (options.roles and options.subject is None):
+        fail("--role needs --subject", Exit.USAGE)
+    if options.key_env is not None and options.url is None:
+        fail("--key-env needs --url; a command inherits its environment", Exit.USAGE)
 
 
-def _address(wanted: Wanted, url: str) -> Address:
+def _address(options: Options, url: str) -> Address:
     from pipeline.gateway.config_file import secret_of
     from pipeline.gateway.mcp_settings import endpoint
     from pipeline.gateway.sections import Secret
@@ -150,14 +150,14 @@ def _address(wanted: Wanted, url: str) -> Address:
     except ValueError as error:
         fail(f"the URL cannot be used: {error}", Exit.USAGE)
     headers = {}
-    if wanted.key_env is not None:
-        headers["authorization"] = f"Bearer {secret_of(Secret(env=wanted.key_env))}"
+    if options.key_env is not None:
+        headers["authorization"] = f"Bearer {secret_of(Secret(env=options.key_env))}"
     return Address(url=url, headers=headers)
 
 
-def _context(wanted: Wanted) -> Context:
-    subject = None if wanted.subject is None else SubjectExtension(id=wanted.subject, roles=frozenset(wanted.roles))
-    return Context(subject=subject, session=wanted.session or f"mcp_{new_ulid()}")
+def _context(options: Options) -> Context:
+    subject = None if options.subject is None else SubjectExtension(id=options.subject, roles=frozenset(options.roles))
+    return Context(subject=subject, session=options.session or f"mcp_{new_ulid()}")
 
 
-__all__ = ["Wanted", "run"]
+__all__ = ["Options", "run"]

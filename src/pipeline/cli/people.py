@@ -1,6 +1,6 @@
-"""`cmf approvals` and `cmf declassify`: what people decide, on a store that running pipelines share.
+"""`cmf approvals` and `cmf declassify`: human decisions, on a store shared with running pipelines.
 
-Whoever can open the store is taken to be who they say, with the permission that the step needs [CLI-23].
+Whoever can open the store is trusted to be who they say, with the permission that the step needs [CLI-23].
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def list_approvals(store: str, *, as_json: bool) -> None:
-    """What waits for a person, the oldest first."""
+    """Print pending approvals, oldest first."""
     with _approvals(store, None) as approvals:
         waiting = approvals.pending()
     if as_json:
         typer.echo(dumps([_document(one) for one in waiting]).decode())
         return
     if not waiting:
-        typer.echo("cmf: nothing waits", err=True)
+        typer.echo("cmf: no pending approvals", err=True)
     for one in waiting:
         asked = one.asked
         rules = ", ".join(asked.rules)
@@ -52,7 +52,7 @@ def list_approvals(store: str, *, as_json: bool) -> None:
 
 
 def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) -> None:
-    """One approval, with what it is about where the key is given."""
+    """Print one approval, with its content if the key is given."""
     with _approvals(store, seal_key) as approvals:
         found = approvals.get(approval_id)
         about = approvals.shown(approval_id) if seal_key is not None else None
@@ -61,7 +61,7 @@ def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) 
 
 
 def decide(approval_id: str, store: str, *, person: str, approve: bool, key: Path | None = None) -> None:
-    """Put the person's word on the approval, and on record where the store has a log."""
+    """Decide the approval, and record it if the store has a log."""
     with one_line_errors(), _recorded(store, key) as known:
         approvals = Approvals(known.sessions, record=known.record)
         decided = (approvals.approve if approve else approvals.deny)(approval_id, holder(person, APPROVE))
@@ -82,10 +82,10 @@ def lift(
     sources: Sequence[str],
     key: Path | None = None,
 ) -> None:
-    """Lift the label, on record where the store has a log, and say until when."""
+    """Lift the label, recorded if the store has a log, and print until when."""
     found = _DURATION.fullmatch(lasting)
     if found is None:
-        fail("--for takes a number and s, m, h or d: 30m, 8h", Exit.USAGE)
+        fail("--for takes a number and s, m, h or d, such as 30m or 8h", Exit.USAGE)
     context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
     with one_line_errors(), _recorded(store, key) as known:
         grant = declassify(
@@ -115,7 +115,7 @@ def _approvals(store: str, seal_key: Path | None) -> Iterator[Approvals]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Sessions, what puts on record what people do with them, and whether the store asks for two of them."""
+    """Sessions, how to record decisions about them, and whether the store requires two people."""
 
     sessions: SessionStore
     record: Callable[[Record], None] | None = None
@@ -125,7 +125,7 @@ class _Known:
 @contextmanager
 def _recorded(store: str, key: Path | None) -> Iterator[_Known]:
     if store.startswith(REDIS):
-        typer.echo("cmf: sessions in Redis have no log: this is on record nowhere else", err=True)
+        typer.echo("cmf: sessions in Redis have no log: this is not recorded", err=True)
         with _opened(store) as sessions:
             yield _Known(sessions)
         return
@@ -135,7 +135,7 @@ def _recorded(store: str, key: Path | None) -> Iterator[_Known]:
 
 @contextmanager
 def _opened(store: str) -> Iterator[SessionStore]:
-    """The sessions of a store that is there: who decides makes none, as a misspelt name otherwise would."""
+    """The sessions of an existing store: a misspelt name must not create one."""
     with open_sessions(store, made=False) as sessions:
         yield sessions
 

@@ -1,4 +1,4 @@
-"""`cmf pins`: tool definitions as the operator's data that holds them to what they are now."""
+"""`cmf pins`: tool definitions as policy data that pins them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN: Final = ("type", "input_schema", "side_effects", "extra")
 
 
 def run(file: str, *, source: str, namespace: str | None) -> None:
-    """Print the pins of the tools in `file`, in order of their URIs."""
+    """Print the pins of the tools in `file`, ordered by URI."""
     with one_line_errors(file):
         pins = pins_of(_tools(file, source), namespace)
     data = {"cmf": {"defaults": {"tools": {"definition_pinned": {"pins": pins}}}}}
@@ -30,13 +30,13 @@ def run(file: str, *, source: str, namespace: str | None) -> None:
 
 
 def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str, Any]:
-    """Tool URI → all that its view shows of its definition, as `tools/definition_pinned` compares it.
+    """Tool URI → its definition as shown in its view, which `tools/definition_pinned` compares.
 
     Raises:
         ShapeError: there is no tool, or two different ones share a URI.
     """
     if not tools:
-        raise ShapeError("no tools are defined here", path="$", hint="give a request, or a tools/list result")
+        raise ShapeError("no tool definitions found", path="$", hint="give a request, or a tools/list result")
     named = [tool if namespace is None else replace(tool, namespace=namespace) for tool in tools]
     pins: dict[str, Any] = {}
     for view in iter_views(Request(messages=(), tools=tuple(named))):
@@ -50,13 +50,17 @@ def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str,
         if properties["executed_by"] != "client":
             pin["executed_by"] = properties["executed_by"]
         if pins.setdefault(shown["uri"], pin) != pin:
-            raise ShapeError("defined twice, and differently", path=shown["path"], hint="take one of them out")
+            raise ShapeError(
+                "two different definitions of the same tool", path=shown["path"], hint="remove one of them"
+            )
     return dict(sorted(pins.items()))
 
 
 def _tools(file: str, source: str) -> tuple[ToolDefinition, ...]:
     body = loads(read_bytes(file))
-    if source == "mcp" and isinstance(body, dict) and "jsonrpc" not in body:  # the result alone
+    if (
+        source == "mcp" and isinstance(body, dict) and "jsonrpc" not in body
+    ):  # a bare result, without its JSON-RPC envelope
         body = {"jsonrpc": "2.0", "id": 1, "result": body}
     value = traffic_in(body, source, "response" if source == "mcp" else "request")
     return () if isinstance(value, Message) else tuple(value.tools)

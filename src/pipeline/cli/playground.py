@@ -1,4 +1,4 @@
-"""`cmf playground`: a local page on which policy is tried out while it is typed."""
+"""`cmf playground`: a local page for trying out policies while typing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.playground.server import build_app
 
 
 def run(*, port: int, policies: Path | None, readonly: bool) -> None:
-    """Serve the page on this machine alone until it is interrupted; print the address that opens it."""
+    """Serve the page on the loopback interface until interrupted; print its address."""
     directory = policies or (Path() if (Path() / "policy").is_dir() else None)
     with one_line_errors():
         project = None if directory is None else Project.at(directory)

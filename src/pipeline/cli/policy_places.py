@@ -1,4 +1,4 @@
-"""Where policies are: a directory, or one as it was at a revision; of a hit, file and line. Spec: docs/spec/cli.md."""
+"""Locating policies: a directory, or one at a git revision; and the file and line of a hit. Spec: docs/spec/cli.md."""
 
 from __future__ import annotations
 
@@ -25,41 +25,45 @@ GIT: Final = "git:"
 
 
 def policy_directory(directory: Path) -> Path:
-    """Where the policies of a project are: its `policy` directory, or itself."""
+    """The policies of a project: its `policy` directory, or the directory itself."""
     inner = directory / "policy"
     return inner if inner.is_dir() else directory
 
 
 def chosen(policies: Sequence[Path] | None) -> Sequence[Path] | None:
-    """The policies that were named; without any, those of the project that is here, which standard error says."""
+    """The named policies; by default those of the current project, which is noted on standard error."""
     here = Path("policy")
     if policies or not here.is_dir():
         return policies
-    typer.echo("cmf: by the project's own policies, in policy; --policies shipped for the shipped ones", err=True)
+    typer.echo(
+        "cmf: using the project's own policies in policy/; give --policies shipped for the shipped ones", err=True
+    )
     return [here]
 
 
 @contextmanager
 def policies_at(place: str, beside: str) -> Iterator[Path]:
-    """The policy directory that `place` names, until the end of the block.
+    """The policy directory that `place` names, valid inside the block.
 
-    `git:REV`, and `REV` where no file or directory has that name, is the directory `beside` as it was at that revision:
-    read from the repository that it is in, whose files and index are left alone.
+    `git:REV`, or `REV` if no file or directory has that name, is the directory `beside` at that revision, read from its
+    repository without touching working tree or index.
 
     Raises:
-        ConfigError: there is no such directory or revision, or git cannot be asked (`config.no-revision`).
+        ConfigError: there is no such directory or revision, or git cannot be run (`config.no-revision`).
     """
     if not place.startswith(GIT) and _is_revision(place, beside):
         place = GIT + place
     if not place.startswith(GIT):
         if place != WORD and not Path(place).exists():
-            hint = "name a directory, or a commit of the repository that the other one is in"
+            hint = "name a directory, or a commit in the repository of the other directory"
             raise ConfigError("no such directory or revision", path=place, hint=hint, code="config.no-revision")
         yield policy_set.shipped() if place == WORD else policy_directory(Path(place))
         return
     if beside.startswith(GIT):
-        hint = "give one of --base and --head as a directory"
-        raise ConfigError("a revision of what directory?", path=place, hint=hint, code="config.no-revision")
+        hint = "make --base or --head a directory"
+        raise ConfigError(
+            "a revision needs a directory on the other side", path=place, hint=hint, code="config.no-revision"
+        )
     packed = _archive(place.removeprefix(GIT), Path(beside), place)
     with tempfile.TemporaryDirectory(prefix="cmf-") as folder:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -68,7 +72,7 @@ def policies_at(place: str, beside: str) -> Iterator[Path]:
 
 
 def _is_revision(place: str, beside: str) -> bool:
-    """Whether `place` names nothing that is here, and a commit of the repository that the directory `beside` is in."""
+    """Whether `place` is not an existing path, but a commit in the repository of the directory `beside`."""
     if place == WORD or Path(place).exists() or not Path(beside).is_dir():
         return False
     try:
@@ -82,7 +86,7 @@ def _archive(revision: str, directory: Path, place: str) -> bytes:
     if not directory.is_dir():
         raise ConfigError("no such directory", path=str(directory), hint="name a directory", code="config.no-revision")
     commit = _commit(revision, directory, place)
-    # `.` is the directory itself: git archives what is below where it is called.
+    # `.`, because git archives relative to the directory it runs in.
     return _git(["archive", "--format=tar", commit, "."], directory, place)
 
 
@@ -95,22 +99,24 @@ def _git(arguments: list[str], directory: Path, place: str) -> bytes:
     try:
         done = subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, check=True)  # noqa: S603, S607
     except (OSError, subprocess.CalledProcessError):
-        hint = "name a revision of the repository that the other directory is in"
-        raise ConfigError("git does not know this revision", path=place, hint=hint, code="config.no-revision") from None
+        hint = "name a revision in the repository of the other directory"
+        raise ConfigError(
+            "git cannot resolve this revision", path=place, hint=hint, code="config.no-revision"
+        ) from None
     return done.stdout
 
 
 class Places:
-    """Where the rules of a set are defined.
+    """Maps the rules of a set to files.
 
     Args:
-        policies: the set. directories: what it was loaded from; None for the shipped one.
+        policies: the set. directories: where it was loaded from; None for the shipped one.
     """
 
     def __init__(self, policies: PolicySet, directories: Sequence[Path] | None) -> None:
         self._rules = {rule.id: rule.path for rule in policies.rules}
         self._modules = {module.path: module for module in policies.modules}
-        # Data alone goes over the shipped rules, so that is where a rule is if it is nowhere else.
+        # A directory of data only extends the shipped rules, so rules not found elsewhere are shipped ones.
         self._directories = [policy_set.shipped(), *(directories or ())]
 
     def file(self, path: str) -> str:
@@ -118,7 +124,7 @@ class Places:
         return file_of(path, self._directories)
 
     def of(self, hit: Hit) -> str:
-        """`file:line` of the definition that gave `hit`; empty for what is no rule of the set."""
+        """`file:line` of the definition that produced `hit`; empty if it is not a rule of the set."""
         path = self._rules.get(hit.rule)
         if path is None:
             return ""
@@ -126,9 +132,9 @@ class Places:
 
 
 def file_of(path: str, directories: Sequence[Path]) -> str:
-    """The file of a set that `path` names, from here where it is below here; the path itself where it is in none.
+    """The file that a module's `path` names, relative to the current directory if below it; `path` if not found.
 
-    What comes with the package is `shipped:` and its path in there: `shipped:cmf/rules/data/pii/pii.rego`.
+    A shipped file is written with `shipped:`, as in `shipped:cmf/rules/data/pii/pii.rego`.
     """
     found = next((place / path for place in reversed(directories) if (place / path).is_file()), None)
     ours = policy_set.shipped()
@@ -145,7 +151,7 @@ _PACKAGE: Final = re.compile(r"^package\b", re.MULTILINE)
 
 
 def _line(module: Module, hit: Hit) -> int:
-    """The line of the definition of the hit's effect that names its code; of the package where that is not told."""
+    """The line of the definition of the hit's effect that contains its code; the package's if there is none."""
     text = module.text
     defined = [match for match in _DEFINITION.finditer(text) if match["effect"] == hit.effect.value]
     ends = [match.start() for match in _DEFINITION.finditer(text)] + [len(text)]

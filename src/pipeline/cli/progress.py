@@ -1,4 +1,4 @@
-"""A bar on standard error for what takes longer than a second; only on a terminal. Spec: docs/spec/cli.md."""
+"""A progress bar on standard error, shown after a second and only on a terminal. Spec: docs/spec/cli.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AFTER_SECONDS: Final = 1.0
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A block with a function to call with each number of things done; the bar is gone at its end, however it ends."""
+    """A function to call with the number of finished items; the bar disappears at the end of the block."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield lambda _: None

@@ -1,4 +1,4 @@
-"""The command `mcp-proxy`: its options; what it does is imported late."""
+"""The command `mcp-proxy` and its options; its code is imported when it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 class ProxyMode(StrEnum):
-    """What is done about what policy says."""
+    """Whether decisions are enforced."""
 
     ENFORCE = "enforce"
     OBSERVE = "observe"
@@ -18,15 +18,15 @@ class ProxyMode(StrEnum):
 
 def mcp_proxy(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND", help="What begins the server, after --.")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="The command that starts the server, after --.")
     ] = None,
     url: Annotated[
         str | None, typer.Option("--url", help="A server over streamable HTTP, instead of a command.")
     ] = None,
     key_env: Annotated[
-        str | None, typer.Option("--key-env", help="The variable with the server's bearer token.")
+        str | None, typer.Option("--key-env", help="The environment variable with the server's bearer token.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="What the server is called: tool://NAME/…")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The server's name in URIs: tool://NAME/…")] = None,
     policies: Annotated[
         list[Path] | None, typer.Option("--policies", "-p", metavar="DIR", help="A policy directory (repeatable).")
     ] = None,
@@ -34,26 +34,26 @@ def mcp_proxy(
     profiles: Annotated[
         list[Path] | None, typer.Option("--profiles", metavar="FILE", help="Tool profiles (repeatable).")
     ] = None,
-    pins: Annotated[Path | None, typer.Option("--pins", help="Where definitions of tools are pinned.")] = None,
-    store: Annotated[Path | None, typer.Option("--store", help="Where sessions and records are kept: a file.")] = None,
+    pins: Annotated[Path | None, typer.Option("--pins", help="The file that pins tool definitions.")] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="A file for sessions and records.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="The session's id; by default a new one.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Who the client is: an id.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The client's subject id.")] = None,
     role: Annotated[
         list[str] | None, typer.Option("--role", metavar="ROLE", help="A role of the client (repeatable).")
     ] = None,
     answer_seconds: Annotated[
-        float, typer.Option("--answer-seconds", min=0.1, max=86_400, help="How long a call may stay unanswered.")
+        float, typer.Option("--answer-seconds", min=0.1, max=86_400, help="Timeout of a call.")
     ] = 300.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Log nothing of what is let go.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log allowed messages.")] = False,
 ) -> None:
-    """Stand between an MCP client on standard input and output and one server; every message is judged.
+    """Proxy an MCP client on standard input and output to one server, judging every message.
 
     Exit codes: 0 ended, 1 the server ended first, 2 usage, 3 policy does not compile, 5 the store cannot be opened.
     """
     from pipeline.cli import mcp_proxy as work
 
     work.run(
-        work.Wanted(
+        work.Options(
             command=tuple(command or ()),
             url=url,
             key_env=key_env,
@@ -73,7 +73,7 @@ def mcp_proxy(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Make this command part of `app`."""
+    """Register the command with `app`."""
     app.command("mcp-proxy")(mcp_proxy)
 
 

@@ -1,4 +1,4 @@
-"""Reading what the user named, and saying in one line what is wrong with it."""
+"""Reading input files, and reporting errors in one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pipeline.errors import (
 from pipeline.policies.metadata import load_yaml, yaml_problem
 
 _CONTEXT: Final = (
-    "write `subject: {id: ann, roles: [editor]}`; beside it may stand session, environment, labels, classification,"
+    "write `subject: {id: ann, roles: [editor]}`; further keys are session, environment, labels, classification,"
     " headers, agent, request and custom"
 )
 
@@ -54,16 +54,16 @@ class Exit(IntEnum):
 
 
 def fail(message: str, code: Exit) -> NoReturn:
-    """Say `message` on standard error and leave."""
+    """Print `message` on standard error and exit."""
     typer.echo(f"cmf: {message}", err=True)
     raise typer.Exit(int(code))
 
 
 @contextmanager
 def one_line_errors(file: str = "", policies: Sequence[Path] = ()) -> Iterator[None]:
-    """Inside, an error of ours ends the command with one line and its exit code; never a traceback.
+    """A block in which our errors end the command with one line and their exit code, never a traceback.
 
-    A file of `policies` is named as it can be opened from here.
+    Files of `policies` are named relative to the current directory.
     """
     where = f"{file}: " if file and file != "-" else ""
     try:
@@ -85,7 +85,7 @@ def one_line_errors(file: str = "", policies: Sequence[Path] = ()) -> Iterator[N
 
 
 def read_bytes(file: str) -> bytes:
-    """The bytes of a file or of standard input, bounded."""
+    """The bytes of a file or of standard input, up to the size limit."""
     try:
         if file == "-":
             return sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -96,7 +96,7 @@ def read_bytes(file: str) -> bytes:
 
 
 def read_seal_key(path: Path) -> bytes:
-    """The seal key in a file: 64 hexadecimal digits. ConfigError where it is something else, or not there."""
+    """The seal key in a file: 64 hexadecimal digits. ConfigError if it is missing or malformed."""
     try:
         return bytes.fromhex(path.read_text(encoding="ascii").strip())
     except (OSError, ValueError):
@@ -106,7 +106,7 @@ def read_seal_key(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A file as it was read: the value, and the format and kind that it is in."""
+    """A file's value, and its format and kind."""
 
     traffic: Message | Request | Response
     source: str
@@ -114,16 +114,16 @@ class Read:
 
 
 def read_wire(file: str, source: str | None, kind: str | None) -> Read:
-    """The request, response or message in `file`. Identity in it is a claim: the context alone says who asks.
+    """The request, response or message in `file`. Identity in it is only a claim: the subject comes from the context.
 
-    Where no format or kind is said it is told by its shape, and standard error says as what format it was read.
+    A format or kind that is not given is detected from the shape, and noted on standard error.
     """
     body = loads(read_bytes(file))
     if source is None:
         source, seen = detected(body)
         kind = kind or seen
         what = source if source == "canonical" else f"{source}, a {kind}"
-        typer.echo(f"cmf: read as {what}; --from and --kind say otherwise", err=True)
+        typer.echo(f"cmf: read as {what}; --from and --kind override this", err=True)
     elif kind is None:
         try:
             kind = detected(body)[1]
@@ -133,12 +133,12 @@ def read_wire(file: str, source: str | None, kind: str | None) -> Read:
 
 
 def read_traffic(file: str, source: str, kind: str) -> Message | Request | Response:
-    """The request, response or message in `file`, which is in this format."""
+    """The request, response or message in `file`, which has this format."""
     return read_wire(file, source, kind).traffic
 
 
 def traffic_in(body: Any, source: str, kind: str) -> Message | Request | Response:
-    """What a body in this format says."""
+    """The value of a body in this format."""
     if source == "canonical":
         return _canonical(body)
     adapter = adapters.get(source)
@@ -164,7 +164,7 @@ def _canonical(body: Any) -> Message | Request | Response:
 
 
 def read_context(path: Path | None, subject: str | None) -> Context:
-    """The context in a JSON or YAML file, if there is one; `subject`, if it is named, is who asks."""
+    """The context from a JSON or YAML file, if given; a named `subject` replaces the one in it."""
     known = Context() if path is None else _context(path)
     return known if subject is None else known.model_copy(update={"subject": {"id": subject}})
 
@@ -179,11 +179,15 @@ def _context(path: Path) -> Context:
         except yaml.YAMLError as error:
             line, column, problem = yaml_problem(error)
             where = f" at line {line} column {column}" if line else ""
-            raise DecodeError(f"not YAML{where}: {problem}", code="yaml.syntax", hint="check the text there") from None
+            raise DecodeError(
+                f"not YAML{where}: {problem}", code="yaml.syntax", hint="correct the text there"
+            ) from None
     else:
         body = loads(raw)
     if not isinstance(body, dict):
-        raise ShapeError("the context is not an object", path="$", hint="write `subject:` and the like")
+        raise ShapeError(
+            "the context is not an object", path="$", hint="write `key: value` lines, such as `subject: {id: ann}`"
+        )
     try:
         return Context.model_validate(body)
     except ShapeError as error:

@@ -1,4 +1,4 @@
-"""Judged inputs for the commands that judge them again: a file of them, or a store that kept them [AUD-71]."""
+"""Recorded inputs for the commands that judge them again: from a file, or from a store with content [AUD-71]."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.authority import holder
-from pipeline.cli.audit import check_key, looking_through, other_key, reading
+from pipeline.cli.audit import check_key, opened_for_search, other_key, reading
 from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
@@ -20,7 +20,7 @@ _SQLITE: Final = b"SQLite format 3\x00"
 
 
 def is_store(place: str) -> bool:
-    """Whether a database is there, a file or a server, and no file of judged inputs; ConfigError: another URL."""
+    """Whether `place` is a database, file or server, and not a file of recorded inputs; ConfigError: another URL."""
     file = file_of(place)
     if file is None:
         return True
@@ -33,12 +33,12 @@ def is_store(place: str) -> bool:
 
 @contextmanager
 def opened_store(place: str, key: Path | None) -> Iterator[Store]:
-    """A store that is there, to put something on record in it; it has to be under a key that signed there before.
+    """An existing store, opened for recording; the key must be one that has signed there before.
 
     Raises:
-        ConfigError: its logs are under another key. StoreError: it cannot be opened.
+        ConfigError: its logs are signed with another key. StoreError: it cannot be opened.
     """
-    with looking_through(place):  # a store that is missing is not made, and one of an older version brought up to date
+    with opened_for_search(place):  # a missing store is not created; an older one is migrated
         pass
     with reading(place) as engine:
         known = {log.key for log in StoreEvidence(engine).logs()}
@@ -46,7 +46,7 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
         check_key(key)
         database = file_of(place)
         if key is None and database is not None and not key_beside(database).is_file():
-            raise other_key(place)  # one that is made now never signed here
+            raise other_key(place)  # a key created now would never have signed here
     with Store.named(place, key=key) as store:
         if known and store.key_id not in known:
             raise other_key(place)
@@ -57,7 +57,7 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
 def lines_of(
     place: str, key: Path | None, read: Callable[[Path], Iterator[bytes]]
 ) -> Iterator[Callable[[], Iterator[bytes]]]:
-    """A function that gives the lines; `read` gives those of a file. That those of a store were read is on record."""
+    """A function that yields the lines; `read` yields those of a file. Reading a store's lines is recorded."""
     if not is_store(place):
         yield lambda: read(Path(place))
         return
@@ -66,15 +66,15 @@ def lines_of(
 
 
 def entry_in(place: str, key: Path | None, record: str, *, person: str | None, reason: str | None) -> Entry:
-    """The entry of that id; out of a store with a record of who asked for it, and why.
+    """The entry of that id; reading it from a store records who asked for it, and why.
 
     Raises:
-        ReplayError, AuditError, StoreError: there is none, or it cannot be read. ConfigError: nobody said who asks.
+        ReplayError, AuditError, StoreError: there is none, or it cannot be read. ConfigError: person or reason missing.
     """
     if not is_store(place):
         return find(Path(place), record)
     if person is None or reason is None:
-        raise ConfigError("content is shown to somebody, for a reason", path=place, hint="give --as and --reason")
+        raise ConfigError("reading content from a store is recorded", path=place, hint="give --as and --reason")
     with opened_store(place, key) as store:
         return read_entry(store.contents().reveal(record, actor=holder(person, REVEAL), reason=reason))
 

@@ -1,4 +1,4 @@
-"""Decisions for people: coloured on a terminal, plain in a pipe. What came from the traffic is printed as text only."""
+"""Printing decisions: coloured on a terminal, plain in a pipe. Text from the traffic is escaped."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def console(*, stderr: bool = False) -> Console:
 def show_outcome(
     outcome: Outcome, wire: Any, target: str, losses: Sequence[Loss], place_of: Callable[[Hit], str] = lambda _: ""
 ) -> None:
-    """Views, verdict, coverage, and the wire form that would go out, if there is one.
+    """Print views, verdict, coverage, and the output in its wire form, if there is any.
 
-    `place_of` says where the definition is that gave a hit: `file:line`.
+    `place_of` gives the place of the definition that produced a hit: `file:line`.
     """
     out = console()
     for view in outcome.decision.views:
@@ -75,20 +75,20 @@ def _hit_line(hit: Hit, place: str) -> Text:
         " " * 17,
         (hit.effect.value, style),
         f"  {visible(hit.rule)}  {visible(place)}" if place else f"  {visible(hit.rule)}",
-        f"  {visible(hit.reason)}{_SAID_OUT_LOUD.get(hit.code, '')} [{hit.code}]{problem}{observed}",
+        f"  {visible(hit.reason)}{_EXPLANATIONS.get(hit.code, '')} [{hit.code}]{problem}{observed}",
     )
 
 
-_SAID_OUT_LOUD: Final = {
+_EXPLANATIONS: Final = {
     "engine.undefined": " It was undefined, so this is denied.",
     "policy.undefined": " It was undefined, so this is denied.",
-    "policy.bad-result": " It was of another shape, so this is denied.",
-    "pipeline.no-fixed-point": " A rule finds its own edits again: let its pattern not match what it leaves.",
+    "policy.bad-result": " It had the wrong shape, so this is denied.",
+    "pipeline.no-fixed-point": " A rule matches its own edits: change its pattern so that it does not.",
 }
 
 
 def show_verdict(out: Console, decision: Decision) -> None:
-    """The verdict line and the coverage line."""
+    """Print the verdict line and the coverage line."""
     verdict, action, coverage = decision.verdict.value, decision.action.value, decision.coverage
     mode = "" if decision.mode.value == "enforce" else f"   mode {decision.mode.value}"
     out.print(

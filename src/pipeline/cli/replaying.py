@@ -1,4 +1,4 @@
-"""The commands about judged inputs on file: `impact`, `case`, `bench`. Their options; what they do is imported late."""
+"""The commands on recorded inputs, `impact`, `case` and `bench`, and their options; their code is imported when run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.sections import Whole
+from pipeline.cli.sections import FullHelpGroup
 
 
 class ReportAs(StrEnum):
-    """How a report is written."""
+    """The formats of a report."""
 
     TEXT = "text"
     JSON = "json"
@@ -21,7 +21,7 @@ class ReportAs(StrEnum):
 
 
 class FindingsAs(StrEnum):
-    """How findings are written: all that a report can be, and SARIF."""
+    """The formats of findings: those of a report, and SARIF."""
 
     TEXT = "text"
     JSON = "json"
@@ -31,14 +31,14 @@ class FindingsAs(StrEnum):
 
 
 class WrittenAs(StrEnum):
-    """How a command writes what it has to say: for people, or for programs."""
+    """The output formats of most commands: for people, or for programs."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def policy_place(text: str) -> Path:
-    """The place that the word `shipped`, or a path, names; a directory of that name is `./shipped`."""
+    """The path that the word `shipped` or a path names; a directory of that name is `./shipped`."""
     if text != "shipped":
         return Path(text)
     from pipeline.policies.library import shipped
@@ -47,10 +47,12 @@ def policy_place(text: str) -> Path:
 
 
 Records = Annotated[
-    str, typer.Option("--records", help="Judged inputs, from `cmf eval --record` (.gz too), or a store.")
+    str, typer.Option("--records", help="Recorded inputs: a file from `cmf eval --record` (also .gz), or a store.")
 ]
-SigningKey = Annotated[Path | None, typer.Option("--signing-key", metavar="PEM", help="What signs a store's records.")]
-ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="What is known of tools: JSON or YAML.")]
+SigningKey = Annotated[
+    Path | None, typer.Option("--signing-key", metavar="PEM", help="The key that signs a store's records.")
+]
+ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="Tool profiles: JSON or YAML.")]
 PolicyOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -58,30 +60,35 @@ PolicyOption = Annotated[
         "-p",
         metavar="DIR",
         parser=policy_place,
-        help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone goes over the shipped.",
+        help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone extends the shipped ones.",
     ),
 ]
-case = typer.Typer(cls=Whole, help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
+case = typer.Typer(cls=FullHelpGroup, help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def impact(
-    base: Annotated[str, typer.Option("--base", metavar="DIR|REV", help="The policies as they are.")],
-    head: Annotated[str, typer.Option("--head", metavar="DIR|REV", help="The policies as they are to be.")],
+    base: Annotated[str, typer.Option("--base", metavar="DIR|REV", help="The current policies.")],
+    head: Annotated[str, typer.Option("--head", metavar="DIR|REV", help="The changed policies.")],
     records: Records,
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Only so many records, evenly spread.")] = None,
-    max_newly_denied: Annotated[
-        int | None, typer.Option("--max-newly-denied", min=0, help="Leave with 1 if more records are newly denied.")
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Use only this many records, evenly spread.")
     ] = None,
-    output: Annotated[ReportAs, typer.Option("--format", help="How to write the result.")] = ReportAs.TEXT,
+    max_newly_denied: Annotated[
+        int | None,
+        typer.Option("--max-newly-denied", min=0, help="Exit with 1 if more records than this are newly denied."),
+    ] = None,
+    output: Annotated[ReportAs, typer.Option("--format", help="The output format.")] = ReportAs.TEXT,
     profiles: ProfilesOption = None,
     key: SigningKey = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; by default one a core.")] = None,
-    ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster: the one there is, or a local one.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="The number of processes; by default one per core.")
+    ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Run on Ray: an existing cluster, or a local one.")] = False,
 ) -> None:
-    """Say what a change of policies would have done to judged inputs: newly denied, newly allowed, changed.
+    """Report what a policy change would have done to recorded inputs: newly denied, newly allowed, changed.
 
-    REV is the other directory as it was at that revision; git:REV says that it is no directory's name. Exit codes: 0
-    done, 1 more newly denied than may be, 2 usage, 3 a policy does not compile, 4 the records cannot be read.
+    REV is the other directory at that git revision; write git:REV if a directory has the same name. Exit codes: 0 done,
+    1 more newly denied than allowed, 2 usage, 3 a policy does not compile, 4 the records cannot be read.
     """
     from pipeline.cli.impact import run
 
@@ -101,21 +108,21 @@ def impact(
 
 @case.command("from-record")
 def from_record(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id, as `cmf impact` names it.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id, from `cmf impact`.")],
     records: Records,
     policies: PolicyOption = None,
-    name: Annotated[str | None, typer.Option("--name", help="What to call the case; by default its id.")] = None,
-    with_secrets: Annotated[bool, typer.Option("--with-secrets", help="Leave secrets in it.")] = False,
+    name: Annotated[str | None, typer.Option("--name", help="The name of the case; by default its id.")] = None,
+    with_secrets: Annotated[bool, typer.Option("--with-secrets", help="Do not replace secrets.")] = False,
     person: Annotated[
-        str | None, typer.Option("--as", metavar="WHO", help="Who you are, of a store: it is recorded.")
+        str | None, typer.Option("--as", metavar="WHO", help="Your id, for a store; it is recorded.")
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why, of a store.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason, for a store; it is recorded.")] = None,
     key: SigningKey = None,
 ) -> None:
-    """Print a record as a test case for `cmf test`: what was judged, and what was decided.
+    """Print a record as a test case for `cmf test`: the input and the decision.
 
-    Secrets are replaced by stand-ins of the same shape. Where that, or other policies, changes what comes out, or a
-    case cannot say all that was known, standard error says so.
+    Secrets are replaced by placeholders of the same shape. If that, or different policies, changes the decision, or a
+    case cannot express everything that was known, standard error reports it.
     """
     from pipeline.cli.case import run
 
@@ -133,21 +140,21 @@ def from_record(
 
 def bench(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE|DIR", help="Records, or a directory of *.jsonl and *.jsonl.gz.")
+        Path, typer.Argument(metavar="FILE|DIR", help="Recorded inputs, or a directory of *.jsonl and *.jsonl.gz.")
     ],
     policies: PolicyOption = None,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Figures to compare with, from --format json.")
+        Path | None, typer.Option("--baseline", help="Figures to compare with, from a run with --format json.")
     ] = None,
     max_regress: Annotated[
         str,
         typer.Option("--max-regress", metavar="PERCENT", help="How much slower p50 and p95 may be than --baseline."),
     ] = "10%",
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each record is judged.")] = 5,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write the figures.")] = WrittenAs.TEXT,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often to judge each record.")] = 5,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
     profiles: ProfilesOption = None,
 ) -> None:
-    """Measure how long decisions take on judged inputs, and which rules take longest.
+    """Measure how long decisions take on recorded inputs, and which rules take longest.
 
     Exit codes: 0 done, 1 slower than the baseline allows, 2 usage, 3 policy does not compile, 4 input not readable.
     """
@@ -165,7 +172,7 @@ def bench(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the commands into `app`."""
+    """Register the commands with `app`."""
     app.command("impact")(impact)
     app.command("bench")(bench)
     app.add_typer(case, name="case")

@@ -1,4 +1,4 @@
-"""`cmf review`: the pages on which people read and judge what was decided."""
+"""`cmf review`: the pages on which people review decisions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey
-from pipeline.cli.audit import looking_through
+from pipeline.cli.audit import opened_for_search
 from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
@@ -38,22 +38,22 @@ def run(
     user_header: str,
     role_header: str,
 ) -> None:
-    """Serve the site on this machine alone until it is interrupted; print the address that opens it."""
+    """Serve the site on the loopback interface until interrupted; print its address."""
     if (person is None) == (proxy_secret is None):
-        fail("say who you are with --as WHO, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
+        fail("give your id with --as WHO, or the proxy's secret with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():
         check_is_store(store)
         if heads is not None:
-            read_heads(heads)  # the page about integrity reads it too, each time: one that is none is said now
+            read_heads(heads)  # the integrity page reads it on each request: report a bad one now
         opens = None if seal_key is None else read_seal_key(seal_key)
         trusted = [PublicKey.at(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
         hand = PoliciesAtHand.of_directories(policies)
-    reads = person is not None and role is Role.VIEWER  # nothing is put on record: no key is asked for
+    reads = person is not None and role is Role.VIEWER  # viewers record nothing, so no key is needed
     with (
         one_line_errors(),
         listening_at(port) as listening,
-        looking_through(store) if reads else opened_store(store, key) as opened,
+        opened_for_search(store) if reads else opened_store(store, key) as opened,
     ):
         port = listening.getsockname()[1]
         keeper: Doorkeeper
@@ -74,9 +74,13 @@ def _secret(file: Path) -> str:
     try:
         secret = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
-        raise ConfigError("the proxy's secret cannot be read", path=str(file), hint="give a file of text") from None
+        raise ConfigError(
+            "the proxy's secret cannot be read", path=str(file), hint="give a readable text file"
+        ) from None
     if len(secret) < MIN_SECRET:
-        raise ConfigError("the proxy's secret is too short", path=str(file), hint=f"{MIN_SECRET} characters or more")
+        raise ConfigError(
+            "the proxy's secret is too short", path=str(file), hint=f"use at least {MIN_SECRET} characters"
+        )
     return secret
 
 

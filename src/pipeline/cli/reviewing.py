@@ -1,4 +1,4 @@
-"""The command `cmf review` and its options; what it does is imported late."""
+"""The command `cmf review` and its options; its code is imported when it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.cli.auditing import Place, PublicKeys, SigningKey
 
 
 class RoleChoice(StrEnum):
-    """What somebody may do on the site; each may do what those before it may."""
+    """The roles on the site; each includes the ones before it."""
 
     VIEWER = "viewer"
     REVIEWER = "reviewer"
@@ -22,39 +22,37 @@ class RoleChoice(StrEnum):
 
 def review(
     store: Place,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 for any port.")] = 8788,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for any free one.")] = 8788,
     person: Annotated[
-        str | None, typer.Option("--as", metavar="WHO", help="Who you are; on record with all you do.")
+        str | None, typer.Option("--as", metavar="WHO", help="Your id; recorded with everything you do.")
     ] = None,
-    role: Annotated[RoleChoice, typer.Option("--role", help="What you may do.")] = RoleChoice.REVIEWER,
+    role: Annotated[RoleChoice, typer.Option("--role", help="Your role.")] = RoleChoice.REVIEWER,
     policies: Annotated[
         list[Path] | None,
         typer.Option(
             "--policies",
             "-p",
             metavar="DIR",
-            help="Policies that decided, or might (repeatable); the shipped ones are known.",
+            help="Policies to explain and compare decisions with (repeatable); the shipped ones are always included.",
         ),
     ] = None,
-    heads: Annotated[
-        Path | None, typer.Option("--heads", help="The heads that were exported to a second place.")
-    ] = None,
+    heads: Annotated[Path | None, typer.Option("--heads", help="The file that heads were exported to.")] = None,
     keys: PublicKeys = None,
     signing_key: SigningKey = None,
     seal_key: Annotated[
-        Path | None, typer.Option("--seal-key", help="A file with the key that opens what approvals are about.")
+        Path | None, typer.Option("--seal-key", help="A file with the key that opens the content of approvals.")
     ] = None,
     proxy_secret: Annotated[
-        Path | None, typer.Option("--proxy-secret", help="Believe a proxy that sends this text as X-Cmf-Proxy-Secret.")
+        Path | None, typer.Option("--proxy-secret", help="Trust a proxy that sends this secret as X-Cmf-Proxy-Secret.")
     ] = None,
     user_header: Annotated[
-        str, typer.Option("--user-header", help="Where the proxy says who it is.")
+        str, typer.Option("--user-header", help="The header with the user's id.")
     ] = "X-Forwarded-User",
     role_header: Annotated[
-        str, typer.Option("--role-header", help="Where the proxy says their role.")
+        str, typer.Option("--role-header", help="The header with the user's role.")
     ] = "X-Forwarded-Groups",
 ) -> None:
-    """Read and judge what was decided, on pages of this machine: sessions that need eyes, sign-offs, evidence."""
+    """Review decisions on local pages: sessions that need attention, sign-offs, evidence."""
     from pipeline.cli import review as does
     from pipeline.review.access import Role
 
@@ -75,7 +73,7 @@ def review(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Make the command part of `app`."""
+    """Register the command with `app`."""
     app.command("review")(review)
 
 

@@ -1,4 +1,4 @@
-"""The list of commands by what they are for, in the order in which people come to need them. Spec: cli.md [CLI-77]."""
+"""The commands by purpose, in the order in which people need them. Spec: cli.md [CLI-77]."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import Any, Final
 from typer.core import TyperGroup
 
 from pipeline.cli.examples import epilog
-from pipeline.cli.spellings import as_now
+from pipeline.cli.spellings import modernised
 
 SECTIONS: Final = {
     "Write policies": {
-        "init": "Begin a project: rules, tests, cases, settings for editors",
-        "check": "Say everything that is wrong with policies",
-        "test": "Judge cases, and run the Rego tests",
+        "init": "Start a project: rules, tests, cases, editor settings",
+        "check": "Report everything that is wrong with policies",
+        "test": "Run test cases and Rego tests",
         "eval": "Judge one request, response or message",
-        "why": "Say which rules hit, and where the others stopped",
+        "why": "Explain which rules hit, and where the others stopped",
         "view": "Show what a policy sees, with the path to each value",
-        "playground": "Try policy out on a local page, while it is typed",
+        "playground": "Try out policies as you type, on a local page",
         "fmt": "Format Rego, as OPA does",
         "doc": "Write a page for each rule",
-        "case": "Make a test case of what was judged",
-        "impact": "Say what a change would have done to what was judged",
+        "case": "Turn a recorded input into a test case",
+        "impact": "Report what a change would have done to past traffic",
         "bench": "Measure how long decisions take, and which rules do",
     },
     "Run them": {
-        "serve": "The gateway; --demo needs no settings and no keys",
+        "serve": "Run the gateway; --demo needs no settings and no keys",
         "config": "The gateway's settings: new, check, show, key",
-        "doctor": "Say whether all that is needed is there and works",
-        "mcp-proxy": "Judge what an MCP client and its server say",
+        "doctor": "Check that everything needed is present and works",
+        "mcp-proxy": "Judge the traffic between an MCP client and a server",
         "bundle": "Policies as OPA bundles: build, sign, verify, inspect",
     },
     "Decide and prove": {
-        "approvals": "What waits for a person",
+        "approvals": "Approvals of people: list, show, decide",
         "declassify": "Lift a label from a session, for a while",
-        "review": "Read, judge and sign off decisions, on local pages",
-        "audit": "What was decided: find it, prove it, take it away",
-        "ledger": "Conversations that were kept, and what they cost",
+        "review": "Review and sign off decisions, on local pages",
+        "audit": "Records of decisions: find, verify, export",
+        "ledger": "Stored conversations, and what they cost",
     },
     "At hand": {
         "convert": "Translate between wire formats",
@@ -45,11 +45,11 @@ SECTIONS: Final = {
         "completion": "Complete commands in a shell: bash, zsh, fish",
     },
 }
-"""By section, each command in one line that a terminal of 80 columns does not cut."""
+"""Section → command → a summary that fits a terminal of 80 columns."""
 
 
-class Told(TyperGroup):
-    """A group whose commands tell examples in their help, and understand what their arguments were called before."""
+class CommandGroup(TyperGroup):
+    """A group whose commands show examples in their help, and accept former names of their arguments."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, with its examples."""
@@ -59,27 +59,27 @@ class Told(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` begin with, and what is left of them, as it is spelled now."""
+        """The command that `args` start with, and the remaining arguments under their current names."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command, as_now(command, rest)
+        return name, command, modernised(command, rest)
 
 
-class Whole(Told):
-    """A group whose help says of each command its whole first sentence, on as many lines as that takes."""
+class FullHelpGroup(CommandGroup):
+    """A group whose help shows the whole first sentence of each command, wrapped."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, none cut off."""
+        """Write the commands without truncating them."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, self.commands[name].get_short_help_str(400)) for name in self.list_commands(ctx)]
             )
 
 
-class Sections(Told):
-    """A group whose help lists its commands by section; what is in none comes last."""
+class SectionedGroup(CommandGroup):
+    """A group whose help lists its commands by section; the rest comes last."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections, all in one width."""
+        """Write the sections, aligned."""
         names = self.list_commands(ctx)
         told = {name for section in SECTIONS.values() for name in section}
         more = {name: self.commands[name].get_short_help_str(60) for name in names if name not in told}
@@ -90,4 +90,4 @@ class Sections(Told):
                     formatter.write_dl(rows)
 
 
-__all__ = ["SECTIONS", "Sections", "Told", "Whole"]
+__all__ = ["SECTIONS", "CommandGroup", "FullHelpGroup", "SectionedGroup"]

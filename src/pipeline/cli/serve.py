@@ -1,4 +1,4 @@
-"""`cmf serve` and `cmf config`: the gateway, and what it is told to do."""
+"""`cmf serve` and `cmf config`: the gateway and its settings."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from pipeline.gateway.settings import Audit, Settings
 from pipeline.json_log import log_to_standard_error
 
 _BINDING: Final = {
-    errno.EADDRINUSE: "end what listens there, or give another port ({option})",
-    errno.EACCES: "take a port from 1024 on",
-    errno.EADDRNOTAVAIL: "give an address of this machine, or 0.0.0.0 for all",
+    errno.EADDRINUSE: "stop the program that listens there, or give another port ({option})",
+    errno.EACCES: "use port 1024 or higher",
+    errno.EADDRNOTAVAIL: "use an address of this machine, or 0.0.0.0 for all",
 }
 
 
 def serve(config: Path | None, *, port: int | None, quiet: bool) -> None:
-    """Serve until it is interrupted or told to end, and let what is in work end first. None serves the demo."""
+    """Serve until interrupted or terminated, then finish requests in flight. None serves the demo."""
     demo = config is None
     with one_line_errors(), _settings(config) as settings, ExitStack() as opened:
         log_to_standard_error(quiet=quiet)
@@ -53,7 +53,9 @@ def serve(config: Path | None, *, port: int | None, quiet: bool) -> None:
             _announce(clients, beside, demo=demo)
             asyncio.run(workers.serve(settings, clients, beside, quiet=quiet, review=review))
             return
-        from pipeline.gateway.service import assembled  # with all that judges: a crew, above, takes 19 MB less without
+        from pipeline.gateway.service import (
+            assembled,  # imports the engine: the workers' parent, above, saves 19 MB without it
+        )
 
         service = opened.enter_context(assembled(settings))
         _announce(clients, beside, demo=demo)
@@ -65,11 +67,13 @@ def _announce(clients: socket.socket, beside: socket.socket | None, *, demo: boo
     if beside is not None:
         typer.echo(f"operations: http://{address_of(beside)}")
     if demo:
-        typer.echo("demo: a script answers, nothing leaves this machine; key `demo`, or none", err=True)
+        typer.echo(
+            "demo: replies come from a script, nothing leaves this machine; use the key `demo`, or none", err=True
+        )
 
 
 def show(config: Path, *, as_json: bool) -> None:
-    """Print what holds, value by value, with where it was said."""
+    """Print the effective settings, each with its origin."""
     with one_line_errors():
         loaded = load(config)
     if as_json:
@@ -83,46 +87,46 @@ def show(config: Path, *, as_json: bool) -> None:
 
 
 def check(config: Path) -> None:
-    """Read everything that serving reads, and say whether it could begin; the store is not touched."""
+    """Read everything that serving reads, and report whether it could start; the store is not touched."""
     with one_line_errors():
-        said = load(config).settings
-        check_begins(said)
-        check_store(said.store, "store")
-        check_audit(said.audit)
-    typer.echo(f"ok: {served(said)}")
+        settings = load(config).settings
+        check_begins(settings)
+        check_store(settings.store, "store")
+        check_audit(settings.audit)
+    typer.echo(f"ok: {served(settings)}")
 
 
-def check_begins(said: Settings) -> None:
-    """Nothing if the gateway could be put together: secrets, scripts, profiles, policies and the rest are all read.
+def check_begins(settings: Settings) -> None:
+    """Check that the gateway could start: secrets, scripts, profiles, policies and the rest are all read.
 
     Raises:
-        ConfigError, PolicyError: what it could not begin with.
+        ConfigError, PolicyError: why it could not.
     """
     from pipeline.assembly import REDIS
     from pipeline.gateway.service import built
 
-    shared = said.sessions.store
+    shared = settings.sessions.store
     with tempfile.TemporaryDirectory() as scratch:
-        audit = said.audit.model_copy(update={"key_file": None, "heads_file": None})
+        audit = settings.audit.model_copy(update={"key_file": None, "heads_file": None})
         scratched = {"store": Path(scratch) / "check.db", "watch": False, "audit": audit}
         if shared is not None and not shared.startswith(REDIS):
-            scratched["sessions"] = said.sessions.model_copy(update={"store": None})
+            scratched["sessions"] = settings.sessions.model_copy(update={"store": None})
             check_store(shared, "sessions.store")
-        settings = said.model_copy(update=scratched)
+        settings = settings.model_copy(update=scratched)
         with built(settings), reviewed(settings):
             pass
 
 
-def served(said: Settings) -> str:
-    """How much these settings have served, in words."""
-    parts = [counted(len(said.routes), "route"), counted(len(said.upstreams), "upstream")]
-    parts += [counted(len(said.mcp), "MCP server")] if said.mcp else []
-    parts += ["checks"] if said.check is not None else []
+def served(settings: Settings) -> str:
+    """A summary of what these settings serve."""
+    parts = [counted(len(settings.routes), "route"), counted(len(settings.upstreams), "upstream")]
+    parts += [counted(len(settings.mcp), "MCP server")] if settings.mcp else []
+    parts += ["checks"] if settings.check is not None else []
     return ", ".join(parts)
 
 
 def check_store(place: str | Path, setting: str) -> None:
-    """Nothing if this user could open the store, or make it; a server is not asked. ConfigError if not."""
+    """Check that this user could open or create the store; servers are not contacted. ConfigError if not."""
     from pipeline.store.engine import file_of
 
     if (file := file_of(place)) is not None:
@@ -130,18 +134,18 @@ def check_store(place: str | Path, setting: str) -> None:
 
 
 def _can_be_kept(file: Path, setting: str) -> None:
-    """Nothing if this user could open that file, or make it; ConfigError if not."""
+    """Check that this user could open or create that file; ConfigError if not."""
     home = file.parent
     if not home.is_dir():
-        raise ConfigError(f"the directory of `{setting}` is not there", path=str(home), hint=f"mkdir -p {home}")
+        raise ConfigError(f"the directory of `{setting}` does not exist", path=str(home), hint=f"mkdir -p {home}")
     for place in (home, *([file] if file.exists() else ())):
         if not os.access(place, os.R_OK | os.W_OK):
-            hint = f"give it to the user who serves, or name another `{setting}`"
+            hint = f"give this user write permission, or set another `{setting}`"
             raise ConfigError(f"this user cannot write `{setting}`", path=str(place), hint=hint)
 
 
 def check_audit(audit: Audit) -> None:
-    """Nothing if records could be signed and their heads exported; ConfigError if not. No key is made."""
+    """Check that records could be signed and heads exported; ConfigError if not. No key is created."""
     if audit.heads_file is not None:
         _can_be_kept(audit.heads_file, "audit.heads_file")
     if audit.key_file is None:
@@ -153,7 +157,7 @@ def check_audit(audit: Audit) -> None:
 
 
 def make_key(name: str, subject: str, roles: Sequence[str]) -> None:
-    """Print a new key once, on standard error, and what belongs in the file on standard output."""
+    """Print a new key, once, on standard error, and its entry for the settings on standard output."""
     key = new_key()
     who: dict[str, object] = {"id": subject} | ({"roles": list(roles)} if roles else {})
     typer.echo(yaml.safe_dump([{"name": name, "hash": hash_of(key), "subject": who}], sort_keys=False), nl=False)
@@ -161,12 +165,12 @@ def make_key(name: str, subject: str, roles: Sequence[str]) -> None:
 
 
 def new() -> None:
-    """Print settings to begin with; on standard error what to do next, and the key whose hash they hold, once."""
+    """Print initial settings; on standard error, the next steps and the key whose hash the settings hold, once."""
     key = new_key()
     text = importlib.resources.files("pipeline").joinpath("gateway", "begin.yaml").read_text(encoding="utf-8")
     typer.echo(text.replace("HASH", hash_of(key)), nl=False)
-    typer.echo(f"the key of a client, shown once: {key}", err=True)
-    typer.echo("next: with this as cmf.yaml, and OPENAI_API_KEY set: cmf config check && cmf serve", err=True)
+    typer.echo(f"a client's key, shown once: {key}", err=True)
+    typer.echo("next: save this as cmf.yaml, set OPENAI_API_KEY, then: cmf config check && cmf serve", err=True)
 
 
 @contextmanager
@@ -182,11 +186,11 @@ def _settings(config: Path | None) -> Iterator[Settings]:
 
 @contextmanager
 def reviewed(settings: Settings) -> Iterator[App | None]:
-    """The review site until the end of the block; None where settings say nothing of one. Errors: see `reviewing`."""
+    """The review site inside the block; None if the settings have none. Errors: see `reviewing`."""
     if settings.review is None:
         yield None
         return
-    from pipeline.gateway.reviewing import reviewing  # 10 MB of pages and of what replays, for who has the site
+    from pipeline.gateway.reviewing import reviewing  # costs 10 MB, so only imported if the site is on
 
     with reviewing(settings) as site:
         yield site
@@ -197,7 +201,7 @@ def _listening(host: str, port: int, option: str = "--port, 0 for any") -> Itera
     try:
         made = listening(host, port)
     except OSError as error:
-        hint = _BINDING.get(error.errno or 0, "look at the address").format(option=option)
+        hint = _BINDING.get(error.errno or 0, "check the address").format(option=option)
         fail(f"{host} port {port} cannot be used: {str(error.strerror).lower()}; {hint}", Exit.USAGE)
     with made:
         yield made

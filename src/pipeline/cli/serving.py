@@ -1,4 +1,4 @@
-"""The commands of the gateway: `serve`, `doctor`, `config`. Their options; what they do is imported late."""
+"""The gateway's commands, `serve`, `doctor` and `config`, and their options; their code is imported when they run."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ import typer
 
 from pipeline.cli import proxying
 from pipeline.cli.replaying import WrittenAs
-from pipeline.cli.sections import Whole
+from pipeline.cli.sections import FullHelpGroup
 
-ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The settings.")]
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The settings file.")]
 DEFAULT = Path("cmf.yaml")
-config_commands = typer.Typer(cls=Whole, help="The gateway's settings.", no_args_is_help=True, rich_markup_mode=None)
+config_commands = typer.Typer(
+    cls=FullHelpGroup, help="The gateway's settings.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 def serve(
     context: typer.Context,
     config: ConfigOption = DEFAULT,
-    demo: Annotated[bool, typer.Option("--demo", help="A script instead of providers: no settings, no keys.")] = False,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Instead of the settings' port.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Log no line for each request.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Use scripted replies instead of providers: needs no settings and no keys.")
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="The port, instead of the one in the settings.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
 ) -> None:
     """Serve models to clients of OpenAI, Anthropic, Gemini and Ollama; every request and reply is judged.
 
@@ -32,13 +38,13 @@ def serve(
 
     source = context.get_parameter_source("config")
     if demo and (source is None or source.name != "DEFAULT"):
-        fail("--demo has settings of its own: leave out --config, or --demo", Exit.USAGE)
+        fail("--demo has its own settings: leave out --config or --demo", Exit.USAGE)
     work.serve(None if demo else config, port=port, quiet=quiet)
 
 
 @config_commands.command("new")
 def new() -> None:
-    """Print a cmf.yaml to begin with, and a client's key: cmf config new > cmf.yaml."""
+    """Print an initial cmf.yaml, and a client's key: cmf config new > cmf.yaml."""
     from pipeline.cli import serve as work
 
     work.new()
@@ -47,9 +53,9 @@ def new() -> None:
 @config_commands.command("show")
 def show(
     config: ConfigOption = DEFAULT,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
 ) -> None:
-    """Print every setting that holds, and where it was said. Secrets are named, never shown."""
+    """Print every effective setting and its origin. Secrets are named, never shown."""
     from pipeline.cli import serve as work
 
     work.show(config, as_json=output is WrittenAs.JSON)
@@ -57,7 +63,7 @@ def show(
 
 @config_commands.command("check")
 def check(config: ConfigOption = DEFAULT) -> None:
-    """Say whether the gateway could begin: settings, secrets, scripts, profiles and policies are all read."""
+    """Report whether the gateway could start: settings, secrets, scripts, profiles and policies are all read."""
     from pipeline.cli import serve as work
 
     work.check(config)
@@ -65,11 +71,11 @@ def check(config: ConfigOption = DEFAULT) -> None:
 
 @config_commands.command("key")
 def key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call the key.")],
-    subject: Annotated[str, typer.Option("--subject", help="Who a client is with it: an id.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")],
+    subject: Annotated[str, typer.Option("--subject", help="The subject id of clients with this key.")],
     role: Annotated[list[str] | None, typer.Option("--role", metavar="ROLE", help="A role (repeatable).")] = None,
 ) -> None:
-    """Make a key for a client: an entry for `keys:` on standard output; on standard error the key, once."""
+    """Create a client key: its entry for `keys:` goes to standard output, the key itself, once, to standard error."""
     from pipeline.cli import serve as work
 
     work.make_key(name, subject, role or ())
@@ -77,16 +83,16 @@ def key(
 
 def doctor(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="The settings; by default cmf.yaml, if it is here.")
+        Path | None, typer.Option("--config", "-c", help="The settings file; by default cmf.yaml, if it exists.")
     ] = None,
     upstreams: Annotated[
         bool, typer.Option("--upstreams", help="Connect to upstreams, MCP servers and issuers; nothing is sent.")
     ] = False,
-    output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
 ) -> None:
-    """Say of everything that is needed whether it is there and works, and what to do where it does not.
+    """Check that everything needed is present and works, and say what to do if not.
 
-    Nothing is changed, and policies' tests are not run. What is printed can stand in an issue: no secrets, no content.
+    Changes nothing and does not run the policies' tests. The output is safe to paste: no secrets, no content.
 
     Exit codes: 0 no problem (there may be warnings), 1 a problem.
     """
@@ -97,7 +103,7 @@ def doctor(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Make these commands part of `app`."""
+    """Register these commands with `app`."""
     app.command("serve")(serve)
     app.command("doctor")(doctor)
     app.add_typer(config_commands, name="config")

@@ -1,16 +1,16 @@
-"""What was documented under another name, understood for good and shown nowhere. Spec: cli.md [CLI-94]."""
+"""Former option names: accepted for good, documented nowhere. Spec: cli.md [CLI-94]."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def as_now(command: Any, words: list[str]) -> list[str]:
-    """The words behind a command as they are written now: `--as` for `--by`, and its STORE first for `--store`."""
+def modernised(command: Any, words: list[str]) -> list[str]:
+    """A command's arguments under their current names: `--as` for `--by`, a leading STORE for `--store`."""
     known = {name for one in command.params for name in one.opts}
     if "--as" in known and "--by" not in known:
         words = [f"--as{word[4:]}" if word == "--by" or word.startswith("--by=") else word for word in words]
-    if "store" in known and "--store" not in known:  # arguments are known by their names
+    if "store" in known and "--store" not in known:  # arguments are listed under their own names
         words = _store_first(words)
     return words
 
@@ -24,4 +24,4 @@ def _store_first(words: list[str]) -> list[str]:
     return words
 
 
-__all__ = ["as_now"]
+__all__ = ["modernised"]

@@ -1,4 +1,4 @@
-"""`cmf test`: judge the cases of a directory and run its Rego tests, and say what came out other than expected."""
+"""`cmf test`: run the test cases and Rego tests of a project and report failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pipeline.policy_set import PolicySet
 _CASE_FILES: Final = ("*.yaml", "*.yml")
 _WATCHED: Final = (".rego", ".yaml", ".yml", ".json")
 COVERAGE_SECONDS: Final = 60.0
-_SETTLE_MILLISECONDS: Final = 50  # an editor writes a file in several steps: they are one change
+_SETTLE_MILLISECONDS: Final = 50  # an editor saves a file in several steps, which are one change
 _Timed: TypeAlias = tuple[CaseResult, float]
 
 
@@ -52,8 +52,8 @@ def run(
 ) -> None:
     """Run the cases of `directory`/cases and the Rego tests under `directory`/policy.
 
-    It leaves with 1 if one failed or coverage is short. With `watches` it goes on whenever a file changes, until it is
-    interrupted.
+    Exits with 1 if one fails or coverage is below the threshold. With `watches`, runs again whenever a file changes,
+    until interrupted.
     """
     places = [*policies] if policies else [policy_directory(directory)]
 
@@ -69,7 +69,7 @@ def run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The lines of one file that judging the cases reached, and those that it did not; the file as from here."""
+    """Line coverage of one file by the cases; the file is relative to the current directory."""
 
     file: str
     reached: tuple[int, ...]
@@ -78,7 +78,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How many rules are asked, and which of them hit in no case; by file the lines, where they were counted."""
+    """The number of active rules, those that hit in no case, and line coverage by file, if counted."""
 
     asked: int
     never: tuple[str, ...]
@@ -86,13 +86,13 @@ class Coverage:
 
     @property
     def percent(self) -> float:
-        """Rules that hit in at least one case, of those that are asked."""
+        """The percentage of active rules that hit in at least one case."""
         return 100 * (self.asked - len(self.never)) / self.asked if self.asked else 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What came of all cases, with the seconds each took, and of all Rego tests, with their files as from here."""
+class TestReport:
+    """The results of all cases, each with its duration in seconds, and of all Rego tests."""
 
     cases: Sequence[_Timed]
     tests: Sequence[Checked]
@@ -100,14 +100,16 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether one of them did not come out as expected."""
+        """Whether any of them failed."""
         return any(result.status == "failed" for result, _ in self.cases) or any(test.problem for test in self.tests)
 
 
-def judge(directory: Path, places: Sequence[Path], select: str | None = None, *, counts_lines: bool = False) -> Report:
-    """What comes of the project now. `places` hold its policies; of cases and tests those whose names hold `select`.
+def judge(
+    directory: Path, places: Sequence[Path], select: str | None = None, *, counts_lines: bool = False
+) -> TestReport:
+    """Run the project's cases and tests whose names contain `select`; `places` hold its policies.
 
-    With `counts_lines` it says which lines of the policies judging the cases reached.
+    With `counts_lines`, the report has line coverage.
 
     Raises:
         PolicyError, CaseError, ConfigError: policies, cases or profiles cannot be used; typer.Exit: there are none.
@@ -118,7 +120,7 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None, *,
     ]
     tests = [test for test in _own_tests(loaded, places) if select is None or select in test.name]
     if not chosen and not tests:
-        hint = f"write some in {directory / 'cases'}" if select is None else f"no name holds {select!r}"
+        hint = f"write some in {directory / 'cases'}" if select is None else f"no name contains {select!r}"
         fail(f"{directory}: no cases; {hint}", Exit.USAGE)
     printing = Printing(loaded) if prints(loaded) else None
     engine = embedded_engine(loaded) if counts_lines or printing is not None else None
@@ -133,11 +135,11 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None, *,
     asked = [rule.id for rule in loaded.rules if rule.mode is not Mode.OFF]
     lines = tuple(_lines(engine, tap, places)) if counts_lines and engine is not None and tap is not None else ()
     coverage = Coverage(asked=len(asked), never=tuple(rule for rule in asked if rule not in hit), lines=lines)
-    return Report(cases=timed, tests=tests, coverage=coverage)
+    return TestReport(cases=timed, tests=tests, coverage=coverage)
 
 
 def _lines(engine: EmbeddedEngine, tap: Tap, places: Sequence[Path]) -> Iterator[Lines]:
-    """What of the files in `places` was reached: the library, and what is generated, are nobody's to cover."""
+    """Line coverage of the files in `places`, without the library and generated modules."""
     asked = dict.fromkeys((entrypoint, dumps(document)) for entrypoint, document in tap.asked)
     for file in engine.coverage([*asked], timeout_seconds=COVERAGE_SECONDS) if asked else ():
         if any((place / file["path"]).is_file() for place in places):
@@ -146,13 +148,13 @@ def _lines(engine: EmbeddedEngine, tap: Tap, places: Sequence[Path]) -> Iterator
 
 
 def case_files(directory: Path) -> list[Path]:
-    """The files of cases of a project, in order of their names."""
+    """The case files of a project, ordered by name."""
     folder = directory / "cases"
     return sorted(path for name in _CASE_FILES for path in folder.rglob(name))
 
 
 def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]:
-    """What came of the tests in `places`: those of a library below them are its own business."""
+    """The results of the tests in `places`, without those of a library below them."""
     for test in run_tests(policies, lambda module: any((place / module.path).is_file() for place in places)):
         yield dataclasses.replace(test, path=file_of(test.path, places))
 
@@ -171,8 +173,8 @@ def _timed(
 
 
 def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
-    """Call `once` now, and whenever a file of policies or cases changes; it ends by KeyboardInterrupt."""
-    import watchfiles  # needed for this alone, and takes longer to load than the rest to run
+    """Call `once` now and whenever a policy or case file changes, until KeyboardInterrupt."""
+    import watchfiles  # imported here: it takes longer to load than the rest to run
 
     def wanted(_change: watchfiles.Change, path: str) -> bool:
         hidden = any(part.startswith(".") for part in Path(path).parts[1:])
@@ -181,7 +183,7 @@ def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
     changes = watchfiles.watch(*places, watch_filter=wanted, debounce=_SETTLE_MILLISECONDS, step=10)
     while True:
         begin = time.perf_counter()
-        with suppress(typer.Exit):  # what is wrong was said; the next change may mend it
+        with suppress(typer.Exit):  # the error was printed; the next change may fix it
             once()
         typer.echo(f"took {(time.perf_counter() - begin) * 1e3:.0f} ms; waiting for changes", err=True)
         changed = next(changes)
@@ -191,8 +193,8 @@ def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _shown(report: Report, output: FindingsAs, *, shows_coverage: bool, threshold: float | None) -> Exit:
-    """Print the report; the exit code that says what came out."""
+def _shown(report: TestReport, output: FindingsAs, *, shows_coverage: bool, threshold: float | None) -> Exit:
+    """Print the report, and return the exit code."""
     short = report.coverage.percent < (threshold or 0)
     match output:
         case FindingsAs.TEXT:
@@ -208,7 +210,7 @@ def _shown(report: Report, output: FindingsAs, *, shows_coverage: bool, threshol
     return Exit.REFUSED if report.failed or short else Exit.OK
 
 
-def _text(report: Report, *, shows_coverage: bool) -> None:
+def _text(report: TestReport, *, shows_coverage: bool) -> None:
     out = console()
     for result, _ in report.cases:
         style, mark = _MARKS[result.status]
@@ -237,7 +239,7 @@ def _text(report: Report, *, shows_coverage: bool) -> None:
     for one in coverage.lines if shows_coverage else ():
         if one.missed:
             of = len(one.reached) + len(one.missed)
-            missed = f"    {one.file}: {len(one.reached)} of {of} lines reached, not {_spelled(one.missed)}"
+            missed = f"    {one.file}: {len(one.reached)} of {of} lines reached, not {_ranges(one.missed)}"
             out.print(Text(missed, "yellow"))
 
 
@@ -246,7 +248,7 @@ def _print(out: Console, said: Sequence[Printed]) -> None:
         out.print(Text(f"    {Path(one.path).name}:{one.line}: {visible(one.text)}", "cyan"))
 
 
-def _spelled(lines: Sequence[int]) -> str:
+def _ranges(lines: Sequence[int]) -> str:
     """`3, 7-9`."""
     runs: list[list[int]] = []
     for line in sorted(lines):
@@ -265,7 +267,7 @@ def _status(test: Checked) -> str:
 
 
 def _hits(result: CaseResult) -> Iterator[str]:
-    """What did hit, for who wonders why."""
+    """The actual hits, to explain a failure."""
     for view in result.decision.views if result.decision is not None else ():
         for hit in view.hits:
             said = f"{hit.reason} {hit.problem}".strip()
@@ -274,7 +276,7 @@ def _hits(result: CaseResult) -> Iterator[str]:
         yield "no rule hit"
 
 
-def _json(report: Report) -> None:
+def _json(report: TestReport) -> None:
     cases = [
         {"name": result.case.name, "file": result.case.file, "status": result.status, "problems": list(result.problems)}
         for result, _ in report.cases
@@ -289,7 +291,7 @@ def _json(report: Report) -> None:
     write_json({"cases": cases, "tests": tests, "coverage": coverage})
 
 
-def _junit(report: Report) -> None:
+def _junit(report: TestReport) -> None:
     cases = [
         JUnitCase(
             suite=result.case.file,
@@ -312,8 +314,8 @@ def _junit(report: Report) -> None:
     write_junit("cmf test", [*cases, *tests])
 
 
-def _findings(report: Report) -> list[Finding]:
-    """What did not come out as expected."""
+def _findings(report: TestReport) -> list[Finding]:
+    """The failures as findings."""
     cases = [
         Finding(file=result.case.file, message=f"{result.case.name}: {problem}", code="case.failed")
         for result, _ in report.cases
@@ -327,4 +329,4 @@ def _findings(report: Report) -> list[Finding]:
     return [*cases, *tests]
 
 
-__all__ = ["Coverage", "Report", "case_files", "judge", "run"]
+__all__ = ["Coverage", "TestReport", "case_files", "judge", "run"]

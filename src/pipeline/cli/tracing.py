@@ -1,7 +1,7 @@
-"""`cmf eval --trace`: what policies printed, and of each rule where it stopped or how it hit. Spec: cli.md [CLI-57].
+"""`cmf eval --trace`: what policies printed, and where each rule hit or stopped. Spec: cli.md [CLI-57].
 
-The engine gives no events: this is `print` [POL-62] and the explanation that `cmf why` is made of [POL-51]. Values are
-told only where `cmf eval` prints them anyway, or where policy, subject or session has them: no other content is shown.
+The engine has no trace events: this combines `print` [POL-62] with the explanations of `cmf why` [POL-51]. A value is
+shown only if `cmf eval` prints it anyway, or if policy, subject or session contain it: no other content is revealed.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from pipeline.checks.why import Body, Why
 from pipeline.cli.policy_places import Places, file_of
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail
-from pipeline.cli.why import Told, body_lines, headline, told_of, value_text
+from pipeline.cli.why import ViewExplanation, body_lines, explanation_of, headline, value_text
 from pipeline.display import counted, visible
 from pipeline.engines.tap import Tap
 from pipeline.outcome import Outcome
 from pipeline.policy_set import PolicySet
 
-LINES: Final = 200  # that are printed where nobody says how many
+LINES: Final = 200  # printed by default
 
 
 Level: TypeAlias = Literal["notes", "fails", "full"]
-"""How much is told; the words are OPA's."""
+"""How much is explained; the levels are OPA's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracing:
-    """What was asked for: how much, at most how many lines of it, and into which file instead of standard error."""
+    """The options: the level, the maximum number of lines, and a file to write to instead of standard error."""
 
     level: Level
     lines: int = LINES
     out: Path | None = None
 
     def write(self, traced: Traced) -> None:
-        """Print the lines, or write all of them into the file; what is cut off is said."""
+        """Print the lines, noting a cut, or write all of them to the file."""
         lines = traced.lines(self.level)
         if self.out is None:
             shown = list(islice(lines, self.lines))
             for line in shown or ["cmf: the trace is empty"]:
                 typer.echo(line, err=True)
             if next(lines, None) is not None:
-                cut = f"… cut after {counted(self.lines, 'line')}; --trace-lines for more, --trace-out for all"
+                cut = f"… cut after {counted(self.lines, 'line')}; see more with --trace-lines, all with --trace-out"
                 typer.echo(cut, err=True)
             return
         try:
             with self.out.open("w", encoding="utf-8") as file:
                 count = sum(bool(file.write(f"{line}\n")) for line in lines)
         except OSError as error:
-            fail(f"the trace cannot be written at {self.out}: {error.strerror}; name another file", Exit.INPUT)
+            fail(f"the trace cannot be written to {self.out}: {error.strerror}; give another file", Exit.INPUT)
         typer.echo(f"cmf: the trace is in {self.out}, {counted(count, 'line')}", err=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """A run to be told of.
+    """A run to explain.
 
     Attributes:
-        policies: what judged. directories: what it was loaded from; None for the shipped one.
-        tap: what the engine was asked.
-        outcome: what came of it. wire: what `cmf eval` prints of its value; None where nothing goes out.
+        policies: the set. directories: where it was loaded from; None for the shipped one.
+        tap: the recorded engine queries.
+        outcome: the result. wire: its value as `cmf eval` prints it; None if there is no output.
     """
 
     policies: PolicySet
@@ -78,7 +78,7 @@ class Traced:
     wire: Any
 
     def lines(self, level: Level) -> Iterator[str]:
-        """A headline for each view of which there is something to tell, and below it what that is."""
+        """A headline for each view with something to report, and the report below it."""
         views, seen = self.outcome.decision.views, self.tap.documents()
         notes = self._notes() if level != "fails" else {}
         why = Why(self.policies) if level != "notes" else None
@@ -86,64 +86,66 @@ class Traced:
             module.path: file_of(module.path, [policy_set.shipped(), *(self.directories or ())])
             for module in self.policies.modules
         }
-        seen_anyway = Seen.of(self)
+        seen_anyway = Visible.of(self)
         with progress("tracing", len(views)) as done:
             for view in views:
                 documents = seen.get(view.path, [])
-                told = [] if why is None else [told_of(why, self.policies, view, documents, done)]
+                explanations = [] if why is None else [explanation_of(why, self.policies, view, documents, done)]
                 below = [*notes.get(view.path, ())]
-                below += [line for one in told for line in _bodies(one, level, places, seen_anyway.among(documents))]
+                below += [
+                    line for one in explanations for line in _bodies(one, level, places, seen_anyway.among(documents))
+                ]
                 if below:
                     yield f"trace {visible(view.path)}  {view.kind}  {view.verdict.value}"
                     yield from below
 
     def _notes(self) -> Mapping[str, list[str]]:
-        """By view, what policies printed about it."""
+        """View → what policies printed about it."""
         if not prints(self.policies):
             return {}
         printing, places = Printing(self.policies), Places(self.policies, self.directories)
         notes: dict[str, list[str]] = {}
         for asked in self.tap.asked:
-            told = notes.setdefault(asked[1]["path"], [])
+            printed = notes.setdefault(asked[1]["path"], [])
             lines = [
                 f"  note  {places.file(one.path)}:{one.line}: {visible(one.text)}" for one in printing.said([asked])
             ]
-            told += [line for line in lines if line not in told]
+            printed += [line for line in lines if line not in printed]
         return notes
 
 
-def _bodies(told: Told, level: Level, places: Mapping[str, str], shown: Shown) -> Iterator[str]:
-    """Of each rule that did not hit, the body that came furthest; or of all rules all bodies."""
+def _bodies(explanation: ViewExplanation, level: Level, places: Mapping[str, str], shown: Shown) -> Iterator[str]:
+    """For each rule that did not hit, the body that got furthest; or all bodies of all rules."""
     chosen: list[tuple[str, str, Body]] = []
-    for rule in told.rules:
+    for rule in explanation.rules:
         all_of = (*rule.hits, *rule.near_misses)
         some = all_of if level == "full" else () if rule.hits else all_of[:1]
         chosen += [(rule.rule, f"  {effect.value}", body) for effect, body in some]
-    chosen += [(body.name, "", body) for body in told.own if level == "full" or not body.holds]
+    chosen += [(body.name, "", body) for body in explanation.own if level == "full" or not body.holds]
     for name, effect, body in chosen:
         yield "  {}  {}".format(*headline(name, places, effect, body))
         yield from body_lines(body, shown.text)
 
 
-# -- what may be shown -------------------------------------------------------------------------------------------------
+# -- which values may be shown -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What is seen without a trace: what goes out, of which any part may be told again, and single values."""
+class Visible:
+    """What is visible without a trace: the output, any part of which may be repeated, and single values."""
 
     whole: str
     leaves: frozenset[str]
 
     @classmethod
-    def of(cls, traced: Traced) -> Seen:
-        """What `cmf eval` prints, and what the policies themselves say."""
+    def of(cls, traced: Traced) -> Visible:
+        """What `cmf eval` prints, and what the policies contain."""
         own = {text for module in traced.policies.modules for text in _LITERAL.findall(module.text)}
         also = [traced.outcome.decision.to_json(), traced.policies.data]
         return cls("\n".join(_leaves(traced.wire)), frozenset(own | {*_leaves(also)}))
 
     def among(self, documents: Sequence[Mapping[str, Any]]) -> Shown:
-        """The same, with what is known of subject and session, for a view of which policy saw these documents."""
+        """The same plus subject and session, for a view that policy saw as these documents."""
         context = {leaf for document in documents for leaf in _leaves([*_context(document)])}
         content = [{**document, "size_bytes": None} for document in documents]
         numbers = {number for leaf in _leaves(content) for number in _NUMBER.findall(leaf)}
@@ -158,7 +160,7 @@ _SUBJECT: Final = ("id", "type", "roles", "permissions", "teams")
 
 
 def _context(document: Mapping[str, Any]) -> Iterator[Any]:
-    """What of a policy input is no content: who asks, in which session, with which labels, and what a view is."""
+    """The parts of a policy input that are not content: subject, session, labels, and the view's metadata."""
     yield [document.get(name) for name in ("kind", "role", "path", "action", "hook", "session")]
     yield [*document, *document.get("properties", {})]
     security = document.get("extensions", {}).get("security", {})
@@ -167,7 +169,7 @@ def _context(document: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Every text and number in it, keys too, as text."""
+    """Every string and number in it, including keys, as text."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield str(key)
@@ -181,11 +183,11 @@ def _leaves(value: Any) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the values of a view are written: those that are seen anyway as they are, others by their size alone."""
+    """How a view's values are written: visible ones as they are, others by their size only."""
 
     whole: str
     leaves: frozenset[str]
-    numbers: frozenset[str]  # that policy saw in the view: any other is no content
+    numbers: frozenset[str]  # numbers that policy saw in the view; any other is not content
 
     def text(self, value: Any) -> str:
         """The value on one line."""

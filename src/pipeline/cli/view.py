@@ -1,4 +1,4 @@
-"""`cmf view`: what a policy sees."""
+"""`cmf view`: what a policy sees of a file."""
 
 from __future__ import annotations
 

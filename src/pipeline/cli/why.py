@@ -1,4 +1,4 @@
-"""`cmf why`: which rules hit a view and with what, and where the others stopped. Spec: docs/spec/cli.md [CLI-33]."""
+"""`cmf why`: which rules hit a view, with which values, or where they stopped. Spec: docs/spec/cli.md [CLI-33]."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pipeline.engines.tap import Tap
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
 
-LONGEST: Final = 160  # characters of a value that are shown
+MAX_VALUE_LENGTH: Final = 160  # characters shown of a value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One view, and what each rule that was looked at did about it; or each body of policies that have no rules."""
+class ViewExplanation:
+    """One view, and what each explained rule did with it; or each body of policies without rules."""
 
     view: ViewDecision
     rules: tuple[RuleWhy, ...] = ()
@@ -51,12 +51,12 @@ def run(
     as_json: bool,
     entrypoint: str | None = None,
 ) -> None:
-    """Judge `file` and explain each view, or the one that is named, by each rule that was asked, or the one.
+    """Judge `file` and explain each view, or the named one, for each rule evaluated, or the named one.
 
     Policies without rules are explained by the bodies of `entrypoint`.
     """
     if rule is not None and entrypoint is not None:
-        fail("--rule is for policies that are made of rules; leave it out", Exit.USAGE)
+        fail("--rule cannot be used with --entrypoint; leave out one of them", Exit.USAGE)
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies, entrypoint=entrypoint)
@@ -71,15 +71,15 @@ def run(
         views = _chosen(decision, view)
         why, seen = Why(loaded), tap.documents()
         with progress("explaining", len(views)) as done:
-            told = [told_of(why, loaded, one, seen.get(one.path, []), done, rule=rule) for one in views]
+            explanations = [explanation_of(why, loaded, one, seen.get(one.path, []), done, rule=rule) for one in views]
     places = {each.path: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.modules}
     if as_json:
-        typer.echo(json.dumps(_document(decision, told, places), ensure_ascii=False, indent=1))
+        typer.echo(json.dumps(_document(decision, explanations, places), ensure_ascii=False, indent=1))
     else:
-        _show(told, places, rule)
+        _show(explanations, places, rule)
 
 
-def told_of(
+def explanation_of(
     why: Why,
     policies: PolicySet,
     view: ViewDecision,
@@ -87,18 +87,18 @@ def told_of(
     done: Callable[[int], None],
     *,
     rule: str | None = None,
-) -> Told:
-    """What each rule did about a view, or the one that is named; `documents` are what policy saw of it."""
+) -> ViewExplanation:
+    """What each rule, or the named one, did with a view; `documents` are the inputs that policy saw for it."""
     own: tuple[Body, ...] = ()
     if policies.own_entrypoint is not None and documents:
         own = why.entrypoint(policies.own_entrypoint, documents[0])
     rules = tuple(_rules(why, policies, view, rule, documents))
     done(1)
-    return Told(view=view, rules=rules, own=own)
+    return ViewExplanation(view=view, rules=rules, own=own)
 
 
 def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:
-    """The views to explain: all, or the one at a place or a path."""
+    """The views to explain: all, or the one with a number or path."""
     if view is None:
         return decision.views
     found = [one for place, one in enumerate(decision.views) if view in (one.path, str(place))]
@@ -116,17 +116,17 @@ def _check_rule(policies: PolicySet, rule: str) -> None:
 def _rules(
     why: Why, policies: PolicySet, view: ViewDecision, rule: str | None, documents: Sequence[Mapping[str, Any]]
 ) -> Iterator[RuleWhy]:
-    """Each rule on the first of the documents that it hits, or on the first."""
+    """Each rule on the first document that it hits, or else on the first one."""
     asked = [one.id for one in policies.rules_for(ViewKind(view.kind)) if rule in (None, one.id)]
-    told = [why.rules(document, only=asked) for document in documents]
-    for of_one in zip(*told, strict=True):
+    outcomes = [why.rules(document, only=asked) for document in documents]
+    for of_one in zip(*outcomes, strict=True):
         yield next((one for one in of_one if one.hits), of_one[0])
 
 
-# -- for programs ------------------------------------------------------------------------------------------------------
+# -- JSON output -------------------------------------------------------------------------------------------------------
 
 
-def _document(decision: Decision, told: Sequence[Told], places: Mapping[str, str]) -> dict[str, Any]:
+def _document(decision: Decision, explanations: Sequence[ViewExplanation], places: Mapping[str, str]) -> dict[str, Any]:
     return {
         "verdict": decision.verdict.value,
         "action": decision.action.value,
@@ -142,7 +142,7 @@ def _document(decision: Decision, told: Sequence[Told], places: Mapping[str, str
                 ],
                 "bodies": [{"file": places[body.place.module], **_body(body)} for body in one.own],
             }
-            for one in told
+            for one in explanations
         ],
     }
 
@@ -177,18 +177,18 @@ def _body(body: Body) -> dict[str, Any]:
     }
 
 
-# -- for people --------------------------------------------------------------------------------------------------------
+# -- text output -------------------------------------------------------------------------------------------------------
 
 
 def value_text(value: Any) -> str:
-    """A value on one line, as much of it as people read."""
+    """A value on one line, truncated."""
     text = escaped_json(value, indent=None)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
-def _show(told: Sequence[Told], places: Mapping[str, str], rule: str | None) -> None:
+def _show(explanations: Sequence[ViewExplanation], places: Mapping[str, str], rule: str | None) -> None:
     out = console()
-    for one in told:
+    for one in explanations:
         uri = "" if one.view.uri is None else f"  {visible(one.view.uri)}"
         verdict = one.view.verdict.value
         out.print(Text.assemble((visible(one.view.path), "bold"), f"  {one.view.kind}{uri}  {verdict}"))
@@ -212,7 +212,7 @@ def _show(told: Sequence[Told], places: Mapping[str, str], rule: str | None) -> 
 
 
 def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body]]:
-    """Of a rule that hit, how; of one that did not, the body that came furthest, if it came past its beginning."""
+    """The hits of a rule; if it has none, the body that got furthest, unless it failed at its first expression."""
     if whole:
         return (*rule.hits, *rule.near_misses)
     return rule.hits or [(effect, body) for effect, body in rule.near_misses[:1] if body.held]
@@ -229,7 +229,7 @@ _STYLES: Final = {"hit": "bold red", "true": "green", "near": "yellow", "no": "y
 
 
 def headline(name: str, places: Mapping[str, str], effect: str, body: Body) -> tuple[str, str]:
-    """In a word how far a body came, four characters wide; and which body, where, and how much of it holds."""
+    """How far a body got, as a word of up to four letters; and the body, its place, and how much of it holds."""
     held = "hit" if effect else "true"
     word = held if body.holds else "near" if body.held else "no"
     passed = "" if body.holds else f"  {body.held} of {body.of} hold"
@@ -237,7 +237,7 @@ def headline(name: str, places: Mapping[str, str], effect: str, body: Body) -> t
 
 
 def body_lines(body: Body, shown: Callable[[Any], str] = value_text, indent: str = "        ") -> Iterator[str]:
-    """How a body holds and what it gives, or where it stopped, as lines; `shown` writes the values in them."""
+    """How a body holds and its value, or where it stopped, as lines; `shown` formats values."""
     for way in body.ways:
         if way:
             yield indent + ", ".join(f"{visible(name)} = {shown(item)}" for name, item in way.items())
@@ -248,7 +248,7 @@ def body_lines(body: Body, shown: Callable[[Any], str] = value_text, indent: str
 
 
 def _failing_lines(failing: Sequence[Failing], shown: Callable[[Any], str], indent: str) -> Iterator[str]:
-    """The expression once, with the values that its operands had in any of the ways in which it failed."""
+    """The expression once, with all values that its operands had when it failed."""
     first = failing[0]
     error = f"  cannot be evaluated with these values [{first.error}]" if first.error else ""
     yield f"{indent}line {first.place.line}: {_plain(first.text)}{error}"
@@ -268,4 +268,4 @@ def _plain(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-__all__ = ["Told", "body_lines", "headline", "run", "told_of", "value_text"]
+__all__ = ["ViewExplanation", "body_lines", "explanation_of", "headline", "run", "value_text"]

@@ -142,7 +142,7 @@ def test_records_are_found_listed_and_shown(kept: Kept) -> None:
     found = json.loads(cmf("find", kept.store, "rule:test/* -subject:ann", "--format", "json").stdout)
     assert (found["id"], found["at"]) == (second, NOON.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
     nothing = cmf("find", kept.store, "rule:other")
-    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "cmf: no record fits\n")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "cmf: no record matches\n")
     assert cmf("find", kept.store, "until:2025-01-01").stdout == ""
     assert len(cmf("find", kept.store, "since:2026-01-01T12:00:00+00:00 kind:decision").stdout.splitlines()) == 3
     assert cmf("find", kept.store, "since:1m kind:decision").stdout == ""  # they are of another day
@@ -263,7 +263,7 @@ def test_the_key_that_signs_there_signs_what_is_exported_and_no_other_is_made(ke
 
     for name in ("a.zip", "c.zip"):
         said = cmf("verify", tmp_path / name, "--public-key", kept.public, "--heads", kept.heads).stdout
-        assert "bundle  what was asked for: subject:ann  3 records, made 20" in said
+        assert "bundle  selection: subject:ann  3 records, made 20" in said
         assert f", signed by {signer}\n" in said
         assert "not checked" not in said
     refused = cmf("verify", tmp_path / "0.zip", "--public-key", kept.public, "--heads", kept.heads)

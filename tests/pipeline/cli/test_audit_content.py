@@ -57,7 +57,7 @@ def test_content_is_shown_held_and_erased(kept: Callable[..., tuple[Path, list[s
     assert "0 contents erased, 2 stay" in cmf("audit", "erase", store, *WHO, "--session", "s")
     assert "contents: 0 erased" in cmf("audit", "sweep", store)
     cmf("audit", "release", store, held, *WHO, "--second", "bob")
-    assert cmf("audit", "holds", store) == "cmf: nothing is held\n"
+    assert cmf("audit", "holds", store) == "cmf: no hold is in force\n"
     assert "2 contents erased" in cmf("audit", "erase", store, *WHO, "--before", "2999-01-01")
     assert "content.none" in cmf("audit", "reveal", store, first, *WHO, "--second", "bob", code=4)
     assert "holds" in cmf("audit", "verify", store)
@@ -76,7 +76,7 @@ def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
     assert "--as" in cmf("audit", "export", store, whole, "--contents", code=2)
     cmf("audit", "export", store, whole, "--contents", "--query", "wrong", *WHO, code=4)
     assert not whole.exists()
-    assert cmf("audit", "find", store, "kind:reveal") == "cmf: no record fits\n"
+    assert cmf("audit", "find", store, "kind:reveal") == "cmf: no record matches\n"
 
     cmf("audit", "export", store, whole, "--contents", *WHO)
     cmf("audit", "export", store, some, "--contents", "--query", f"id:{second}", *WHO, "--second", "bob")
@@ -186,7 +186,7 @@ def test_two_people_override_a_rule_and_one_ends_it(
     first = said.split(":")[0]
     assert f"{first}  until" in cmf("audit", "overrides", store)
     cmf("audit", "close", store, first, *WHO)
-    assert cmf("audit", "overrides", store) == "cmf: no override holds\n"
+    assert cmf("audit", "overrides", store) == "cmf: no override is in force\n"
     assert "override.unknown" in cmf("audit", "close", store, first, *WHO, code=4)
 
     cmf(*asked, "--second", "bob", "--session", "s")

@@ -94,7 +94,7 @@ def test_eval_says_as_what_it_read_and_decides_alike(path: Path) -> None:
     seen = RUN.invoke(app, ["eval", str(path), "--format", "json"])
     said = RUN.invoke(app, ["eval", str(path), "--format", "json", "--from", told])
 
-    assert seen.stderr == f"cmf: read as {told}, a request; --from and --kind say otherwise\n"
+    assert seen.stderr == f"cmf: read as {told}, a request; --from and --kind override this\n"
     assert seen.exit_code == said.exit_code
     assert json.loads(seen.stdout)["views"] == json.loads(said.stdout)["views"]
     assert said.stderr == ""

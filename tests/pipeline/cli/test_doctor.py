@@ -75,7 +75,7 @@ def kept(home: Path) -> Kept:
     """Look at what a gateway with such settings keeps: of one thing, status and what is said."""
 
     def looked(check: str, **change: Any) -> list[tuple[str, str]]:
-        lines = map(doctor.pasteable, doctor.kept(_settings(home, **change)))
+        lines = map(doctor.pasteable, doctor.storage_checks(_settings(home, **change)))
         return [(one.status, f"{one.said}; {one.hint}") for one in lines if one.check == check]
 
     return looked
@@ -225,7 +225,7 @@ def test_distributions_that_are_missing_are_named(home: Path, monkeypatch: pytes
     checkout = CliRunner().invoke(app, ["doctor"])
 
     assert "not installed: no-such-thing;" in found(missing, "python")[0][1]
-    assert "of no distribution" in found(checkout, "python")[0][1]
+    assert "not an installed distribution" in found(checkout, "python")[0][1]
 
 
 # -- what it keeps -----------------------------------------------------------------------------------------------------
@@ -369,13 +369,13 @@ def test_upstreams_are_connected_to_only_when_that_is_asked_for(home: Path) -> N
     three = _settings(home, mcp={"zoo": {"url": "http://127.0.0.1:9/mcp"}}, issuers=issuers)
     scripted = _settings(home, upstreams={"up": {"script": "no.yaml"}})
 
-    refused, (silent,) = list(doctor.asked(three, connects=True)), doctor.asked(three, connects=False)
-    (here,) = doctor.asked(scripted, connects=True)
+    refused, (silent,) = list(doctor.remote_checks(three, connects=True)), doctor.remote_checks(three, connects=False)
+    (here,) = doctor.remote_checks(scripted, connects=True)
 
     assert [one.said.partition(":")[0] for one in refused] == ["up", "mcp zoo", "keys of issuer corp"]
     assert {(one.status, one.hint) for one in refused} == {("problem", "look at host and port, and whether it runs")}
     assert (silent.status, silent.said) == ("ok", _said("up, mcp zoo, keys of issuer corp: not connected to"))
-    assert (here.status, here.said) == ("ok", "none that is elsewhere")
+    assert (here.status, here.said) == ("ok", "none configured")
 
 
 # -- what may be shown -------------------------------------------------------------------------------------------------

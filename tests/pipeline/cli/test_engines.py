@@ -69,7 +69,7 @@ def test_a_server_that_is_not_there_is_five() -> None:
 
     assert result.exit_code == 5
     assert result.stderr == (
-        "cmf: the OPA server did not answer; look at --opa-url, and whether `opa run --server` runs\n"
+        "cmf: the OPA server did not answer; check --opa-url, and that `opa run --server` is running\n"
     )
     document = json.loads(result.stdout)
     assert document["action"] == "refuse"

@@ -217,7 +217,7 @@ def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Pa
     lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     given = (*lift, "--reason", "reviewed", "--for", "1h", "--signing-key", str(tmp_path / "other.pem"))
 
-    refuses(cmf(*given), 2, "there is no key here")
+    refuses(cmf(*given), 2, "no such key file")
     Signer.at(tmp_path / "other.pem")
     refuses(cmf(*given), 2, "signed by another key")
     with Store.at(tmp_path / "store.sqlite3") as opened:

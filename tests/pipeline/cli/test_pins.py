@@ -107,10 +107,14 @@ def test_the_result_alone_and_the_answer_around_it_give_the_same_pins_under_the_
 @pytest.mark.parametrize(
     ("body", "options", "message"),
     [
-        (_listed([]), ("--from", "mcp"), "no tools are defined here"),
-        ({**_CHAT, "tools": []}, ("--from", "openai_chat"), "no tools are defined here"),
-        ({"role": "user", "content": []}, ("--from", "canonical"), "no tools are defined here"),
-        (_listed([_TOOLS[1], {**_TOOLS[1], "title": "x"}]), ("--from", "mcp"), "defined twice, and differently"),
+        (_listed([]), ("--from", "mcp"), "no tool definitions found"),
+        ({**_CHAT, "tools": []}, ("--from", "openai_chat"), "no tool definitions found"),
+        ({"role": "user", "content": []}, ("--from", "canonical"), "no tool definitions found"),
+        (
+            _listed([_TOOLS[1], {**_TOOLS[1], "title": "x"}]),
+            ("--from", "mcp"),
+            "two different definitions of the same tool",
+        ),
     ],
 )
 def test_a_file_without_one_definition_per_tool_is_refused_in_a_line(

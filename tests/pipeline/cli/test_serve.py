@@ -194,12 +194,12 @@ def test_check_finds_a_store_that_nobody_could_write(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"audit": {"key_file": "missing/audit.pem"}}, "the directory of `audit.key_file` is not there"),
+        ({"audit": {"key_file": "missing/audit.pem"}}, "the directory of `audit.key_file` does not exist"),
         ({"audit": {"key_file": "cmf.yaml"}}, "the audit key cannot be used"),
-        ({"audit": {"heads_file": "missing/heads"}}, "the directory of `audit.heads_file` is not there"),
+        ({"audit": {"heads_file": "missing/heads"}}, "the directory of `audit.heads_file` does not exist"),
         ({"audit": {"key_file": "new.pem", "heads_file": "heads"}}, "ok: 1 route"),
         ({"store": "postgresql://host", "audit": {"key_file": "new.pem"}}, "the store needs a database"),
-        ({"sessions": {"store": "missing/s.db"}}, "the directory of `sessions.store` is not there"),
+        ({"sessions": {"store": "missing/s.db"}}, "the directory of `sessions.store` does not exist"),
         ({"sessions": {"store": "postgresql://host"}}, "the store needs a database"),
         ({"sessions": {"store": "s.db"}}, "ok: 1 route"),
         ({"sessions": {"store": "redis://127.0.0.1:1/0"}}, "ok: 1 route"),

@@ -126,7 +126,7 @@ def test_it_ends_after_so_many_lines_and_a_file_has_all(run: Run, tmp_path: Path
     file = tmp_path / "trace.txt"
     filed = run("hello", "--trace", "fails", "--trace-lines", "2", "--trace-out", str(file), "--format", "json")
 
-    assert told(cut)[2:] == ["… cut after 2 lines; --trace-lines for more, --trace-out for all"]
+    assert told(cut)[2:] == ["… cut after 2 lines; see more with --trace-lines, all with --trace-out"]
     assert len(file.read_text(encoding="utf-8").splitlines()) == 10
     assert f"cmf: the trace is in {file}, 10 lines" in filed.stderr
     assert json.loads(filed.stdout)["action"] == "forward"

@@ -114,7 +114,7 @@ def test_the_commands_take_in_list_print_and_price(tmp_path: Path) -> None:
     assert [line.split()[-1] for line in cmf("calls", store).stdout.splitlines()] == ["search"]
     assert json.loads(cmf("calls", store, "--format", "json").stdout)["provider_id"] == "call_2"
     none = cmf("calls", store, "--failed")
-    assert (none.stdout, none.stderr) == ("", "cmf: no call failed\n")
+    assert (none.stdout, none.stderr) == ("", "cmf: no failed calls\n")
     assert json.loads(cmf("calls", store, "--failed", "--format", "json").stdout) == {}
     assert cmf("cost", store, session).exit_code == 1
     assert cmf("cost", store, session, "--write").exit_code == 2

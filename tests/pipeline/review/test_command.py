@@ -55,7 +55,7 @@ def run(store: Path, *options: str) -> Result:
         ("--public-key", b"no key", "this is no public key"),
         ("--heads", None, "the heads cannot be read"),
         ("--heads", b"no head", "this is no tree head"),
-        ("--signing-key", None, "there is no key here"),
+        ("--signing-key", None, "no such key file"),
         ("--seal-key", b"no key", "the seal key cannot be read"),
         ("--policies", b"no directory", ""),
     ],
