@@ -1,1 +1,1 @@
-"""What was decided, as a Merkle log: its tree, its signed heads, and what checks them. Spec: docs/spec/audit.md."""
+"""The audit log of decisions: a Merkle tree, signed heads, verification, evidence. Spec: docs/spec/audit.md."""

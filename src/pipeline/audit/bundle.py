@@ -1,7 +1,7 @@
-"""Evidence to take away: logs, heads, records and policies in one file, read. Spec: docs/spec/audit.md [AUD-50].
+"""Reading evidence bundles: logs, heads, records and policies in one file. Spec: docs/spec/audit.md [AUD-50].
 
-A zip whose parts are stored uncompressed: any tool opens it, and one damaged byte damages one record. `bundle_writing`
-makes one, `bundle_verification` checks it.
+A bundle is a zip with uncompressed parts: any tool opens it, and a damaged byte damages one record. See
+`bundle_writing` and `bundle_verification`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pipeline.errors import AuditError
 SCHEMA: Final = 1
 _LINE: Final = frozenset({"log", "place", "seq", "body", "proof", "content", *FIELDS})
 
-_Line: TypeAlias = tuple[str | None, Leaf, list[bytes]]  # the log, the record, and the proof that it is in it
+_Line: TypeAlias = tuple[str | None, Leaf, list[bytes]]  # log, record, inclusion proof
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was opened: what its manifest says, and its logs and heads. It implements `Evidence`."""
+    """An open bundle: its manifest, logs and heads. Implements `Evidence`."""
 
     file: Path
     manifest: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Bundle:
 
     @property
     def has_contents(self) -> bool:
-        """Whether what was judged was taken with its records."""
+        """Whether content is included with the records."""
         return self.manifest.get("contents") is True
 
     def logs(self) -> Iterable[LogRow]:
@@ -59,25 +59,25 @@ class Bundle:
         return (leaf for name, leaf, _ in self._lines() if name not in known)
 
     def holds(self) -> None:
-        """Nobody erases here."""
+        """None: bundles have no holds, because nothing is erased from them."""
 
     def orphans(self) -> Iterable[str]:
-        """None: content stands in the line of its record."""
+        """Empty: content is in the line of its record."""
         return ()
 
     def policies(self) -> Mapping[str, bytes]:
-        """The policies by the revision that they are to be of, each a `.tar.gz`."""
+        """The policy bundles (`.tar.gz`), by the revision that they claim to be."""
         names = (name for name in self.manifest["files"] if name.startswith(POLICIES))
         return {
             name.removeprefix(POLICIES).removesuffix(PACKED): b"".join(blocks_of(self.file, name)) for name in names
         }
 
     def proved(self) -> Iterator[_Line]:
-        """The records of a selection with their proofs."""
+        """The records of a selection with their inclusion proofs."""
         return self._lines()
 
     def unreadable(self) -> Iterator[int]:
-        """The numbers of the lines that hold no record any more, counted from 1."""
+        """The numbers, from 1, of lines that are not readable as a record."""
         return (number for number, found in self._numbered() if found is None)
 
     def _lines(self) -> Iterator[_Line]:
@@ -91,7 +91,7 @@ def _read_line(line: bytes) -> _Line | None:
     try:
         found = loads(line)
         if not found.keys() <= _LINE or not type(found["place"]) is type(found["seq"]) is int:
-            return None  # what nothing vouches for is no part of a record
+            return None  # a field that nothing signs is not allowed
         body = None if found["body"] is None else found["body"].encode()
         proof = [bytes.fromhex(step) for step in found.get("proof", ())]
         kept = None
@@ -109,12 +109,14 @@ def open_bundle(file: Path) -> Bundle:
     """The bundle in `file`.
 
     Raises:
-        AuditError: it is none, or what it says of its logs and heads cannot be read.
+        AuditError: it is not a bundle, or its logs and heads cannot be read.
     """
     try:
         manifest = loads(b"".join(blocks_of(file, MANIFEST)))
         if manifest["schema"] != SCHEMA:
-            raise AuditError("a bundle of another version", path=str(file), hint="use the version that made it")
+            raise AuditError(
+                "unsupported bundle version", path=str(file), hint="verify it with the version that made it"
+            )
         logs = tuple(LogRow(**loads(line)) for line in lines_of(file, LOGS))
         manifests.check_shape(manifest)
         if not all(type(row.id) is type(row.key) is str for row in logs):
@@ -132,7 +134,7 @@ def open_bundle(file: Path) -> Bundle:
     except AuditError:
         raise
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError):
-        raise AuditError("this is no bundle, or it was changed", path=str(file), hint="export it again") from None
+        raise AuditError("not a bundle, or a damaged one", path=str(file), hint="export it again") from None
     return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()}, witnesses)
 
 

@@ -1,6 +1,6 @@
-"""A bundle of evidence, checked offline. Spec: docs/spec/audit.md [AUD-50].
+"""Verifying an evidence bundle offline. Spec: docs/spec/audit.md [AUD-50].
 
-A bundle of everything is checked as a database is. Of a selection it is checked that each record is in its log.
+A complete bundle is verified like a database. For a selection, each record is proved to be in its log.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipeline.audit.verification import LogState, Problem, Report, by_id, key_of
 from pipeline.errors import AuditError
 
 _UNSIGNED: Final = (
-    "nobody signed the manifest, so records or policies may have been taken out since: export it again with the key"
-    " that signs the store's records, or accept it as it is with --unsigned"
+    "the manifest is not signed, so records or policies may have been removed since: export it again with the key"
+    " that signs the store's records, or accept it with --unsigned"
 )
 
 
@@ -36,17 +36,17 @@ def verify_bundle(
 ) -> Report:
     """Everything that is wrong with a bundle; see `verify`.
 
-    Of a selection it is checked that each record is in its log. That no record is missing from the selection cannot be
-    checked: it is the word of whoever made it.
+    For a selection, each record is proved to be in its log. That the selection is complete cannot be proved: it is a
+    claim of whoever made it.
 
     Args:
         file: the bundle.
         exported: see `verify`.
-        keys: see `verify`. They count for the manifest too.
-        unsigned: whether a manifest that nobody signed will do.
+        keys: see `verify`. They apply to the manifest too.
+        unsigned: accept an unsigned manifest.
 
     Raises:
-        AuditError: the file is no bundle, or cannot be read to its end.
+        AuditError: the file is not a bundle, or cannot be read to its end.
     """
     bundle = open_bundle(file)
     anchors = list(exported)
@@ -65,14 +65,14 @@ def verify_bundle(
 
 
 class _SelectionCheck:
-    """Whether each record of a selection is what was signed, and whether its logs grew out of the exported heads."""
+    """Verifies each record of a selection, and that its logs extend the exported heads."""
 
     def __init__(self, bundle: Bundle, exported: Sequence[Head], keys: Sequence[PublicKey] | None) -> None:
         self._bundle = bundle
         self._exported = exported
         self._has_keys = keys is not None
         trusted = by_id(keys)
-        self._keys = [(row.id, key_of(row, trusted)) for row in bundle.logs()]  # a log can be named twice
+        self._keys = [(row.id, key_of(row, trusted)) for row in bundle.logs()]  # a log may be listed twice
         self._problems: list[Problem] = []
 
     def report(self) -> Report:
@@ -86,18 +86,18 @@ class _SelectionCheck:
         return Report(states, tuple(self._problems), bool(self._exported), self._has_keys)
 
     def _signed_heads(self) -> dict[str, Head]:
-        """By log, the head that its records are proved against. A head whose signature does not hold is a problem."""
+        """Log → the head that its records are proved against. A head with an invalid signature is a problem."""
         heads: dict[str, Head] = {}
         for log, key in self._keys:
             for stored in self._bundle.heads(log):
                 if key is not None and key.signed(stored.head):
                     heads[log] = stored.head
                 else:
-                    self._found("head.signature", log, "its head is not signed as it stands")
+                    self._found("head.signature", log, "the signature of its head is not valid")
         return heads
 
     def _check_records(self, heads: Mapping[str, Head]) -> Mapping[str, list[int]]:
-        """By log, the places of the records that the bundle has of it. A record that is not proved is a problem."""
+        """Log → the places of its records in the bundle. A record without a valid proof is a problem."""
         erasures = Erasures(self._bundle)
         places: dict[str, list[int]] = {log: [] for log in heads}
         for log, leaf, proof in self._bundle.proved():
@@ -107,7 +107,7 @@ class _SelectionCheck:
                 if leaf.body is not None and leaf.kind in READ:
                     erasures.read(leaf, leaf.body)
             else:
-                said = "it is not what was signed at this place"
+                said = "it does not match the hash signed for this place"
                 self._problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
             if log in places:
                 places[log].append(leaf.place)
@@ -115,18 +115,18 @@ class _SelectionCheck:
         return places
 
     def _check_anchors(self, heads: Mapping[str, Head]) -> Mapping[str, int]:
-        """By log, the size up to which an exported head vouches for it. One that it did not grow from is a problem."""
+        """Log → the size covered by an exported head. A head that the log does not extend is a problem."""
         vouched: dict[str, int] = {}
         for anchor in self._exported:
             head = heads.get(anchor.log)
             proof = None if head is None else _consistency_proof(self._bundle, anchor, head)
             if head is None or proof is None:
-                continue  # nothing here to hold it against
+                continue  # nothing here to compare it with
             if consistent(anchor.size, _hash(anchor.root), head.size, _hash(head.root), proof):
                 vouched[anchor.log] = max(vouched.get(anchor.log, 0), anchor.size)
             else:
                 is_signed = any(key is not None and key.signed(anchor) for _, key in self._keys)
-                said = f"the log did not grow out of the exported head of {anchor.size} records"
+                said = f"the log does not extend the exported head of {anchor.size} records"
                 self._found("log.rewritten" if is_signed else "head.signature", anchor.log, said)
         return vouched
 
@@ -135,17 +135,17 @@ class _SelectionCheck:
 
 
 def _is_proved(leaf: Leaf, head: Head, proof: Sequence[bytes]) -> bool:
-    """Whether `proof` leads from the record, unchanged, to the root that was signed."""
+    """Whether `proof` leads from the unchanged record to the signed root."""
     return leaf.whole and included(leaf.hash, leaf.place, head.size, proof, _hash(head.root))
 
 
 def _consistency_proof(bundle: Bundle, anchor: Head, head: Head) -> list[bytes] | None:
-    """The proof that the tree of `anchor` is a prefix of that of `head` (RFC 9162); None where the bundle has none."""
+    """The proof that the tree of `anchor` is a prefix of that of `head` (RFC 9162); None if the bundle has none."""
     return [] if anchor.size == head.size else bundle.witnesses.get((anchor.log, anchor.size))
 
 
 def _hash(root: str) -> bytes:
-    """The bytes of a root in hex; no bytes, which equal no root, if it is not hex."""
+    """The bytes of a root in hex; empty, and so equal to no root, if it is not hex."""
     try:
         return bytes.fromhex(root)
     except ValueError:
@@ -154,13 +154,13 @@ def _hash(root: str) -> bytes:
 
 def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:
     for number in bundle.unreadable():
-        yield Problem("record.unreadable", "", None, None, f"{RECORDS}, line {number} holds no record any more")
+        yield Problem("record.unreadable", "", None, None, f"{RECORDS}, line {number}: not readable as a record")
 
 
 def _changed_files(bundle: Bundle) -> Iterator[Problem]:
     lines = sum(1 for _ in lines_of(bundle.file, RECORDS))
     if lines != bundle.manifest["records"]:
-        said = f"{RECORDS} has {lines} lines, and the manifest speaks of {bundle.manifest['records']}"
+        said = f"{RECORDS} has {lines} lines, but the manifest lists {bundle.manifest['records']}"
         yield Problem("bundle.changed", "", None, None, said)
     for name, digest in bundle.manifest["files"].items():
         try:
@@ -168,9 +168,9 @@ def _changed_files(bundle: Bundle) -> Iterator[Problem]:
         except AuditError:
             found = ""
         if found != digest:
-            yield Problem("bundle.changed", "", None, None, f"{name} is not what the manifest says")
+            yield Problem("bundle.changed", "", None, None, f"{name} does not match the manifest")
     for name in names_in(bundle.file) - Counter([*bundle.manifest["files"], MANIFEST]):
-        yield Problem("bundle.changed", "", None, None, f"{name} is more than the manifest says")
+        yield Problem("bundle.changed", "", None, None, f"{name} is not in the manifest")
 
 
 __all__ = ["verify_bundle"]

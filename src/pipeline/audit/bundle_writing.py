@@ -1,7 +1,7 @@
-"""A bundle of evidence, written: of all records, or of a selection. Spec: docs/spec/audit.md [AUD-50].
+"""Writing evidence bundles of all records or of a selection. Spec: docs/spec/audit.md [AUD-50].
 
-With all records of all logs in it, a bundle is checked as a database is. Of a selection, each record brings the proof
-that it is in its log.
+A bundle of all records of all logs is verified like a database. In a selection, each record has a proof that it is in
+its log.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pipeline.audit.parts import HEADS, LOGS, MANIFEST, PACKED, POLICIES, RECORD
 from pipeline.audit.tree import Proofs
 from pipeline.errors import AuditError
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")  # of a revision or key
-_MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # the same records give the same file
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")  # a revision or key id
+_MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same records give the same file
 _HOW_TO: Final = """Evidence of what was decided.
 
   cmf audit verify FILE [--heads EXPORTED] [--public-key PUBLIC.pem]
@@ -44,7 +44,7 @@ docs/spec/audit.md describes the rest.
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records go into a bundle: those that `wanted` says, described to the reader as `said`."""
+    """The records of a bundle: those that `wanted` accepts, described in the manifest as `said`."""
 
     said: str
     wanted: Callable[[Leaf], bool]
@@ -61,38 +61,38 @@ def write_bundle(
     made_at: int = 0,
     signer: Signer | None = None,
 ) -> int:
-    """How many records were written; the file is new, or nothing is written.
+    """Write a bundle to a new file, completely or not at all; returns the number of records.
 
     Args:
-        file: where to; must not exist.
+        file: the bundle; must not exist.
         evidence: a database.
         selection: by default everything.
-        policies: revision → the bundle of it, for those that are known.
-        contents: whether what was judged goes with its record, as far as the evidence has it. No erasure reaches it
-            there; that it was taken is the caller's to put on record, before (`Contents.taken`).
-        exported: heads from the second place. A selection brings the proof that its log grew out of the newest of them;
-            everything needs none.
-        made_at: microseconds since the epoch; said in the manifest.
-        signer: signs the manifest. Best the key of one of the logs: without others' word, no other counts.
+        policies: revision → policy bundle, for the known ones.
+        contents: whether to include content, as far as the evidence has it. Later erasures do not reach it there. The
+            caller records the export beforehand (`Contents.taken`).
+        exported: exported heads. A selection includes a proof that its log extends the newest of them; a complete
+            bundle needs none.
+        made_at: microseconds since the epoch, for the manifest.
+        signer: signs the manifest. Best a key of one of the logs: it is trusted without naming it to the verifier.
 
     Raises:
-        AuditError: the file exists or cannot be written, or the database holds what no record or head is made of.
+        AuditError: the file exists or cannot be written, or the database holds malformed records or heads.
     """
     try:
         with file.open("xb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as bundle:
             writing = _Writing(bundle, evidence, selection, exported, contents=contents)
             return writing.run(policies or {}, made_at, signer)
     except FileExistsError:
-        raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
+        raise AuditError("the file already exists", path=str(file), hint="choose another name") from None
     except OSError as error:
-        with suppress(OSError):  # where none could be made, none can be taken away
+        with suppress(OSError):  # there may be no file to remove
             file.unlink()
         why = f"the bundle cannot be written: {error.strerror}"
         raise AuditError(why, path=str(file), hint="choose another place") from None
-    except (DecodeError, AttributeError, TypeError):  # a database without types of its own may hold anything
+    except (DecodeError, AttributeError, TypeError):  # SQLite does not enforce types: a column may hold anything
         file.unlink(missing_ok=True)
-        hint = "`cmf audit verify` says where"
-        raise AuditError("the store holds what is no record or head", path=str(file), hint=hint) from None
+        hint = "run `cmf audit verify` on the store to find them"
+        raise AuditError("the store holds malformed records or heads", path=str(file), hint=hint) from None
 
 
 class _Writing:
@@ -120,7 +120,7 @@ class _Writing:
         count = self._write(RECORDS, self._records(logs))
         if self._witnesses:
             self._write(WITNESSES, self._witnesses)
-        # What a store says of these is no place to write to where somebody unpacks the bundle.
+        # A revision from the store must not become a path to write to when somebody unpacks the bundle.
         for revision, files in sorted(policies.items()):
             if _NAME.fullmatch(revision):
                 self._put(f"{POLICIES}{revision}{PACKED}", files)
@@ -140,7 +140,7 @@ class _Writing:
             for stored in heads:
                 yield dumps(stored.head.to_json() | {"leaves": base64.b64encode(stored.leaves).decode()})
             return
-        for newest in deque(heads, maxlen=1):  # proofs go up to the newest head, and need no other
+        for newest in deque(heads, maxlen=1):  # all proofs lead to the newest head, so no other is needed
             yield dumps(newest.head.to_json() | {"leaves": ""})
 
     def _records(self, logs: Sequence[LogRow]) -> Iterator[bytes]:
@@ -158,8 +158,8 @@ class _Writing:
         some = False
         for leaf in self._evidence.leaves(log):
             hashes.append(leaf.hash)
-            # An erasure says which bytes may be gone, a hold which may not, in whatever log, and an opening whose log
-            # it is: without them less would be proved.
+            # Erasures (bytes that may be gone), holds (bytes that may not) and openings (whose log it is) are always
+            # included: the verification needs them.
             is_wanted = selection.wanted(leaf) or leaf.kind in READ
             some |= is_wanted
             if is_wanted or not leaf.place:

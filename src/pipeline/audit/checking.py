@@ -1,4 +1,4 @@
-"""All that a store or bundle shows, checked: the logs, and what people go by beside them. Spec: audit.md [AUD-85]."""
+"""Complete checks of a store or bundle: its logs, policies and index. Spec: audit.md [AUD-85]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline.store.evidence import StoreEvidence
 def check_store(
     evidence: StoreEvidence, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None
 ) -> Report:
-    """Everything that is wrong with a store: see `verify`; its policies, and the index by which records are found.
+    """Everything that is wrong with a store: its logs (see `verify`), its policies and its search index.
 
     Raises:
         StoreError: the database failed.
@@ -36,10 +36,10 @@ def check_bundle(
     keys: Sequence[PublicKey] | None = None,
     unsigned: bool = False,
 ) -> Report:
-    """Everything that is wrong with a bundle: see `verify_bundle`; and its policies.
+    """Everything that is wrong with a bundle (see `verify_bundle`) and its policies.
 
     Raises:
-        AuditError: the file is no bundle, or cannot be read to its end.
+        AuditError: the file is not a bundle, or cannot be read to its end.
     """
     report = verify_bundle(file, exported=exported, keys=keys, unsigned=unsigned)
     return replace(report, problems=(*report.problems, *_misnamed(open_bundle(file).policies())))
@@ -52,13 +52,13 @@ def _misnamed(policies: Mapping[str, bytes]) -> Iterator[Problem]:
         except PolicyError:
             holds = False
         if not holds:
-            said = f"the policies that are kept as those of revision {revision} are not"
+            said = f"the policies stored as revision {revision} have a different revision"
             yield Problem("policies.changed", "", None, None, said)
 
 
 def _misindexed(records: Iterable[str | None]) -> Iterator[Problem]:
     for record in records:
-        said = "it is found by other words than its own" if record else "the index finds records that are not there"
+        said = "its index entries do not match it" if record else "the index has entries for missing records"
         yield Problem("index.changed", "", None, record, said)
 
 

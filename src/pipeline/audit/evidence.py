@@ -1,6 +1,6 @@
-"""What is checked: records as leaves, heads, the logs they belong to. Spec: docs/spec/audit.md.
+"""The evidence to verify: records as leaves, heads, logs. Spec: docs/spec/audit.md.
 
-A database and an exported bundle both give this, so one check serves both.
+Databases and exported bundles both provide it, so one verification serves both.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from pipeline.audit.heads import Head
 from pipeline.audit.tree import leaf_hash, leaf_hashes
 
 FIELDS: Final = ("id", "kind", "at", "subject", "session", "verdict", "action", "revision", "digest")
-"""What of a record's row its leaf is over: all that is stored of it, the body by its digest, so that it can go."""
-_COMMITMENT: Final = b'"commitment"'  # in the body of each record that content is kept to
+"""The fields of a record's row that its leaf covers: all of them, the body by its digest, so it can be erased."""
+_COMMITMENT: Final = b'"commitment"'  # in the body of every record with content
 
 
 fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*FIELDS)
-"""What a row has of `FIELDS`, in their order."""
+"""The values of `FIELDS` in a row, in order."""
 
 
 def leaf_of(row: Mapping[str, Any]) -> bytes:
     """The leaf hash of a record, from its row: `FIELDS` as a JSON array."""
-    return leaf_hash(dumps(fields_of(row), _no_text))
+    return leaf_hash(dumps(fields_of(row), _tagged_bytes))
 
 
 def leaves_of(rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
-    """The leaf hashes of many records, as `leaf_of`, from what their rows have of `FIELDS`."""
-    return leaf_hashes([dumps(fields, _no_text) for fields in rows])
+    """The leaf hashes of many records, as `leaf_of`, from their rows' values of `FIELDS`."""
+    return leaf_hashes([dumps(fields, _tagged_bytes) for fields in rows])
 
 
-def _no_text(held: bytes) -> dict[str, str]:
-    """Bytes, which a database without types of its own may hold in place of a text: no leaf is over such an object."""
+def _tagged_bytes(held: bytes) -> dict[str, str]:
+    """Encodes bytes, which SQLite may hold instead of text, as an object that no genuine leaf contains."""
     return {"bytes": held.hex()}
 
 
 def strays_noted(leaves: Iterable[bytes]) -> dict[str, Any]:
-    """What the opening of a log notes of the records that are in none: how many, and the digest of their leaves."""
+    """What the opening of a log notes about records in no log: their number, and the digest of their leaves."""
     every = list(leaves)
     return {"records": len(every), "digest": sha256(b"".join(every)).hexdigest()}
 
 
 def commitment_of(salt: bytes, body: bytes) -> str:
-    """What a record says of content that is kept apart from it: SHA-256 of the salt and the bytes, as hex [AUD-70]."""
+    """A record's commitment to its content: SHA-256 of salt and bytes, as hex [AUD-70]."""
     return sha256(salt + body).hexdigest()
 
 
 class Committed(NamedTuple):
-    """What a record says of its content: the commitment, and the moment at which it has to be gone, if there is one.
+    """A record's commitment to its content, and the moment when that expires, if it does.
 
-    `says_when`: whether it says that at all. Records did not, once.
+    `says_when`: whether the record states an expiry at all; older records do not.
     """
 
     commitment: str
@@ -63,7 +63,7 @@ class Committed(NamedTuple):
 
 
 def committed_in(record: bytes | None) -> Committed | None:
-    """What a record's body says of its content; None where it names no commitment."""
+    """The commitment in a record's body; None if there is none."""
     if record is None or _COMMITMENT not in record:
         return None
     try:
@@ -77,9 +77,9 @@ def committed_in(record: bytes | None) -> Committed | None:
 
 
 class Kept(NamedTuple):
-    """Content as it lies beside its record. A database without types of its own may hold anything here.
+    """Content as stored. SQLite does not enforce types, so the fields may hold anything.
 
-    `filed`: the subject, session and time that a database has it under, and when it is to go; None in a bundle.
+    `filed`: the subject, session, time and expiry that a database stores it under; None in a bundle.
     """
 
     salt: bytes
@@ -88,15 +88,14 @@ class Kept(NamedTuple):
 
     @property
     def commitment(self) -> str:
-        """What a record would say that is to be of this; empty for what is no content at all."""
+        """The commitment of a record to this content; empty if it is malformed."""
         return commitment_of(self.salt, self.body) if type(self.salt) is type(self.body) is bytes else ""
 
 
 class Leaf(NamedTuple):
-    """A record in its place. `body` is None where it was erased; `seq` is its number in the database, if known.
+    """A record in its place. `body` is None if it was erased; `seq` is its number in the database, if known.
 
-    `fields` is what its row has of `FIELDS`. `content` is what was kept apart from it, where the evidence has contents
-    and there is one.
+    `fields` are its row's values of `FIELDS`. `content` is its content, if there is any and the evidence includes it.
     """
 
     place: int
@@ -117,30 +116,30 @@ class Leaf(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is a record of."""
+        """The record's kind."""
         return str(self.fields[1])
 
     @property
     def hash(self) -> bytes:
-        """The hash of it as a leaf: `leaf_of` its row."""
-        return leaf_hash(dumps(self.fields, _no_text))
+        """Its leaf hash: `leaf_of` its row."""
+        return leaf_hash(dumps(self.fields, _tagged_bytes))
 
     @property
     def whole(self) -> bool:
-        """Whether the body, if it is there, is the one that the row's digest is of."""
+        """Whether the body, if present, matches the row's digest."""
         body = self.body
         return body is None or (type(body) is bytes and sha256(body).hexdigest() == self.fields[-1])
 
     @property
     def is_bare(self) -> bool:
-        """Whether it has a body that speaks of no content, and none is kept beside it: true of most."""
+        """Whether it has a body without a commitment, and no content; true of most records."""
         return self.content is None and self.body is not None and _COMMITMENT not in self.body
 
 
 class Held(NamedTuple):
-    """A hold that holds, as a store has it for whoever erases: whose content it is on, who put it there.
+    """A hold in force, as stored: whose content it protects, and who set it.
 
-    `subject` and `session` are None for everybody's, or all of theirs.
+    `subject` and `session` are None for all subjects, or all sessions.
     """
 
     id: str
@@ -152,7 +151,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredHead:
-    """A head with the leaf hashes that its `batch` is the digest of, one after the other."""
+    """A head with the concatenated leaf hashes that its `batch` is the digest of."""
 
     head: Head
     leaves: bytes
@@ -160,7 +159,7 @@ class StoredHead:
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """What a store says of a log; its first leaf says it under a signature. `seen`: a later log noted it so far."""
+    """A log's row in a store; its first leaf has the same, signed. `seen`: the size noted by a later log."""
 
     id: str
     key: str
@@ -170,11 +169,11 @@ class LogRow:
 
 
 class Evidence(Protocol):
-    """Where records, heads and logs are read from; each call reads from the beginning."""
+    """A source of records, heads and logs; each call reads from the beginning."""
 
     @property
     def has_contents(self) -> bool:
-        """Whether leaves come with what was kept apart from them, so that what is not there is missing."""
+        """Whether leaves come with their content, so that absent content counts as missing."""
         ...
 
     def logs(self) -> Iterable[LogRow]:
@@ -190,15 +189,15 @@ class Evidence(Protocol):
         ...
 
     def strays(self) -> Iterable[Leaf]:
-        """The records of no log, or of one that is not among `logs`, by number."""
+        """The records of no log, or of one that is not among `logs`, in order."""
         ...
 
     def holds(self) -> Iterable[Held] | None:
-        """The holds that hold, as whoever erases sees them; None where nobody erases here, as in a bundle."""
+        """The holds in force, as an erasure sees them; None in a bundle, where nothing is erased."""
         ...
 
     def orphans(self) -> Iterable[str]:
-        """The ids of records that are not there, and that content is kept to."""
+        """The ids of missing records that content is still stored for."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""Heads taken to a second place, where whoever can write the database cannot [E3]. Spec: docs/spec/audit.md [AUD-20].
+"""Exporting heads to a second place that writers of the database cannot change [E3]. Spec: docs/spec/audit.md [AUD-20].
 
-Without that, cutting the newest records off, or putting an older copy of the database back, would go unnoticed.
+Without it, truncating the newest records, or restoring an older copy of the database, would go unnoticed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _log: Final = logging.getLogger("pipeline.audit")
 
 
 class HeadSink(Protocol):
-    """Where heads go."""
+    """A destination of heads."""
 
     def put(self, heads: list[Head]) -> None:
-        """Keep these for good; any exception means that they may not be kept, and they come again."""
+        """Store these durably; after any exception they are put again."""
         ...
 
 
 class HeadFile:
-    """A file of heads, a line of JSON each, only ever added to. Best on another disk, or one that others own."""
+    """An append-only file of heads, a line of JSON each. Best on another disk, or owned by another user."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def put(self, heads: list[Head]) -> None:
-        """Add the lines and see them onto the disk."""
+        """Append the lines and sync them to disk."""
         lines = b"".join(dumps(head.to_json()) + b"\n" for head in heads)
         with open(os.open(self._file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644), "ab") as opened:
             opened.write(lines)
@@ -46,27 +46,33 @@ def read_heads(file: Path) -> list[Head]:
     """The heads of a file that `HeadFile` wrote.
 
     Raises:
-        ConfigError: it cannot be read, or a line of it is no head.
+        ConfigError: it cannot be read, or a line is not a head.
     """
     try:
         lines = file.read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(
-            f"the heads cannot be read: {error.strerror}", path=str(file), hint="give the exported file of heads"
+            f"the exported heads cannot be read: {error.strerror}",
+            path=str(file),
+            hint="give the file that heads are exported to",
         ) from None
     heads = []
     for number, line in enumerate(lines, start=1):
         try:
             heads.append(Head.from_json(loads(line)))
         except ValueError:
-            raise ConfigError("this is no tree head", path=f"{file}:{number}", hint="give the exported file") from None
+            raise ConfigError(
+                "a line is not a tree head",
+                path=f"{file}:{number}",
+                hint="give the file that heads are exported to, unchanged",
+            ) from None
     return heads
 
 
 class Exporter:
-    """Takes the newest head of each log to a sink, at most once in `every_seconds`, in a thread of its own.
+    """Puts the newest head of each log to a sink, at most once per `every_seconds`, in its own thread.
 
-    What could not be put is put again; `failures` counts, and the log says so once for each.
+    Failed heads are put again; `failures` counts them, and each is logged once.
     """
 
     def __init__(self, sink: HeadSink, *, every_seconds: float = EVERY_SECONDS) -> None:
@@ -76,20 +82,20 @@ class Exporter:
         self._gate = threading.Condition()
         self._closed = False
         self.failures = 0
-        self.exported: dict[str, int] = {}  # log → the size up to which its heads are there
+        self.exported: dict[str, int] = {}  # log → the size of its newest exported head
         self._thread = threading.Thread(target=self._run, name="cmf-head-exporter", daemon=True)
         self._thread.start()
 
     def offer(self, head: Head) -> None:
-        """Take this head away soon; a newer one of its log replaces it."""
+        """Export this head soon; a newer one of its log replaces it."""
         with self._gate:
             is_first = not self._newest
             self._newest[head.log] = head
-            if is_first:  # for the next ones nobody waits: a writer commits many times between two exports
+            if is_first:  # wake the thread once: a writer commits many times between two exports
                 self._gate.notify()
 
     def close(self) -> None:
-        """Take away what is left, and stop."""
+        """Export what is left, and stop."""
         with self._gate:
             self._closed = True
             self._gate.notify()

@@ -1,4 +1,4 @@
-"""What of a record's body can be looked for: names and values, never content. Spec: docs/spec/audit.md."""
+"""The searchable facts in a record's body: names and values, never content. Spec: docs/spec/audit.md."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from cmf.errors import DecodeError
 
 
 def facts_of(kind: str, body: bytes | None) -> frozenset[tuple[str, str]]:
-    """The facts that a record is found by; none where its bytes are gone or no JSON."""
+    """The facts to index for a record; none if its body is erased or not JSON."""
     if kind != "decision" or body is None:
         return frozenset()
     try:
-        said = loads(body)
-        return frozenset(_facts(said))
+        return frozenset(_facts(loads(body)))
     except (DecodeError, KeyError, TypeError, AttributeError):
         return frozenset()
 
 
-def _facts(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    result = said["result"]
+def _facts(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    result = body["result"]
     yield "mode", result["mode"]
     coverage = result["coverage"]
     yield "covered", "yes" if coverage["evaluated"] == coverage["produced"] else "no"
-    if (environment := said.get("environment")) is not None:
+    if (environment := body.get("environment")) is not None:
         yield "environment", environment
     for view in result["views"]:
         yield "view", view["kind"]

@@ -1,4 +1,4 @@
-"""Signed tree heads: what a log held at a moment, under an Ed25519 key [E3]. Spec: docs/spec/audit.md [AUD-10] ff."""
+"""Tree heads: the state of a log at a moment, signed with Ed25519 [E3]. Spec: docs/spec/audit.md [AUD-10] ff."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from cmf.codec import dumps
 from cmf.value import trusted
 from pipeline.errors import ConfigError
 
-_CONTEXT: Final = b"cmf tree head 1\n"  # no other thing that this key may ever sign begins so
-KEY_ID: Final = 16  # hexadecimal digits of a key's SHA-256 that name it
+_CONTEXT: Final = b"cmf tree head 1\n"  # domain separation: nothing else signed with this key begins with it
+KEY_ID: Final = 16  # hexadecimal digits of a key's SHA-256 that form its id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a log held after one commit.
+    """The state of a log after one commit.
 
     Attributes:
-        log: which log. size: how many leaves it had.
-        root: the root over all of them, as hex.
-        first: the place of the first leaf of this commit; those from there to `size` came with it.
-        batch: SHA-256 of their leaf hashes one after the other, as hex.
+        log: the log's id. size: its number of leaves.
+        root: the root over all leaves, as hex.
+        first: the place of the first leaf of this commit, which added the leaves from there to `size`.
+        batch: SHA-256 of their concatenated leaf hashes, as hex.
         at: when, in microseconds since the epoch, by the writer's clock.
-        key: the id of the key that signed. signature: over everything else, as base64.
+        key: the id of the signing key. signature: over all other fields, as base64.
     """
 
     log: str
@@ -53,11 +53,11 @@ class Head:
     signature: str = ""
 
     def signed_bytes(self) -> bytes:
-        """What the signature is over."""
+        """The signed bytes."""
         return _to_sign(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """The head as a line of an exported file has it."""
+        """The head as in a line of an exported file."""
         return dict(zip(_TYPES, _FIELDS(self), strict=True))
 
     @classmethod
@@ -65,7 +65,7 @@ class Head:
         """The head that a line of an exported file describes.
 
         Raises:
-            ValueError: it describes none.
+            ValueError: it is not a head.
         """
         if not isinstance(found, dict) or set(found) != set(_TYPES):
             raise ValueError("not a tree head")
@@ -81,18 +81,18 @@ _FIELDS: Final = attrgetter(*_TYPES)
 
 
 def _to_sign(said: dict[str, Any]) -> bytes:
-    """What a signature is over: all that a head says but that."""
+    """The signed bytes: all fields of a head except the signature."""
     del said["signature"]
     return _CONTEXT + dumps(said)
 
 
 def batch_digest(leaves: bytes | bytearray) -> str:
-    """The `batch` of a head whose leaf hashes are these, one after the other."""
+    """The `batch` of a head with these concatenated leaf hashes."""
     return hashlib.sha256(leaves).hexdigest()
 
 
 class Signer:
-    """The private half of a key: it signs heads, and manifests of evidence."""
+    """A private key that signs heads and evidence manifests."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -100,15 +100,15 @@ class Signer:
 
     @classmethod
     def at(cls, file: Path) -> Signer:
-        """The key in a PEM file; a new one, for its owner alone, where there is no such file.
+        """The key in a PEM file; if the file is missing, a new key, readable by its owner only.
 
         Raises:
-            ConfigError: the file cannot be read or made, or holds no Ed25519 key.
+            ConfigError: the file cannot be read or created, or does not hold an Ed25519 key.
         """
         try:
-            if not file.exists():  # one that is there is read where nothing can be written, too
+            if not file.exists():  # read an existing key even if the directory is not writable
                 with contextlib.suppress(FileExistsError):
-                    _make(file)
+                    _create(file)
             private = load_pem_private_key(file.read_bytes(), password=None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise _unusable(file, error) from None
@@ -123,12 +123,12 @@ class Signer:
         return trusted(Head, **said)
 
     def signature(self, said: bytes) -> str:
-        """The signature over bytes that begin with a context of their own, as base64."""
+        """The signature, as base64, over bytes that start with their own context."""
         return base64.b64encode(self._private.sign(said)).decode("ascii")
 
 
 class PublicKey:
-    """The public half: it verifies what the private one signed."""
+    """A public key that verifies signatures of a `Signer`."""
 
     def __init__(self, public: Ed25519PublicKey) -> None:
         self._public = public
@@ -141,7 +141,7 @@ class PublicKey:
         """The key of a PEM text.
 
         Raises:
-            ValueError: it holds no Ed25519 public key.
+            ValueError: it is not an Ed25519 public key.
         """
         with contextlib.suppress(UnsupportedAlgorithm, ValueError):
             public = load_pem_public_key(pem.encode())
@@ -151,12 +151,16 @@ class PublicKey:
 
     @classmethod
     def at(cls, file: Path) -> PublicKey:
-        """The key of a PEM file; ConfigError where it cannot be read or holds none."""
+        """The key of a PEM file; ConfigError if it cannot be read or is not a public key."""
         try:
             return cls.of(file.read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
-            hint = "`cmf audit key FILE` prints that of a private one"
-            why = f"it cannot be read: {error.strerror}" if isinstance(error, OSError) else "this is no public key"
+            hint = "`cmf audit key FILE` prints the public key of a private one"
+            why = (
+                f"it cannot be read: {error.strerror}"
+                if isinstance(error, OSError)
+                else "it is not an Ed25519 public key"
+            )
             raise ConfigError(why, path=str(file), code="config.public-key", hint=hint) from None
 
     def signed(self, head: Head) -> bool:
@@ -165,7 +169,7 @@ class PublicKey:
             return False
         try:
             return self.verifies(head.signed_bytes(), head.signature)
-        except (ValueError, TypeError):  # a database may hold anything, bytes for text too
+        except (ValueError, TypeError):  # a database may hold anything, such as bytes instead of text
             return False
 
     def verifies(self, said: bytes, signed: object) -> bool:
@@ -177,12 +181,12 @@ class PublicKey:
             self._public.verify(signature, said)
         except (InvalidSignature, ValueError):
             return False
-        return base64.b64encode(signature).decode("ascii") == signed  # one signature has one spelling
+        return base64.b64encode(signature).decode("ascii") == signed  # accept only the canonical base64 of a signature
 
 
-def _make(file: Path) -> None:
+def _create(file: Path) -> None:
     made = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    # Written beside and linked: whoever finds the file finds all of it, and of two that make one, one wins.
+    # Written to a temporary file and linked: the file is complete as soon as it exists, and of two writers one wins.
     beside = file.with_name(f"{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
     with open(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
         opened.write(made)
@@ -196,11 +200,11 @@ def _make(file: Path) -> None:
 
 def _unusable(file: Path, error: Exception | None) -> ConfigError:
     if isinstance(error, OSError):
-        why = f"it cannot be read or made: {error.strerror}"
+        why = f"it cannot be read or created: {error.strerror}"
     else:
-        why = "it is no Ed25519 key" if error is None else "it is no private key in PEM without a password"
+        why = "it is not an Ed25519 key" if error is None else "it is not an unencrypted private key in PEM"
     return ConfigError(
-        f"the audit key cannot be used: {why}", path=str(file), hint="`cmf audit key FILE` makes one; PEM, Ed25519"
+        f"the audit key cannot be used: {why}", path=str(file), hint="`cmf audit key FILE` creates one (Ed25519, PEM)"
     )
 
 

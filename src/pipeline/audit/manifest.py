@@ -1,7 +1,7 @@
-"""What a bundle says of itself, under the signature of who made it. Spec: docs/spec/audit.md [AUD-55].
+"""The signed manifest of a bundle. Spec: docs/spec/audit.md [AUD-55].
 
-The manifest has the digest of every part, so one signature over it vouches for what nothing in the log can: what was
-asked for, how many records that came to, and that no part, policy or review was left out since.
+It has the digest of every part, so one signature covers what the logs cannot prove: the selection, the number of
+records, and that no part, policy or review was removed since.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from cmf.codec import dumps
 from pipeline.audit.heads import PublicKey, Signer
 from pipeline.moments import iso
 
-_CONTEXT: Final = b"cmf evidence manifest 1\n"  # no head begins so
+_CONTEXT: Final = b"cmf evidence manifest 1\n"  # domain separation from heads
 _LAST: Final = 253_402_300_800_000_000  # microseconds: the end of the year 9999
 
 
 class Manifest(NamedTuple):
-    """What a manifest says, as far as it is for a reader.
+    """The fields of a manifest that are shown to people.
 
     Attributes:
-        selection: what was asked for; None is everything. records: how many lines that came to.
-        made_at: microseconds since the epoch, by the clock of who made it.
-        signed_by: the id of the key that signed it as it stands; None where none did.
+        selection: the query; None is everything. records: the number of lines.
+        made_at: microseconds since the epoch, by the exporter's clock.
+        signed_by: the id of the key with a valid signature; None if there is none.
     """
 
     selection: str | None
@@ -32,12 +32,12 @@ class Manifest(NamedTuple):
     signed_by: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON objects."""
+        """The manifest as JSON objects."""
         return self._asdict() | {"made_at": iso(self.made_at)}
 
 
 def sealed(said: Mapping[str, Any], signer: Signer | None) -> dict[str, Any]:
-    """The manifest as it is written: signed where there is somebody who signs."""
+    """The manifest to write, signed if there is a signer."""
     if signer is None:
         return dict(said)
     named = {**said, "key": signer.public_key.id}
@@ -45,22 +45,22 @@ def sealed(said: Mapping[str, Any], signer: Signer | None) -> dict[str, Any]:
 
 
 def check_shape(found: Mapping[str, Any]) -> None:
-    """Return where it has what every manifest has; ValueError, KeyError or TypeError where it has not."""
+    """Check the required fields; ValueError, KeyError or TypeError if they are missing or malformed."""
     whole = type(found["records"]) is int and type(found["made_at"]) is int and isinstance(found["files"], dict)
     if not whole or not isinstance(found["selection"], str | None) or not 0 <= found["made_at"] < _LAST:
         raise ValueError("not a manifest")
 
 
 def read(found: Mapping[str, Any], keys: Iterable[PublicKey]) -> tuple[Manifest, str | None]:
-    """What the manifest says; and what is wrong with its signature, if it has one and none of `keys` made it."""
+    """The manifest, and what is wrong with its signature unless it is missing or valid under one of `keys`."""
     said = {name: item for name, item in found.items() if name != "signature"}
     by, wrong = None, None
     if "signature" in found or "key" in found:
         key = next((key for key in keys if key.id == found.get("key")), None)
         if key is None:
-            wrong = "the manifest is signed by no key that counts"
+            wrong = "the manifest is not signed by a trusted key"
         elif not key.verifies(_bytes(said), found.get("signature")):
-            wrong = "the manifest is not signed as it stands"
+            wrong = "the signature of the manifest is not valid"
         else:
             by = key.id
     return Manifest(found["selection"], found["records"], found["made_at"], by), wrong

@@ -1,4 +1,4 @@
-"""The parts of a bundle: their names, and reading them as they stand in its file. Spec: docs/spec/audit.md [AUD-50]."""
+"""The parts of a bundle: their names, and reading their raw bytes. Spec: docs/spec/audit.md [AUD-50]."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pipeline.errors import AuditError
 
 MANIFEST: Final = "manifest.json"
 LOGS, HEADS, RECORDS, WITNESSES = "logs.jsonl", "heads.jsonl", "records.jsonl", "witnesses.jsonl"
-POLICIES, PACKED = "policies/", ".tar.gz"  # before and after a revision, in the name of its part
+POLICIES, PACKED = "policies/", ".tar.gz"  # prefix and suffix around a revision in a part's name
 _BLOCK: Final = 1 << 20
-_HEADER: Final = 30  # bytes of a zip's local header before the name
-_LENGTHS: Final = struct.Struct("<HH")  # in it, at its end: of the name, and of what else follows
+_HEADER: Final = 30  # bytes of a zip's local file header before the name
+_LENGTHS: Final = struct.Struct("<HH")  # at its end: the lengths of the name and of the extra field
 
 
 def names_in(file: Path) -> Counter[str]:
-    """The names of the parts of a bundle that was read already, and how many parts have each."""
+    """The names of the parts of a valid bundle, and how many parts have each name."""
     with zipfile.ZipFile(file) as bundle:
         return Counter(part.filename for part in bundle.infolist())
 
@@ -36,7 +36,7 @@ def digest_of(file: Path, name: str) -> str:
 
 
 def lines_of(file: Path, name: str) -> Iterator[bytes]:
-    """The lines of a part. A wrong checksum is no end: what is wrong is said of the record, not of the archive."""
+    """The lines of a part. A wrong checksum is ignored, so that damage is reported per record, not per archive."""
     rest = b""
     for block in blocks_of(file, name):
         *lines, rest = (rest + block).split(b"\n")
@@ -46,9 +46,9 @@ def lines_of(file: Path, name: str) -> Iterator[bytes]:
 
 
 def blocks_of(file: Path, name: str) -> Iterator[bytes]:
-    """The bytes of a part, as they stand in the file.
+    """The raw bytes of a part.
 
-    Not as `zipfile` reads them: it would end at a wrong checksum with no word about which record is the wrong one.
+    `zipfile` would fail on a wrong checksum without saying which record is damaged.
 
     Raises:
         AuditError: there is no such part, or it cannot be read.

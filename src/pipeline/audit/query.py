@@ -1,7 +1,7 @@
-"""What a reader looks for among records: `verdict:deny rule:tools/* since:7d -session:test`. Spec: docs/spec/audit.md.
+"""The query language of records: `verdict:deny rule:tools/* since:7d -session:test`. Spec: docs/spec/audit.md.
 
-Words are told apart by spaces; a word is `name:value`, where the value may end in `*`, and a `-` before it is a no. A
-`*` or a comma of the value's own has a backslash before it.
+A query is terms separated by spaces; a term is `name:value`, the value may end in `*`, and a leading `-` negates it. A
+literal `*` or comma is escaped with a backslash.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ FACTS: Final = (
     "rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered", "override"
 )  # fmt: skip
 REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sample")
-"""What came of a decision since: by what people said later, which only a catalogue of all records knows [REV-3]."""
+"""The review state of a decision, which only a catalog of all records knows [REV-3]."""
 
 TIMES: Final = ("since", "until")
-_EITHER: Final = ("yes", "no")
-_CLOSED: Final[Mapping[str, tuple[str, ...]]] = {
-    "verdict": (*Verdict, "none"),  # of what is no decision
+_BOOLEAN: Final = ("yes", "no")
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "verdict": (*Verdict, "none"),  # for records other than decisions
     "effect": tuple(Effect),
     "mode": tuple(Mode),
-    "covered": _EITHER,
+    "covered": _BOOLEAN,
     "needs": ("review",),
-    "reviewed": _EITHER,
-    "signed": _EITHER,
+    "reviewed": _BOOLEAN,
+    "signed": _BOOLEAN,
 }
-"""All values that these can have: `verdict:denied` finds nothing, and is not to look as if nothing were denied."""
+"""Names with a fixed set of values: a typo such as `verdict:denied` must not look like an empty result."""
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhdw])")
-_VALUE: Final = re.compile(r"(?:[^\\,]|\\.?)+", re.DOTALL)  # of those that stand between commas
-_BEGINS: Final = re.compile(r"(?:[^\\]|\\.)*\*", re.DOTALL)  # one that ends in a `*` without a backslash
+_VALUE: Final = re.compile(r"(?:[^\\,]|\\.?)+", re.DOTALL)  # one of the values separated by commas
+_BEGINS: Final = re.compile(r"(?:[^\\]|\\.)*\*", re.DOTALL)  # ends in an unescaped `*`
 _BACKSLASHED: Final = re.compile(r"\\(.?)", re.DOTALL)
 _SPECIAL: Final = re.compile(r"[\\,*]")
 _ESCAPED: Final = r"\\\g<0>"
-_NOTHING: Final = "\\"  # a value without a character
+_NOTHING: Final = "\\"  # the empty value
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Value(NamedTuple):
-    """What is looked for: this text, or whatever `begins` with it."""
+    """A value to match: exactly this text, or any that `begins` with it."""
 
     text: str
     begins: bool = False
 
     def fits(self, known: str) -> bool:
-        """Whether that is it."""
+        """Whether it matches."""
         return known.startswith(self.text) if self.begins else known == self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition: `name` has one of `values`; or, negated, has none of them."""
+    """One condition: `name` has one of `values` or, negated, none of them."""
 
     name: str
     values: tuple[Value, ...]
@@ -68,7 +68,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """All of `terms`, from `since` on and before `until`, in microseconds since the epoch."""
+    """A conjunction of `terms`, from `since` up to but not including `until`, in microseconds since the epoch."""
 
     terms: tuple[Term, ...] = ()
     since: int | None = None
@@ -77,20 +77,20 @@ class Query:
 
     @property
     def of_reviews(self) -> bool:
-        """Whether it asks what people said of decisions."""
+        """Whether it uses review states."""
         return any(term.name in REVIEWS for term in self.terms)
 
 
 def parse(text: str, now: datetime) -> Query:
-    """The query that `text` says; an empty one finds everything.
+    """The parsed query; an empty one matches everything.
 
     Raises:
-        AuditError: a word that says nothing, with the words that would.
+        AuditError: a term cannot be understood; the hint lists what is possible.
     """
     try:
         words = shlex.split(text)
     except ValueError:
-        raise _not_understood(text, "a quotation mark has no second one") from None
+        raise _not_understood(text, "close the quotation mark") from None
     terms: list[Term] = []
     times: dict[str, int] = {}
     for word in words:
@@ -102,9 +102,9 @@ def parse(text: str, now: datetime) -> Query:
         if name in TIMES and not negated:
             times[name] = _moment(value, now)
         elif name in COLUMNS or name in FACTS or name in REVIEWS:
-            known = _CLOSED.get(name)
+            known = _CHOICES.get(name)
             if known is not None and not all(any(map(one.fits, known)) for one in values):
-                raise _not_understood(word, f"{name} is {', '.join(known)}")
+                raise _not_understood(word, f"values of {name} are {', '.join(known)}")
             terms.append(Term(name, values, negated))
         else:
             raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *REVIEWS, *TIMES))}")
@@ -112,7 +112,7 @@ def parse(text: str, now: datetime) -> Query:
 
 
 def exactly(name: str, value: str) -> str:
-    """The word of a query that finds what has exactly this value, whatever is in it."""
+    """A term that matches exactly this value, whatever it contains."""
     return shlex.quote(plain(name, value))
 
 
@@ -127,20 +127,20 @@ def _value(word: str) -> Value:
 
 
 def _moment(value: str, now: datetime) -> int:
-    """A time ago (`90m`, `7d`) or a moment (ISO 8601; without a zone it is UTC)."""
+    """A duration ago (`90m`, `7d`) or a moment (ISO 8601; UTC unless it has a zone)."""
     if (found := _DURATION.fullmatch(value)) is not None:
         moment = now - timedelta(**{_UNITS[found[2]]: int(found[1])})
     else:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise _not_understood(value, "a time is like 90m, 12h, 7d, 2026-01-31 or 2026-01-31T09:00") from None
+            raise _not_understood(value, "write a time as 90m, 12h, 7d, 2026-01-31 or 2026-01-31T09:00") from None
     at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return micros(at)
 
 
 def _not_understood(word: str, hint: str) -> AuditError:
-    return AuditError("this part of the query says nothing", path=word, hint=hint, code="audit.query")
+    return AuditError("this part of the query is not valid", path=word, hint=hint, code="audit.query")
 
 
 __all__ = ["COLUMNS", "FACTS", "REVIEWS", "TIMES", "Query", "Term", "Value", "exactly", "parse", "plain"]

@@ -1,6 +1,6 @@
-"""Merkle trees as RFC 9162 §2.1 has them: roots, proofs that a leaf is in, proofs that a tree only grew.
+"""Merkle trees as in RFC 9162 §2.1: roots, inclusion proofs and consistency proofs.
 
-Hashes are 32 bytes, SHA-256. A leaf and a node are hashed under different first bytes, so neither passes for the other.
+Hashes are SHA-256. Leaves and nodes are hashed with different prefixes, so neither can pass for the other.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ def leaf_hashes(data: Iterable[bytes]) -> list[bytes]:
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of a node over two others."""
+    """The hash of a node with two children."""
     return sha256(_NODE + left + right).digest()
 
 
 class Tree:
-    """A tree that grows leaf by leaf and keeps only what its root needs: one hash for each bit of its size."""
+    """An append-only tree that keeps only what its root needs: at most one hash per bit of its size."""
 
     __slots__ = ("_peaks", "size")
 
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:
         self.size = 0
-        self._peaks: list[bytes] = []  # roots of its full subtrees, the largest first
+        self._peaks: list[bytes] = []  # roots of its full subtrees, largest first
         self.extend(leaves)
 
     def append(self, leaf: bytes) -> None:
-        """One leaf more, given as its hash."""
+        """Append a leaf, given as its hash."""
         self.extend((leaf,))
 
     def extend(self, leaves: Iterable[bytes]) -> None:
-        """Leaves more, in order, given as their hashes."""
+        """Append leaves, given as their hashes."""
         peaks, count = self._peaks, self.size
         for grown in leaves:
             size = count
             while size & 1:
-                grown = sha256(_NODE + peaks.pop() + grown).digest()  # `node_hash`, of which there is one for each leaf
+                grown = sha256(
+                    _NODE + peaks.pop() + grown
+                ).digest()  # `node_hash`, inlined because it runs once per leaf
                 size >>= 1
             peaks.append(grown)
             count += 1
@@ -65,14 +67,14 @@ class Tree:
         return root
 
     def copy(self) -> Tree:
-        """A tree that grows on its own from here."""
+        """An independent copy."""
         other = Tree()
         other.size, other._peaks = self.size, self._peaks.copy()
         return other
 
 
 class Proofs:
-    """Proofs about a tree whose leaves are all known. Takes 64 bytes a leaf."""
+    """Proofs about a tree whose leaves are all known. Uses 64 bytes per leaf."""
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
         self.size = len(leaves)
@@ -82,7 +84,7 @@ class Proofs:
             self._levels.append([node_hash(left, right) for left, right in pairs])
 
     def inclusion(self, place: int) -> list[bytes]:
-        """The proof that the leaf at `place` is in the tree: the hashes beside its way to the root, lowest first."""
+        """The inclusion proof of the leaf at `place`: the siblings on its path to the root, lowest first."""
         proof: list[bytes] = []
         first, size = 0, self.size
         while size > 1:
@@ -96,7 +98,7 @@ class Proofs:
         return proof[::-1]
 
     def consistency(self, earlier: int) -> list[bytes]:
-        """The proof that the tree of the first `earlier` leaves is the beginning of this one."""
+        """The consistency proof that the tree of the first `earlier` leaves is a prefix of this one."""
         if not 0 < earlier < self.size:
             return []
         proof: list[bytes] = []
@@ -114,7 +116,7 @@ class Proofs:
         return proof[::-1]
 
     def _root(self, first: int, size: int) -> bytes:
-        """The root of the `size` leaves from `first` on; `first` is where a subtree of a tree begins."""
+        """The root of the `size` leaves from `first` on, where a subtree starts."""
         level = size.bit_length() - 1
         if size == 1 << level:
             return self._levels[level][first >> level]
@@ -141,7 +143,7 @@ def included(leaf: bytes, place: int, size: int, proof: Sequence[bytes], root: b
 
 
 def consistent(earlier: int, earlier_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
-    """Whether `proof` shows that the tree of `earlier` leaves is the beginning of the one of `size` leaves."""
+    """Whether `proof` shows that the tree of `earlier` leaves is a prefix of the one of `size` leaves."""
     if not 0 < earlier <= size:
         return False
     if earlier == size:

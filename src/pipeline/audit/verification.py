@@ -1,7 +1,7 @@
-"""Checking a log against its heads, and its heads against those that were exported. Spec: docs/spec/audit.md.
+"""Verifying a log against its heads, and its heads against the exported ones. Spec: docs/spec/audit.md.
 
-Nothing that was found wrong ends the check: what the heads say under their signatures is gone on from, so that each bad
-record is named, the first one first.
+A problem does not end the verification: it continues from the signed hashes, so that every bad record is reported, in
+order.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _HASH: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """How far one log is proved.
+    """How far one log is verified.
 
     Attributes:
-        records: how many leaves it has. heads: how many of its heads hold.
-        exported: up to which size an exported head vouches for it; what is beyond could be cut off unnoticed.
+        records: its number of leaves. heads: its number of valid heads.
+        exported: the size covered by an exported head; records beyond it could be cut off unnoticed.
     """
 
     log: str
@@ -39,15 +39,15 @@ class LogState:
 
     @property
     def unprotected(self) -> int:
-        """The records at its end that no exported head vouches for."""
+        """The number of records at its end that no exported head covers."""
         return self.records - self.exported
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found. `anchored`: exported heads were given; without them only the inside is checked.
+    """The result of a verification. `anchored`: exported heads were given; `trusted`: so were public keys.
 
-    `manifest` is what a bundle says of itself; a store has none.
+    `manifest` is a bundle's manifest; a store has none.
     """
 
     logs: tuple[LogState, ...]
@@ -58,12 +58,12 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     @property
     def records(self) -> int:
-        """All records in all logs."""
+        """The number of records in all logs."""
         return sum(log.records for log in self.logs)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,25 +82,25 @@ class Report:
 
 
 def verify(evidence: Evidence, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:
-    """Everything that is wrong with the logs in `evidence`, the first bad record of each log first.
+    """Everything that is wrong with the logs in `evidence`, in the order of each log.
 
     Args:
         evidence: a database or a bundle.
-        exported: heads from the second place. Without them the newest records may be missing and nobody can tell.
-        keys: who may have signed. None: whoever the logs themselves name, which proves nothing against somebody who
-            rewrote all of it under a key of his own.
+        exported: exported heads. Without them, missing newest records cannot be detected.
+        keys: the trusted keys. None trusts the keys that the logs name, which proves nothing against somebody who
+            rewrote everything under a key of their own.
     """
     check = _Check(evidence, list(exported), keys)
     return check.report()
 
 
 def by_id(keys: Sequence[PublicKey] | None) -> Mapping[str, PublicKey] | None:
-    """The keys that count, by their ids; None where none were given."""
+    """The trusted keys by id; None if none were given."""
     return None if keys is None else {key.id: key for key in keys}
 
 
 def key_of(row: LogRow, trusted: Mapping[str, PublicKey] | None) -> PublicKey | None:
-    """The key that signs for a log: of those that count, or (None) whatever key the log itself names."""
+    """The key of a log: one of the trusted ones or, if `trusted` is None, the one that the log names."""
     if trusted is not None:
         return trusted.get(row.key)
     try:
@@ -110,16 +110,16 @@ def key_of(row: LogRow, trusted: Mapping[str, PublicKey] | None) -> PublicKey | 
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of one log before its records are read, and what was learnt from them."""
+class _LogCheck:
+    """The state of one log during verification."""
 
     row: LogRow
     anchors: dict[int, str] = field(default_factory=dict)  # size → root, as exported
-    roots: dict[int, str] = field(default_factory=dict)  # size → root, as found: at each commit
+    roots: dict[int, str] = field(default_factory=dict)  # size → computed root, at each commit
     records: int = 0
     heads: int = 0
-    claimed: int = 0  # how many records its heads cover, those that do not hold included
-    seq: int = 0  # the number in the database of the record that was read last
+    claimed: int = 0  # how many records its heads cover, including invalid heads
+    seq: int = 0  # the database number of the last record read
 
 
 class _Check:
@@ -134,7 +134,7 @@ class _Check:
 
     def report(self) -> Report:
         logs = {
-            row.id: _Known(row)
+            row.id: _LogCheck(row)
             for row in sorted(self._evidence.logs(), key=lambda row: (str(row.opened_at), str(row.id)))
         }
         self._take_anchors(logs)
@@ -145,7 +145,7 @@ class _Check:
         self._check_strays()
         self._problems += self._erasures.problems()
         for record in self._evidence.orphans():
-            self._found("content.stray", "", None, record, "content is kept to this record, and there is none")
+            self._found("content.stray", "", None, record, "content is stored for this record, which does not exist")
         states = tuple(
             LogState(name, known.records, known.heads, max((s for s in known.anchors if s in known.roots), default=0))
             for name, known in logs.items()
@@ -157,32 +157,34 @@ class _Check:
 
     # -- keys and heads ------------------------------------------------------------------------------------------------
 
-    def _take_anchors(self, logs: Mapping[str, _Known]) -> None:
+    def _take_anchors(self, logs: Mapping[str, _LogCheck]) -> None:
         for head in self._exported:
             known = logs.get(head.log)
             if known is None:
-                self._found("log.missing", head.log, 0, None, f"the log is gone; it had {head.size} records or more")
+                self._found(
+                    "log.missing", head.log, 0, None, f"the log is missing; it had at least {head.size} records"
+                )
                 continue
             key = key_of(known.row, self._keys)
             if key is None or not key.signed(head):
-                said = f"an exported head of {head.size} records is not signed by a key that counts"
+                said = f"an exported head of {head.size} records is not signed by a trusted key"
                 self._found("head.signature", head.log, head.size, None, said)
             elif known.anchors.setdefault(head.size, head.root) != head.root:
-                said = f"two exported heads of {head.size} records differ: there were two logs of one name"
+                said = f"two exported heads of {head.size} records differ: there were two logs with the same id"
                 self._found("head.fork", head.log, head.size, None, said)
 
-    def _signed_heads(self, known: _Known) -> Iterator[StoredHead]:
-        """The heads that hold; the others are problems. The next that holds vouches for what one of them covered."""
+    def _signed_heads(self, known: _LogCheck) -> Iterator[StoredHead]:
+        """The valid heads; the others are problems. The next valid head also covers the records of an invalid one."""
         key, size = key_of(known.row, self._keys), 0
         name = known.row.id
         if key is None:
-            said = "it is signed by no key that counts" if self._keys is not None else "its public key is none"
+            said = "it is not signed by a trusted key" if self._keys is not None else "its public key is malformed"
             self._found("head.key", name, None, None, said)
         for stored in self._evidence.heads(name):
             head = stored.head
             if key is None or head.log != name or not key.signed(head):
                 if key is not None:
-                    said = f"the head of {head.size} records is not signed as it stands"
+                    said = f"the signature of the head of {head.size} records is not valid"
                     self._found("head.signature", name, head.first, None, said)
                 known.claimed = max(known.claimed, head.size if type(head.size) is int else 0)
                 continue
@@ -194,7 +196,7 @@ class _Check:
 
     # -- records -------------------------------------------------------------------------------------------------------
 
-    def _check_log(self, known: _Known) -> None:
+    def _check_log(self, known: _LogCheck) -> None:
         name, tree = known.row.id, Tree()
         leaves = _Places(self._evidence.leaves(name))
         for stored in self._signed_heads(known):
@@ -208,16 +210,16 @@ class _Check:
             root = tree.root().hex()
             known.roots[tree.size] = root
             if root != head.root and is_signed:
-                said = "the records up to here are signed, and their root is not this one"
+                said = "the root of the records up to here does not match the signed one"
                 self._found("head.root", name, head.first, None, said)
         for leaf in leaves.rest():
             if leaf.place >= known.claimed:
-                said = "no head covers it: it was not written with one"
+                said = "no head covers it"
                 self._found("record.inserted", name, leaf.place, leaf.id, said)
         known.records = tree.size
 
-    def _take(self, known: _Known, tree: Tree, run: Sequence[Leaf], signed: bytes) -> None:
-        """Go on from records that are all as they were signed, to which nothing was added."""
+    def _take(self, known: _LogCheck, tree: Tree, run: Sequence[Leaf], signed: bytes) -> None:
+        """Accept a run of records that match the signed hashes exactly."""
         tree.extend(_each(signed))
         for leaf in run:
             known.seq = leaf.seq
@@ -226,51 +228,53 @@ class _Check:
             if leaf.body is not None and leaf.kind in _READ:
                 self._read(known, leaf, leaf.body)
 
-    def _check_each(self, known: _Known, tree: Tree, leaves: _Places, vouching: StoredHead | None, size: int) -> None:
-        """Ask of the record at each place up to `size` what is wrong with it; `vouching` has hashes to go by."""
+    def _check_each(
+        self, known: _LogCheck, tree: Tree, leaves: _Places, vouching: StoredHead | None, size: int
+    ) -> None:
+        """Check the record at each place up to `size`; `vouching` has the signed hashes."""
         name = known.row.id
         first, signed = (0, []) if vouching is None else (vouching.head.first, _each(vouching.leaves))
         for place in range(tree.size, size):
             leaf = leaves.at(place)
             for extra in leaves.extra():
-                self._found("record.inserted", name, extra.place, extra.id, "a second record for this place")
-            # Where a head before this one does not hold, nothing is signed of what that one covered.
+                self._found("record.inserted", name, extra.place, extra.id, "a second record at this place")
+            # Places covered only by an invalid head have no signed hash.
             expected = signed[place - first] if signed and place >= first else None
             tree.append(self._check_leaf(known, place, leaf, expected))
             if leaf is not None:
                 if leaf.seq <= known.seq:
-                    self._found("record.moved", name, place, leaf.id, "its number is not after the one before")
+                    self._found("record.moved", name, place, leaf.id, "its number is not greater than the previous one")
                 known.seq = leaf.seq
 
     def _has_signed_leaves(self, log: str, stored: StoredHead) -> bool:
-        """Whether the leaf hashes kept with the head are those it was signed with, so that it vouches for each."""
+        """Whether the leaf hashes stored with the head match its signed batch, so that each of them is signed."""
         head = stored.head
         leaves, count = stored.leaves, head.size - head.first
-        # A database without types of its own may hold anything here.
+        # SQLite does not enforce types: the column may hold anything.
         if type(leaves) is not bytes or len(leaves) != _HASH * count or batch_digest(leaves) != head.batch:
-            said = f"the leaf hashes kept with the head of {head.size} records are not those that were signed"
+            said = f"the leaf hashes stored with the head of {head.size} records do not match its signature"
             self._found("head.leaves", log, head.first, None, said)
             return False
         return True
 
-    def _check_leaf(self, known: _Known, place: int, leaf: Leaf | None, expected: bytes | None) -> bytes:
-        """The hash to go on with: the signed one, where there is one."""
+    def _check_leaf(self, known: _LogCheck, place: int, leaf: Leaf | None, expected: bytes | None) -> bytes:
+        """The hash to continue with: the signed one, if there is one."""
         name = known.row.id
         if leaf is None:
-            self._found("record.missing", name, place, None, "there is no record at this place")
+            self._found("record.missing", name, place, None, "no record at this place")
             return expected or bytes(_HASH)
         found = leaf.hash
         if (expected is not None and found != expected) or not leaf.whole:
-            self._found("record.changed", name, place, leaf.id, "it is not what was signed at this place")
+            self._found("record.changed", name, place, leaf.id, "it does not match the hash signed for this place")
         else:
             self._problems += self._erasures.see(name, leaf)
-            # What is not vouched for is not believed either.
+            # Unsigned records are not trusted.
             if leaf.body is not None and expected is not None and leaf.kind in _READ:
                 self._read(known, leaf, leaf.body)
         return expected or found
 
-    def _read(self, known: _Known, leaf: Leaf, body: bytes) -> None:
-        """Take note of what the log itself says of logs, and of what was erased."""
+    def _read(self, known: _LogCheck, leaf: Leaf, body: bytes) -> None:
+        """Collect what a verified record says about logs and erasures."""
         if leaf.kind in READ:
             self._erasures.read(leaf, body)
             return
@@ -279,13 +283,13 @@ class _Check:
         if leaf.place or [said[name] for name in ("log", "key", "public_key", "at")] != [
             row.id, row.key, row.public_key, row.opened_at
         ]:  # fmt: skip
-            self._found("log.changed", row.id, leaf.place, leaf.id, "the log is not as its opening describes it")
+            self._found("log.changed", row.id, leaf.place, leaf.id, "the log does not match its opening")
         self._noted += [(row.id, head) for head in said["seen"]]
         self._before.append(said["before"])
 
-    # -- what others say of a log --------------------------------------------------------------------------------------
+    # -- anchors and notes ---------------------------------------------------------------------------------------------
 
-    def _check_anchors(self, logs: Mapping[str, _Known]) -> None:
+    def _check_anchors(self, logs: Mapping[str, _LogCheck]) -> None:
         for name, known in logs.items():
             held = 0
             for size in sorted(known.anchors):
@@ -293,45 +297,45 @@ class _Check:
                     break
                 held = size
 
-    def _check_notes(self, logs: Mapping[str, _Known]) -> None:
+    def _check_notes(self, logs: Mapping[str, _LogCheck]) -> None:
         noted: dict[str, int] = {}
         for by, head in self._noted:
             known = logs.get(head["log"])
             if known is None:
-                self._found("log.missing", head["log"], 0, None, f"the log is gone; the opening of {by} notes it")
+                self._found("log.missing", head["log"], 0, None, f"the log is missing; the opening of {by} notes it")
             else:
                 self._holds(head["log"], known, head["size"], head["root"], 0, f"the opening of {by}")
                 noted[head["log"]] = max(noted.get(head["log"], 0), head["size"])
         for name, known in logs.items():
             if known.row.seen != noted.get(name, 0):
-                self._found("log.changed", name, None, None, "later logs noted it at another size than it says")
+                self._found("log.changed", name, None, None, "later logs noted a different size")
 
-    def _holds(self, log: str, known: _Known, size: int, root: str, held: int, source: str) -> bool:
+    def _holds(self, log: str, known: _LogCheck, size: int, root: str, held: int, source: str) -> bool:
         if size > known.records:
-            said = f"{source} has {size} records: the end was cut off, or an older copy put back"
+            said = f"{source} has {size} records: the log was truncated, or an older copy restored"
             self._found("log.cut", log, known.records, None, said)
             return False
         if known.roots.get(size) != root:
             said = (
-                f"{source} of {size} records has another root: it was written anew, from place {held} at the earliest"
+                f"{source} of {size} records has another root: the log was rewritten, from place {held} at the earliest"
             )
             self._found("log.rewritten", log, held, None, said)
             return False
         return True
 
     def _check_strays(self) -> None:
-        """The records of no log are those that the first opening noted, or they were put there since."""
+        """Check that the records of no log are those noted by the first opening."""
         strays = list(self._evidence.strays())
         for leaf in strays:
             if not leaf.whole:
-                self._found("record.changed", "", None, leaf.id, "its body is not what its digest is of")
+                self._found("record.changed", "", None, leaf.id, "its body does not match its digest")
             if leaf.content is not None:
-                self._found("content.stray", "", None, leaf.id, "content is kept to this record, which is in no log")
+                self._found("content.stray", "", None, leaf.id, "content is stored for this record, which is in no log")
         found = strays_noted(leaf.hash for leaf in strays)
         noted = self._before or ([found] if not strays else [])
         if any(one != found for one in noted) or not noted:
             first = strays[0].id if strays else None
-            said = f"{found['records']} records are in no log, and the logs' openings noted others"
+            said = f"{found['records']} records are in no log, which does not match the logs' openings"
             self._found("record.stray", "", None, first, said)
 
 
@@ -343,7 +347,7 @@ def _each(hashes: bytes) -> list[bytes]:
 
 
 def _are_signed(run: Sequence[Leaf], signed: bytes, *, after: int) -> bool:
-    """Whether records are those of which these are the leaf hashes, one after the other, numbered in order."""
+    """Whether the records have exactly these leaf hashes, and increasing numbers."""
     numbers = [after, *(leaf.seq for leaf in run)]
     return (
         b"".join(leaves_of(leaf.fields for leaf in run)) == signed
@@ -353,17 +357,17 @@ def _are_signed(run: Sequence[Leaf], signed: bytes, *, after: int) -> bool:
 
 
 class _Places:
-    """Records by place, of which some may be missing and some be there twice."""
+    """Records by place; some places may be missing or occupied twice."""
 
     def __init__(self, leaves: Iterable[Leaf]) -> None:
         self._leaves = iter(leaves)
-        self._ahead: deque[Leaf] = deque()  # those that were looked at and are still to come
+        self._ahead: deque[Leaf] = deque()  # looked ahead at, not yet consumed
         self._extra: list[Leaf] = []
 
     def run(self, first: int, size: int) -> Sequence[Leaf] | None:
-        """The next records if these have the places from `first` to before `size`, one for each and none beside it.
+        """The next records if they have exactly the places from `first` up to `size`; does not consume them.
 
-        They are still to come; see `skip`.
+        See `skip`.
         """
         count = size - first
         self._look(count + 1)
@@ -372,18 +376,18 @@ class _Places:
         return run if goes_on and [leaf.place for leaf in run] == list(range(first, size)) else None
 
     def skip(self, count: int) -> None:
-        """Pass over that many that were looked at."""
+        """Consume that many records that were looked ahead at."""
         for _ in range(count):
             self._ahead.popleft()
 
     def _look(self, count: int) -> deque[Leaf]:
-        """The next records: as many, unless there are fewer."""
+        """Up to `count` next records, without consuming them."""
         if len(self._ahead) < count:
             self._ahead += islice(self._leaves, count - len(self._ahead))
         return self._ahead
 
     def at(self, place: int) -> Leaf | None:
-        """The record at `place`; places are asked for in order."""
+        """The record at `place`; to be called with increasing places."""
         found: Leaf | None = None
         while self._look(1) and self._ahead[0].place <= place:
             leaf = self._ahead.popleft()
@@ -394,12 +398,12 @@ class _Places:
         return found
 
     def extra(self) -> list[Leaf]:
-        """Those that came up for a place that was taken, or for none."""
+        """Records at an occupied or invalid place."""
         extra, self._extra = self._extra, []
         return extra
 
     def rest(self) -> Iterator[Leaf]:
-        """Those beyond the places that were asked for."""
+        """Records beyond the last place asked for."""
         return chain(self._ahead, self._leaves)
 
 

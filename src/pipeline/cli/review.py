@@ -14,7 +14,7 @@ from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
 from pipeline.errors import ConfigError
-from pipeline.review.access import Doorkeeper, Named, Person, Proxied, Role
+from pipeline.review.access import Authenticator, Named, Person, Proxied, Role
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.site import Site
 from pipeline.review.web import build_site
@@ -56,7 +56,7 @@ def run(
         opened_for_search(store) if reads else opened_store(store, key) as opened,
     ):
         port = listening.getsockname()[1]
-        keeper: Doorkeeper
+        keeper: Authenticator
         hosts: frozenset[str] | None
         if person is None:
             keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"

@@ -1,1 +1,1 @@
-"""The review site: what was decided, read, judged by people and signed off. Spec: docs/spec/review.md."""
+"""The review site, where people read, review and sign off decisions. Spec: docs/spec/review.md."""

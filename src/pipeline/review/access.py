@@ -1,4 +1,4 @@
-"""Who is there and what they may do: named at the start, by a proxy, or by the host. Spec: docs/spec/review.md."""
+"""Authentication and roles: by a token, by a proxy, or by the host. Spec: docs/spec/review.md."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Final, Protocol, TypeAlias
 
 SECRET_HEADER: Final = "x-cmf-proxy-secret"
 MAX_NAME: Final = 256
-MAX_KEY: Final = 16_384  # characters; a token with many claims is long
+MAX_KEY: Final = 16_384  # characters: a token with many claims is long
 SIGNED_IN_SECONDS: Final = 8 * 3_600.0
 MOST_SIGNED_IN: Final = 1_000
 
 
 class Role(StrEnum):
-    """What somebody may do; each may do what those before it may."""
+    """The roles; each includes the ones before it."""
 
     VIEWER = "viewer"
     REVIEWER = "reviewer"
@@ -27,21 +27,21 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def covers(self, needed: Role) -> bool:
-        """Whether this role may do what `needed` may."""
+        """Whether this role includes `needed`."""
         order = list(Role)
         return order.index(self) >= order.index(needed)
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who was let in."""
+    """An authenticated user."""
 
     name: str
     role: Role
 
 
 class Refused(Exception):
-    """Something that is not done, or not there: a status, and words for who asked."""
+    """A request that is refused or not found: a status, and a message for the user."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -50,25 +50,25 @@ class Refused(Exception):
         self.message = message
 
 
-class Doorkeeper(Protocol):
-    """Tells who sent a request. Header names are in lower case; a header that was sent twice is not among them."""
+class Authenticator(Protocol):
+    """Authenticates requests. Header names are in lower case; headers sent twice are left out."""
 
     async def person(
         self, headers: Mapping[str, str], cookies: Mapping[str, str], peer: str | None = None
     ) -> Person | None:
-        """Who it is; None for nobody who may come in. `peer` is the address that the connection comes from.
+        """The user; None if the request is not authenticated. `peer` is the address of the connection.
 
         Raises:
-            Refused: somebody who is known and may not.
+            Refused: a known user without access.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One person, named when the site was started, who opens it by the address that was printed.
+    """One person, named when the site starts, who opens it with the printed URL.
 
-    `token` is in that address, and moves into a cookie: whoever else uses the machine reaches the port too.
+    The URL contains `token`, which moves into a cookie: other users of the machine can reach the port too.
     """
 
     someone: Person
@@ -78,7 +78,7 @@ class Named:
     async def person(
         self, headers: Mapping[str, str], cookies: Mapping[str, str], peer: str | None = None
     ) -> Person | None:
-        """See `Doorkeeper`."""
+        """See `Authenticator.person`."""
         del headers, peer
         return self.someone if self.opens(cookies.get(self.cookie, "")) else None
 
@@ -89,10 +89,10 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Proxied:
-    """Whoever a proxy in front says it is, in headers that it alone can send: it proves itself by a secret.
+    """The user that a proxy in front names in headers; the proxy authenticates itself with a secret.
 
-    The role header may name several words, as groups do; the highest role among them counts, and without one nobody is
-    let in.
+    The role header may hold several words, as group headers do: the highest role among them counts, and without one the
+    user is refused.
     """
 
     user_header: str
@@ -102,7 +102,7 @@ class Proxied:
     async def person(
         self, headers: Mapping[str, str], cookies: Mapping[str, str], peer: str | None = None
     ) -> Person | None:
-        """See `Doorkeeper`."""
+        """See `Authenticator.person`."""
         del cookies, peer
         if not hmac.compare_digest(headers.get(SECRET_HEADER, "").encode(), self.secret.encode()):
             return None
@@ -113,19 +113,19 @@ class Proxied:
 
 
 Ask: TypeAlias = Callable[[Mapping[str, str], str | None], Awaitable[Person]]
-"""Who a request with these headers, from that address, is of; Refused (401, 403) for nobody who may come in."""
+"""Returns the user of a request with these headers from that address; Refused (401, 403) if there is none."""
 
 
 class SignedIn:
-    """People whom the host knows: by what each request presents, or by a cookie that they got for their key once.
+    """Users known to the host, by the credentials of each request, or by a cookie obtained for their key.
 
-    The cookie is random and stands for the key in this process alone; the host is asked about the key each time, so a
-    token that ran out ends what was begun with it.
+    The cookie is random and stands for the key in this process only. The host checks the key each time, so an expired
+    token ends its session.
 
     Args:
         ask: the host.
         cookie: its name.
-        clock: seconds, for how long a cookie is good.
+        clock: seconds, for the lifetime of cookies.
     """
 
     def __init__(self, ask: Ask, cookie: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -137,59 +137,59 @@ class SignedIn:
     async def person(
         self, headers: Mapping[str, str], cookies: Mapping[str, str], peer: str | None = None
     ) -> Person | None:
-        """See `Doorkeeper`."""
-        key, until = self._keys.get(_kept(cookies.get(self.cookie, "")), ("", 0.0))
+        """See `Authenticator.person`."""
+        key, until = self._keys.get(_lookup_key(cookies.get(self.cookie, "")), ("", 0.0))
         if key and self._clock() < until:
             headers = {**headers, "authorization": f"Bearer {key}"}
         return await self._ask(headers, peer)
 
     async def enter(self, key: str, peer: str | None) -> str:
-        """The cookie of whoever has this key.
+        """A cookie for the user with this key.
 
         Raises:
-            Refused: nobody has it, or somebody who may not come in.
+            Refused: the key is unknown, or its user has no access.
         """
         key = key.strip()
         if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable():
-            raise Refused(401, "review.nobody", "This is no key.")
+            raise Refused(401, "review.nobody", "This is not a key.")
         await self._ask({"authorization": f"Bearer {key}"}, peer)
         now = self._clock()
         self._keys = {one: kept for one, kept in self._keys.items() if now < kept[1]}
         if len(self._keys) >= MOST_SIGNED_IN:
             del self._keys[next(iter(self._keys))]
         made = secrets.token_urlsafe(32)
-        self._keys[_kept(made)] = key, now + SIGNED_IN_SECONDS
+        self._keys[_lookup_key(made)] = key, now + SIGNED_IN_SECONDS
         return made
 
     def leave(self, cookies: Mapping[str, str]) -> None:
-        """End what the cookie stands for."""
-        self._keys.pop(_kept(cookies.get(self.cookie, "")), None)
+        """End the session of the cookie."""
+        self._keys.pop(_lookup_key(cookies.get(self.cookie, "")), None)
 
 
-def _kept(cookie: str) -> str:
-    """What is looked up: how long that takes says nothing about any cookie."""
+def _lookup_key(cookie: str) -> str:
+    """A digest to look up instead of the cookie, so that timing reveals nothing about it."""
     return hashlib.sha256(cookie.encode()).hexdigest()
 
 
 class Forms:
-    """Marks forms so that only a page of this site can have sent them: a keyed digest of the person's name."""
+    """CSRF tokens for forms: a keyed digest of the person's name."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
 
     def mark(self, person: Person) -> str:
-        """What a form for this person carries."""
+        """The token in this person's forms."""
         return hmac.new(self._secret, person.name.encode(), hashlib.sha256).hexdigest()
 
     def holds(self, person: Person, mark: str) -> bool:
-        """Whether a form with `mark` is this person's."""
+        """Whether `mark` is this person's token."""
         return hmac.compare_digest(self.mark(person).encode(), mark.encode())
 
 
 __all__ = [
     "SECRET_HEADER",
     "Ask",
-    "Doorkeeper",
+    "Authenticator",
     "Forms",
     "Named",
     "Person",

@@ -1,4 +1,4 @@
-"""What people do: each is a record of its own in the log before anything else happens. Spec: docs/spec/review.md."""
+"""The actions of users: each is recorded in the log before it takes effect. Spec: docs/spec/review.md."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.moments import micros
 from pipeline.review import detail, oversight, revisions
 from pipeline.review.access import Role
+from pipeline.review.annotations import KINDS, Disposition, ranges_of, sampled, set_hash
 from pipeline.review.contents import Kept, kept_of
-from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, need, words
-from pipeline.review.telling import Json
-from pipeline.review.words import KINDS, Disposition, ranges_of, sampled, set_hash
+from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, form_text, need
+from pipeline.review.summary import Json
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 
@@ -23,7 +23,7 @@ MAX_SAMPLE: Final = 1_000
 
 
 def review_decision(site: Site, visit: Visit) -> Answer:
-    """Say something of a decision: a disposition, a comment, who looks at it."""
+    """Review a decision: disposition, comment, assignee."""
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
     site.record(visit, "review", "review", {"decision": row.id, "digest": row.digest, **_said(visit)})
@@ -31,7 +31,7 @@ def review_decision(site: Site, visit: Visit) -> Answer:
 
 
 def review_session(site: Site, visit: Visit) -> Answer:
-    """Say something of a session. A disposition is one of all its decisions that still need eyes."""
+    """Review a session. A disposition applies to all its decisions that still need review."""
     need(visit, Role.REVIEWER)
     subject, session = _session(visit)
     if site.catalog.session(subject, session) is None:
@@ -41,28 +41,28 @@ def review_session(site: Site, visit: Visit) -> Answer:
 
 
 def review_found(site: Site, visit: Visit) -> Answer:
-    """Say something of all that a query finds, as far as it was there when the page was made."""
+    """Review all results of a query that existed when the page was loaded."""
     need(visit, Role.REVIEWER)
-    text, upto = words(visit, "q"), words(visit, "upto", needed=True)
+    text, upto = form_text(visit, "q"), form_text(visit, "upto", needed=True)
     if not upto.isascii() or not upto.isdigit():
-        raise Refused(422, "review.missing", "Send the form that the page has.")
+        raise Refused(422, "review.missing", "Send the form from the page.")
     rows = [row for row in site.catalog.all_of(site.catalog.select(site.query(text))) if row.seq <= int(upto)]
     if not 1 <= len(rows) <= MAX_SAMPLE:
-        raise Refused(422, "review.many", f"That is about 1 to {MAX_SAMPLE} decisions: narrow the filter down.")
+        raise Refused(422, "review.many", f"Select 1 to {MAX_SAMPLE} decisions: narrow the filter down.")
     about = {"query": text, "decisions": [row.id for row in rows], "hash": set_hash(rows)}
     site.record(visit, "review", "review", {**about, **_said(visit)})
     return Redirect("/decisions", {"q": text} if text else {})
 
 
 def _said(visit: Visit) -> Json:
-    """What a review says; Refused where it says nothing."""
+    """The content of a review; Refused if it is empty."""
     said: Json = {}
     if (disposition := visit.form.get("disposition", "")) != "":
         if disposition not in [one.value for one in Disposition]:
             raise Refused(422, "review.disposition", "There is no such disposition.")
         said["disposition"] = disposition
     for name in ("comment", "assignee"):
-        if text := words(visit, name):
+        if text := form_text(visit, name):
             said[name] = text
     if not said:
         raise Refused(422, "review.empty", "Choose a disposition, write a comment, or name somebody.")
@@ -70,7 +70,7 @@ def _said(visit: Visit) -> Json:
 
 
 def sign_page(site: Site, visit: Visit) -> Page:
-    """What a signature would be about: how many decisions, of which kinds, under which hash."""
+    """The set to sign: its size, its verdicts, its hash."""
     scope, said, rows = _to_sign(site, visit.params)
     counts = _counts(site, rows)
     unreviewed = sum(site.catalog.state(row.id)["disposition"] == "" and row.verdict != "allow" for row in rows)
@@ -91,7 +91,7 @@ def sign_page(site: Site, visit: Visit) -> Page:
 
 
 def sign(site: Site, visit: Visit) -> Answer:
-    """Sign exactly the set that was shown; Refused where it has changed since."""
+    """Sign exactly the set that was shown; Refused if it has changed since."""
     need(visit, Role.SIGNER)
     scope, said, rows = _to_sign(site, visit.form)
     found = set_hash(rows)
@@ -104,7 +104,7 @@ def sign(site: Site, visit: Visit) -> Answer:
         "counts": _counts(site, rows),
         "set": ranges_of(rows, site.catalog.places()),
         "hash": found,
-        "comment": words(visit, "comment"),
+        "comment": form_text(visit, "comment"),
     }
     if takes_two(site, scope):
         _need_no_author(site, visit, rows)
@@ -116,36 +116,36 @@ def sign(site: Site, visit: Visit) -> Answer:
 
 
 def takes_two(site: Site, scope: str) -> bool:
-    """Whether a signature of that scope counts only once a second person signed too."""
+    """Whether a signature of that scope takes effect only once a second person has signed."""
     return scope != "session" and site.contents.eyes.needed
 
 
 def second(site: Site, visit: Visit) -> Answer:
-    """Sign the set that another person signed, where that takes two."""
+    """Add the second signature to a set that another person signed."""
     need(visit, Role.SIGNER)
-    word = oversight.signature(site, visit.path["id"])
-    if not oversight.waits(site, word):
-        raise Refused(409, "review.no-second", "This signature waits for nobody.")
-    if word.by == visit.person.name:
+    annotation = oversight.signature(site, visit.path["id"])
+    if not oversight.waits(site, annotation):
+        raise Refused(409, "review.no-second", "This signature does not need a second one.")
+    if annotation.by == visit.person.name:
         raise Refused(409, "review.four-eyes", "You signed it first: another person has to be the second.")
-    rows = oversight.signed_rows(site, word)
-    if set_hash(rows) != word.said["hash"]:
-        raise Refused(409, "review.changed", "The set is not what was signed. Check the log under Integrity.")
+    rows = oversight.signed_rows(site, annotation)
+    if set_hash(rows) != annotation.body["hash"]:
+        raise Refused(409, "review.changed", "The set is not what was signed. Verify the log under Integrity.")
     _need_no_author(site, visit, rows)
-    said = {"of": word.id, "hash": word.said["hash"], "comment": words(visit, "comment")}
+    said = {"of": annotation.id, "hash": annotation.body["hash"], "comment": form_text(visit, "comment")}
     site.record(visit, "signoff", "second", said)
-    return Redirect(f"/signoffs/{word.id}")
+    return Redirect(f"/signoffs/{annotation.id}")
 
 
 def _need_no_author(site: Site, visit: Visit, rows: Sequence[Placed]) -> None:
-    """Return where nothing in the set is the first to be judged by policies that this person put in force [REV-43]."""
+    """Refuse a signer who activated policies that first ran in this set [REV-43]."""
     if (revision := revisions.put_in_force(site, visit.person.name, rows)) is not None:
-        message = f"You put the policies {revision[:12]} in force, which first ran here: another person has to sign."
+        message = f"You put the policies {revision[:12]} into force, which first ran here: another person has to sign."
         raise Refused(409, "review.author", message)
 
 
 def _to_sign(site: Site, given: Mapping[str, str]) -> tuple[str, str, list[Placed]]:
-    """The scope, how it was said, and the decisions in a log that it comes to; Refused where there are none."""
+    """The scope, its wording, and its decisions that are in a log; Refused if there are none."""
     if "subject" in given:
         subject, session = given["subject"], given.get("session")
         found = site.catalog.session(subject, session)
@@ -157,7 +157,7 @@ def _to_sign(site: Site, given: Mapping[str, str]) -> tuple[str, str, list[Place
         rows = site.catalog.all_of(site.catalog.select(query))
     rows = [row for row in rows if row.log is not None]
     if not rows:
-        raise Refused(422, "review.empty", "There is nothing to sign: no decision in the log fits.")
+        raise Refused(422, "review.empty", "There is nothing to sign: no decision in the log matches.")
     return scope, said, rows
 
 
@@ -171,63 +171,63 @@ def _counts(site: Site, rows: Sequence[Placed]) -> dict[str, int]:
 
 
 def reopen(site: Site, visit: Visit) -> Answer:
-    """Take a signature back, by a record that says so: the signature stays where it is."""
+    """Withdraw a signature with a record of its own: the signature stays in the log."""
     need(visit, Role.SIGNER)
-    word = oversight.signature(site, visit.path["id"])
-    if site.catalog.after(word)[0] is not None:
-        raise Refused(409, "review.reopened", "This was opened again before.")
-    said = {"of": word.id, "comment": words(visit, "comment", needed=True)}
-    if word.subject_session is not None:
-        said["session"] = word.said["session"]
+    annotation = oversight.signature(site, visit.path["id"])
+    if site.catalog.after(annotation)[0] is not None:
+        raise Refused(409, "review.reopened", "This was already reopened.")
+    said = {"of": annotation.id, "comment": form_text(visit, "comment", needed=True)}
+    if annotation.subject_session is not None:
+        said["session"] = annotation.body["session"]
     site.record(visit, "signoff", "reopen", said)
-    return Redirect(f"/signoffs/{word.id}")
+    return Redirect(f"/signoffs/{annotation.id}")
 
 
 def reveal(site: Site, visit: Visit) -> Answer:
-    """Show what a decision was about, once it is on record who asked and why."""
+    """Show the content of a decision, after recording who asked and why."""
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
-    reason = words(visit, "reason", needed=True)
+    reason = form_text(visit, "reason", needed=True)
     if kept_of(site.contents, row.id, site.body(row)) is not Kept.HERE:
-        raise Refused(409, "review.no-content", "No content of this decision is kept.")
+        raise Refused(409, "review.no-content", "No content of this decision is stored.")
     line = site.contents.reveal(row.id, actor=visit.subject, reason=reason)
     site.catalog.catch_up()
     return detail.decision(site, visit, revealed=site.again.shown(line))
 
 
 def ask(site: Site, visit: Visit) -> Answer:
-    """Ask that a second person agrees to content being shown."""
+    """Request a second person's agreement to showing content."""
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
-    site.contents.eyes.ask(row.id, actor=visit.subject, reason=words(visit, "reason", needed=True))
+    site.contents.eyes.ask(row.id, actor=visit.subject, reason=form_text(visit, "reason", needed=True))
     return Redirect(f"/decisions/{row.id}")
 
 
 def grant(site: Site, visit: Visit) -> Answer:
-    """Agree that whoever asked sees what they asked for; nobody agrees with themselves."""
+    """Grant somebody else's request to see content."""
     need(visit, Role.REVIEWER)
-    reason = words(visit, "reason", needed=True)
+    reason = form_text(visit, "reason", needed=True)
     granted = site.contents.eyes.grant(visit.path["id"], actor=visit.subject, reason=reason)
     return Redirect(f"/decisions/{granted.record}")
 
 
 def save_filter(site: Site, visit: Visit) -> Answer:
-    """Save a query under a name; an empty query takes the name away."""
+    """Save a query under a name; an empty query deletes the name."""
     need(visit, Role.REVIEWER)
-    query = words(visit, "q")
+    query = form_text(visit, "q")
     site.query(query)
-    site.record(visit, "filter", "save", {"name": words(visit, "name", needed=True), "query": query})
+    site.record(visit, "filter", "save", {"name": form_text(visit, "name", needed=True), "query": query})
     return Redirect("/sessions", {"q": query})
 
 
 def sample(site: Site, visit: Visit) -> Answer:
-    """Draw decisions at random by a seed that is on record, so that anybody can draw the same."""
+    """Draw random decisions with a recorded seed, so that anybody can draw the same."""
     need(visit, Role.REVIEWER)
-    text = words(visit, "q")
+    text = form_text(visit, "q")
     size = visit.form.get("size", "")
     if not size.isascii() or not size.isdigit() or not 1 <= int(size[:5]) <= MAX_SAMPLE:
         raise Refused(422, "review.sample", f"A sample has 1 to {MAX_SAMPLE} decisions.")
-    seed = words(visit, "seed") or secrets.token_hex(8)
+    seed = form_text(visit, "seed") or secrets.token_hex(8)
     found = site.catalog.select(site.query(text))
     by_rule = visit.form.get("by_rule") == "yes"
     rows = _by_rule(site, found, seed, int(size)) if by_rule else sampled(site.catalog.all_of(found), seed, int(size))
@@ -240,11 +240,11 @@ def sample(site: Site, visit: Visit) -> Answer:
 
 
 def _by_rule(site: Site, found: int, seed: str, size: int) -> list[Placed]:
-    """So many of each rule's, as even as it comes out; a decision of two rules is drawn once."""
+    """An even sample over rules; a decision of two rules is drawn once."""
     rules = site.catalog.values(found, "rule", limit=MAX_SAMPLE)
     each = -(-size // max(len(rules), 1))
     drawn: dict[str, Placed] = {}
-    for rule, _ in reversed(rules):  # the rarest first: the most frequent have enough to fill up with
+    for rule, _ in reversed(rules):  # rarest first: frequent rules have enough decisions to fill up with
         having = found & site.catalog.having("rule", rule)
         fresh = [row for row in site.catalog.all_of(having) if row.id not in drawn]
         drawn |= {row.id: row for row in sampled(fresh, seed, each)}
@@ -252,13 +252,13 @@ def _by_rule(site: Site, found: int, seed: str, size: int) -> list[Placed]:
 
 
 def export(site: Site, visit: Visit) -> Answer:
-    """Evidence to take away: what the query finds, all that people said of it, with proofs."""
+    """An evidence bundle: the query's results and what people recorded about them, with proofs."""
     need(visit, Role.REVIEWER)
-    text = words(visit, "q")
+    text = form_text(visit, "q")
     rows = site.catalog.all_of(site.catalog.select(site.query(text)))
     site.record(visit, "export", "export", {"query": text, "records": len(rows), "hash": set_hash(rows)})
     wanted = {row.id for row in rows}
-    wanted |= {word.id for word in site.catalog.words_of(*KINDS - {"filter"})}
+    wanted |= {annotation.id for annotation in site.catalog.annotations_of(*KINDS - {"filter"})}
     wanted |= {row.id for row in site.catalog.all_of(site.catalog.having("kind", "override"))}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "evidence.zip"
@@ -271,7 +271,7 @@ def export(site: Site, visit: Visit) -> Answer:
 
 
 def check(site: Site, _visit: Visit) -> Answer:
-    """Check the whole log now."""
+    """Verify the whole log now."""
     oversight.check(site)
     return Redirect("/integrity")
 

@@ -1,4 +1,4 @@
-"""What waits for a person, what it is about, and what came of what was decided. Spec: docs/spec/review.md [REV-26]."""
+"""Pending approvals, their content, and recent decisions on them. Spec: docs/spec/review.md [REV-26]."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pipeline.policies.overrides import Override
 from pipeline.review.access import Role
 from pipeline.review.detail import told
 from pipeline.review.lists import decision_row
-from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need, words
-from pipeline.review.telling import Json
+from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, form_text, need
+from pipeline.review.summary import Json
 from pipeline.store.overview import Placed
 
-LATELY: Final = 50  # decisions that asked: the newest
-_OF_SESSION: Final = 200  # decisions of a session that are looked through
+LATELY: Final = 50  # the newest decisions that asked for approval
+_OF_SESSION: Final = 200  # decisions of a session to search
 
 
 def approvals(site: Site, visit: Visit) -> Page:
-    """What waits for a person, the oldest first, and what became of what was asked lately."""
+    """Pending approvals, oldest first, and the outcome of recent ones."""
     waiting = site.approvals.pending()
     there = {one.asked.id for one in waiting}
     lately = [one for one in _asked_lately(site) if one.asked.id not in there]
     return Page(
         "approvals.html",
         {
-            "rows": [_told(site, visit, one) for one in waiting],
-            "lately": [_told(site, visit, one) for one in lately],
+            "rows": [_hit_details(site, visit, one) for one in waiting],
+            "lately": [_hit_details(site, visit, one) for one in lately],
             "asks": [told(one, visit) for one in site.contents.eyes.asks()],
             "overrides": [_overridden(site, one) for one in site.overrides.read()],
         },
@@ -51,9 +51,9 @@ def _overridden(site: Site, one: Override) -> Json:
 
 
 def end_override(site: Site, visit: Visit) -> Answer:
-    """End an override: what its rule denies is refused again."""
+    """End an override: its rule's denials are enforced again."""
     need(visit, Role.SIGNER)
-    reason = words(visit, "reason", needed=True)
+    reason = form_text(visit, "reason", needed=True)
     site.overrides.close(visit.path["id"], actor=visit.subject, reason=reason)
     return Redirect("/approvals")
 
@@ -70,7 +70,7 @@ def _asked_lately(site: Site) -> Iterator[Approval]:
 
 
 def _named(body: Mapping[str, Any] | None) -> dict[str, str]:
-    """The approvals that a decision asked for or rests on: id and where it stood then."""
+    """The approvals that a decision asked for or used: id → status at that time."""
     listed = [] if body is None else body["result"].get("approvals") or []
     return {str(one["id"]): str(one.get("status")) for one in listed if isinstance(one, dict) and "id" in one}
 
@@ -82,7 +82,7 @@ def _there(site: Site, approval_id: str) -> Approval | None:
         return None
 
 
-def _told(site: Site, visit: Visit, one: Approval) -> Json:
+def _hit_details(site: Site, visit: Visit, one: Approval) -> Json:
     now = micros(site.clock())
     open_still = one.status in (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
     return {
@@ -106,17 +106,17 @@ def _told(site: Site, visit: Visit, one: Approval) -> Json:
 
 
 def approval(site: Site, visit: Visit, *, about: Json | None = None, shown: bool = False) -> Page:
-    """One approval: who asks for what, by which rules, where it stands, and the decisions that speak of it."""
+    """One approval: who asks for what, by which rules, its status, and the decisions that refer to it."""
     one = _known(site, visit)
-    data = _told(site, visit, one) | {
+    data = _hit_details(site, visit, one) | {
         "decisions": _decisions(site, one),
         "shown": shown,
         "about": about,
         "opens": site.opens_sealed,
         "words": [
-            {"by": word.by, "at": iso(word.at), "action": word.said["action"]}
-            for word in reversed(site.catalog.words_of("review"))
-            if word.said.get("approval") == one.asked.id
+            {"by": annotation.by, "at": iso(annotation.at), "action": annotation.body["action"]}
+            for annotation in reversed(site.catalog.annotations_of("review"))
+            if annotation.body.get("approval") == one.asked.id
         ],
     }
     return Page("approval.html", data)
@@ -138,11 +138,11 @@ def _decisions(site: Site, one: Approval) -> list[Json]:
 
 
 def look(site: Site, visit: Visit) -> Answer:
-    """Show an approver what it is about, once it is on record who looks."""
+    """Show an approver the content, after recording who looks."""
     need(visit, Role.SIGNER)
     one = _known(site, visit)
     if not site.opens_sealed:
-        raise Refused(409, "review.sealed", "What it is about is sealed, and this site was given no key for it.")
+        raise Refused(409, "review.sealed", "The content is sealed, and this site was started without the seal key.")
     site.record(visit, "review", "look", {"approval": one.asked.id})
     try:
         about = site.approvals.shown(one.asked.id)
@@ -152,11 +152,11 @@ def look(site: Site, visit: Visit) -> Answer:
 
 
 def decide(site: Site, visit: Visit) -> Answer:
-    """Approve or deny what waits; by whom is on record, and the approval keeps it."""
+    """Approve or deny; the approver is recorded and stored with the approval."""
     need(visit, Role.SIGNER)
     yes = visit.form.get("answer") == "approve"
     if not yes and visit.form.get("answer") != "deny":
-        raise Refused(422, "review.answer", "Approve or deny.")
+        raise Refused(422, "review.answer", "Choose approve or deny.")
     try:
         (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], visit.subject)
     except ApprovalError as error:

@@ -1,7 +1,7 @@
-"""All records at hand, sorted by what they are looked for by: made from the store, in memory, caught up as it grows.
+"""An in-memory index of all records, built from the store and updated as it grows.
 
-A page of a hundred thousand records is found in milliseconds, with how many there are of each value. Nothing here is
-kept: it is made again from the records, which alone count. Spec: docs/spec/review.md [REV-3].
+A page out of a hundred thousand records, with counts for each value, is found in milliseconds. The index is never
+persisted: it is rebuilt from the records, the only source of truth. Spec: docs/spec/review.md [REV-3].
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final
 
 from pipeline.audit.query import REVIEWS, Query, Value
 from pipeline.moments import SECOND
-from pipeline.review import bits
-from pipeline.review.words import KINDS, Word, needs_second, seconds, word_of
+from pipeline.review import bitsets
+from pipeline.review.annotations import KINDS, Annotation, annotation_of, needs_second, seconds
 from pipeline.store.database import Store
 from pipeline.store.overview import Part, Placed, is_behind, part_after
 from pipeline.store.search import Search, stored_value
@@ -26,12 +26,12 @@ SEVERITIES: Final = ("info", "warn", "high", "critical")
 EDITS: Final = frozenset({"redact", "rewrite", "strip_tool"})
 _EYES, _UNCOVERED, _DISPOSED, _SIGNED = 1, 2, 4, 8
 _DONE: Final = _DISPOSED | _SIGNED
-_MANY: Final = 2_000  # more values than this are no facet
+_MANY: Final = 2_000  # names with more values than this are not shown as facets
 
 
 @dataclass(slots=True)
 class Session:
-    """What a session's decisions come to. `open`: how many of them still need eyes; `severity` indexes SEVERITIES."""
+    """Totals over a session's decisions. `open`: how many still need review; `severity` indexes SEVERITIES."""
 
     number: int
     subject: str
@@ -41,7 +41,7 @@ class Session:
     edited: int = 0
     uncovered: int = 0
     severity: int = -1
-    eyes: int = 0
+    needing_review: int = 0
     open: int = 0
     disposed: int = 0
     signed: int = 0
@@ -50,7 +50,7 @@ class Session:
 
 
 class Catalog:
-    """The records of a store, found by query. Safe to use from any thread; each call sees what was caught up last."""
+    """The records of a store, found by query. Safe to use from any thread; calls see the last `catch_up`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -66,21 +66,21 @@ class Catalog:
         self._sessions: dict[tuple[str, str | None], Session] = {}
         self._session_list: list[Session] = []
         self._session_of = array("I")
-        self._places: dict[str, array[int]] = {}  # of decisions, by log
-        self._placed: dict[str, array[int]] = {}  # their positions
+        self._places: dict[str, array[int]] = {}  # log → places of its decisions
+        self._placed: dict[str, array[int]] = {}  # and their positions
         self._dispositions: dict[int, str] = {}
         self._assignees: dict[int, str] = {}
         self._signed_by: dict[int, str] = {}
-        self._disposed_at: dict[int, int] = {}  # when somebody first did
-        self._after: dict[str, list[Word]] = {}  # what was said of a signature since
+        self._disposed_at: dict[int, int] = {}  # time of the first disposition
+        self._after: dict[str, list[Annotation]] = {}  # later annotations of a signature
         self._edited: set[int] = set()
-        self._made: dict[tuple[str, str], tuple[int, int]] = {}  # sets as integers, and how much they are of
-        self.words: dict[str, Word] = {}
-        self._about: dict[str, list[Word]] = {}
-        self._about_session: dict[tuple[str, str | None], list[Word]] = {}
+        self._made: dict[tuple[str, str], tuple[int, int]] = {}  # cached bit sets, and how many records they cover
+        self.annotations: dict[str, Annotation] = {}
+        self._about: dict[str, list[Annotation]] = {}
+        self._about_session: dict[tuple[str, str | None], list[Annotation]] = {}
 
     def catch_up(self) -> None:
-        """Take in what was recorded since.
+        """Index the records added since the last call.
 
         Raises:
             StoreError: the database failed.
@@ -93,10 +93,10 @@ class Catalog:
                 part = part_after(self._store.engine, after, kinds=KINDS)
                 if not part.rows:
                     return
-                self._take_in(part)
+                self._add_part(part)
 
     def select(self, query: Query) -> int:
-        """The decisions that the query finds, as a set of positions."""
+        """The decisions that match the query, as a set of positions."""
         with self._lock:
             found = self._set("kind", "decision")
             for term in query.terms:
@@ -109,22 +109,22 @@ class Catalog:
             return found
 
     def page(self, found: int, *, before: int | None, limit: int) -> list[Placed]:
-        """The newest records in the set, those with a number below `before`, at most `limit`."""
+        """The newest `limit` records in the set with a number below `before`."""
         with self._lock:
             if before is not None:
-                found &= bits.below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
-            return [self.rows[at] for _, at in zip(range(limit), bits.newest_first(found), strict=False)]
+                found &= bitsets.below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
+            return [self.rows[at] for _, at in zip(range(limit), bitsets.newest_first(found), strict=False)]
 
     def all_of(self, found: int) -> list[Placed]:
-        """Every record in the set, the oldest first."""
+        """Every record in the set, oldest first."""
         with self._lock:
-            return list(compress(self.rows, bits.selectors(found)))
+            return list(compress(self.rows, bitsets.selectors(found)))
 
     def values(self, found: int, name: str, limit: int = 8) -> list[tuple[str, int]]:
-        """The most frequent values of `name` in the set, and how many have each; none where they are too many."""
+        """The most frequent values of `name` in the set with their counts; empty if there are too many values."""
         with self._lock:
             if name == "disposition":
-                every = {value: bits.of_positions(at, len(self.rows)) for value, at in self._disposed().items()}
+                every = {value: bitsets.of_positions(at, len(self.rows)) for value, at in self._disposed().items()}
                 counted = [(value, (having & found).bit_count()) for value, having in every.items()]
             else:
                 values = self._values.get(name, {})
@@ -134,42 +134,42 @@ class Catalog:
         return sorted((one for one in counted if one[1]), key=lambda one: (-one[1], one[0]))[:limit]
 
     def having(self, name: str, value: str) -> int:
-        """The records that have this value of `name`, as a set."""
+        """The set of records with this value of `name`."""
         with self._lock:
             return self._having(name, Value(value))
 
     def having_some(self, name: str) -> int:
-        """The records that have any value of `name`, as a set."""
+        """The set of records with any value of `name`."""
         with self._lock:
             return self._having(name, Value("", begins=True))
 
     def between(self, since: int | None, until: int | None) -> int:
-        """The records from `since` on and before `until`, in microseconds since the epoch, as a set."""
+        """The set of records from `since` up to but not including `until`, in microseconds since the epoch."""
         with self._lock:
             return self._between(since, until)
 
     def seconds_to_review(self, found: int) -> list[float]:
-        """How long after each decision in the set somebody first gave it a disposition, for those that have one."""
+        """For each decision in the set with a disposition: the seconds until it first got one."""
         with self._lock:
-            chosen = bits.selectors(found)
+            chosen = bitsets.selectors(found)
             known = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
             return [max(0, first - self._at[at]) / SECOND for at, first in known]
 
     def span(self, found: int) -> tuple[int, int] | None:
-        """The times of the first and the last record in the set; None where it is empty."""
+        """The times of the first and last record in the set; None if it is empty."""
         with self._lock:
-            times = list(compress(self._at, bits.selectors(found)))
+            times = list(compress(self._at, bitsets.selectors(found)))
         return (min(times), max(times)) if times else None
 
     def sessions(self, found: int) -> list[Session]:
-        """The sessions of the records in the set: those that need eyes first, then the newest."""
+        """The sessions of the records in the set: those that need review first, then the newest."""
         with self._lock:
-            numbers = set(compress(self._session_of, bits.selectors(found)))
+            numbers = set(compress(self._session_of, bitsets.selectors(found)))
             chosen = [self._session_list[number] for number in numbers]
         return sorted(chosen, key=lambda one: (not one.open, -one.last_at, one.subject, one.id or ""))
 
     def session(self, subject: str, session: str | None) -> tuple[Session, list[Placed]] | None:
-        """A session and its decisions, the oldest first; None where there is none."""
+        """A session and its decisions, oldest first; None if there is none."""
         with self._lock:
             found = self._sessions.get((subject, session))
             return None if found is None else (found, [self.rows[at] for at in found.positions])
@@ -181,72 +181,72 @@ class Catalog:
             return None if at is None else self.rows[at]
 
     def state(self, id: str) -> dict[str, str]:
-        """Where the review of a decision stands: `disposition`, `signed`, `assignee`; empty where there is none."""
+        """The review state of a decision: `disposition`, `signed`, `assignee`; empty if not set."""
         with self._lock:
             at = self._by_id.get(id, -1)
             of = {"disposition": self._dispositions, "signed": self._signed_by, "assignee": self._assignees}
             return {name: known.get(at, "") for name, known in of.items()}
 
-    def about(self, id: str) -> list[Word]:
-        """What was said of a decision, the oldest first."""
+    def about(self, id: str) -> list[Annotation]:
+        """The annotations of a decision, oldest first."""
         with self._lock:
             return list(self._about.get(id, ()))
 
-    def about_session(self, subject: str, session: str | None) -> list[Word]:
-        """What was said of a session as a whole, the oldest first."""
+    def about_session(self, subject: str, session: str | None) -> list[Annotation]:
+        """The annotations of a session as a whole, oldest first."""
         with self._lock:
             return list(self._about_session.get((subject, session), ()))
 
-    def after(self, signature: Word) -> tuple[Word | None, Word | None]:
-        """What took a signature back, and the second one under it; None where nobody did."""
+    def after(self, signature: Annotation) -> tuple[Annotation | None, Annotation | None]:
+        """The annotation that withdrew a signature, and the second signature under it; None if there is none."""
         with self._lock:
             later = list(self._after.get(signature.id, ()))
-        back = next((word for word in later if word.said["action"] == "reopen"), None)
+        back = next((annotation for annotation in later if annotation.body["action"] == "reopen"), None)
         under = later if back is None else later[: later.index(back)]
-        return back, next((word for word in under if seconds(word, signature)), None)
+        return back, next((annotation for annotation in under if seconds(annotation, signature)), None)
 
-    def words_of(self, *kinds: str) -> list[Word]:
-        """What was put on record of these kinds, the newest first."""
+    def annotations_of(self, *kinds: str) -> list[Annotation]:
+        """The annotations of these kinds, newest first."""
         with self._lock:
-            return [word for word in reversed(self.words.values()) if word.kind in kinds]
+            return [annotation for annotation in reversed(self.annotations.values()) if annotation.kind in kinds]
 
     def places(self) -> dict[str, array[int]]:
-        """Of every log the places of its decisions, in order."""
+        """Log → the places of its decisions, in order."""
         with self._lock:
             return dict(self._places)
 
     def decisions_in(self, stretches: Mapping[str, Sequence[Sequence[int]]]) -> list[Placed]:
-        """The decisions at these places: log → first and last place of each stretch."""
+        """The decisions at these places: log → first and last place of each run."""
         with self._lock:
             return [self.rows[at] for at in self._in_places(stretches)]
 
     @property
     def newest(self) -> int:
-        """The number of the newest record that was taken in."""
+        """The number of the newest indexed record."""
         with self._lock:
             return self.rows[-1].seq if self.rows else 0
 
     def needing(self) -> int:
-        """How many decisions need eyes."""
+        """How many decisions need review."""
         with self._lock:
             return self._having("needs", Value("review")).bit_count()
 
-    # Taking in
+    # Indexing
 
-    def _take_in(self, part: Part) -> None:
+    def _add_part(self, part: Part) -> None:
         first = len(self.rows)
         position = {row.seq: first + number for number, row in enumerate(part.rows)}
         for row in part.rows:
-            self._take_row(row)
+            self._add_row(row)
         for seq, name, value in part.facts:
-            self._take_fact(position[seq], name, value)
+            self._add_fact(position[seq], name, value)
         for row in part.rows:
             if row.kind == "decision":
                 self._count(position[row.seq])
-            elif row.kind in KINDS and (word := word_of(row, part.bodies.get(row.seq))) is not None:
-                self._hear(word)
+            elif row.kind in KINDS and (annotation := annotation_of(row, part.bodies.get(row.seq))) is not None:
+                self._add_annotation(annotation)
 
-    def _take_row(self, row: Placed) -> None:
+    def _add_row(self, row: Placed) -> None:
         at = len(self.rows)
         self._in_order = self._in_order and (not at or row.at >= self._at[-1])
         self.rows.append(row)
@@ -257,7 +257,7 @@ class Catalog:
             if (value := getattr(row, name)) is not None:
                 self._note(name, value, at)
         if row.kind != "decision":
-            self._session_of.append(0)  # never asked for: only decisions are looked up here
+            self._session_of.append(0)  # not needed: only decisions are looked up by it
             return
         key = (row.subject, row.session)
         session = self._sessions.get(key)
@@ -274,7 +274,7 @@ class Catalog:
             self._places.setdefault(row.log, array("q")).append(row.place)
             self._placed.setdefault(row.log, array("I")).append(at)
 
-    def _take_fact(self, at: int, name: str, value: str) -> None:
+    def _add_fact(self, at: int, name: str, value: str) -> None:
         self._note(name, value, at)
         if name == "covered" and value == "no":
             self._flags[at] |= _EYES | _UNCOVERED
@@ -286,69 +286,69 @@ class Catalog:
             session.severity = max(session.severity, SEVERITIES.index(value))
 
     def _count(self, at: int) -> None:
-        """Add a decision, whose facts are known by now, to its session."""
+        """Add a decision, whose facts are indexed by now, to its session."""
         session = self._session_list[self._session_of[at]]
         flags = self._flags[at]
         session.edited += at in self._edited
         session.uncovered += bool(flags & _UNCOVERED)
-        session.eyes += bool(flags & _EYES)
+        session.needing_review += bool(flags & _EYES)
         session.open += bool(flags & _EYES)
         self._edited.discard(at)
 
     def _note(self, name: str, value: str, at: int) -> None:
         self._values.setdefault(name, {}).setdefault(value, array("I")).append(at)
 
-    # What people said
+    # Annotations
 
-    def _hear(self, word: Word) -> None:
-        self.words[word.id] = word
-        if word.kind in ("filter", "export"):  # about no one decision
+    def _add_annotation(self, annotation: Annotation) -> None:
+        self.annotations[annotation.id] = annotation
+        if annotation.kind in ("filter", "export"):  # not about a decision
             return
-        if word.kind == "signoff":
-            self._hear_signature(word)
-        elif word.kind == "sample":
-            for drawn in word.said["ids"]:
+        if annotation.kind == "signoff":
+            self._add_signature(annotation)
+        elif annotation.kind == "sample":
+            for drawn in annotation.body["ids"]:
                 if (at := self._by_id.get(drawn)) is not None:
-                    self._note("sample", word.id, at)
-        elif word.said.get("decisions"):
-            for decision in word.said["decisions"]:
-                self._about.setdefault(decision, []).append(word)
+                    self._note("sample", annotation.id, at)
+        elif annotation.body.get("decisions"):
+            for decision in annotation.body["decisions"]:
+                self._about.setdefault(decision, []).append(annotation)
                 if (at := self._by_id.get(decision)) is not None:
-                    self._judge(at, word, only_open=True)
-        elif (decision := word.said.get("decision")) is not None:
-            self._about.setdefault(decision, []).append(word)
-            if (at := self._by_id.get(decision)) is not None and word.kind == "review":
-                self._judge(at, word)
-        elif (key := word.subject_session) is not None:
-            self._about_session.setdefault(key, []).append(word)
+                    self._judge(at, annotation, only_open=True)
+        elif (decision := annotation.body.get("decision")) is not None:
+            self._about.setdefault(decision, []).append(annotation)
+            if (at := self._by_id.get(decision)) is not None and annotation.kind == "review":
+                self._judge(at, annotation)
+        elif (key := annotation.subject_session) is not None:
+            self._about_session.setdefault(key, []).append(annotation)
             session = self._sessions.get(key)
-            for at in () if session is None or word.kind != "review" else session.positions:
-                self._judge(at, word, only_open=True)
-            if session is not None and "assignee" in word.said:
-                session.assignee = word.said["assignee"]
+            for at in () if session is None or annotation.kind != "review" else session.positions:
+                self._judge(at, annotation, only_open=True)
+            if session is not None and "assignee" in annotation.body:
+                session.assignee = annotation.body["assignee"]
 
-    def _judge(self, at: int, word: Word, *, only_open: bool = False) -> None:
-        if "assignee" in word.said:
-            self._assignees[at] = word.said["assignee"]
-        disposition = word.said.get("disposition")
+    def _judge(self, at: int, annotation: Annotation, *, only_open: bool = False) -> None:
+        if "assignee" in annotation.body:
+            self._assignees[at] = annotation.body["assignee"]
+        disposition = annotation.body.get("disposition")
         if disposition is None or (only_open and not (self._flags[at] & _EYES and not self._flags[at] & _DONE)):
             return
         self._dispositions[at] = disposition
-        self._disposed_at.setdefault(at, word.at)
+        self._disposed_at.setdefault(at, annotation.at)
         self._mark(at, _DISPOSED, disposition != "")
 
-    def _hear_signature(self, word: Word) -> None:
-        if (key := word.subject_session) is not None:
-            self._about_session.setdefault(key, []).append(word)
-        of = word if word.said["action"] == "sign" else self.words.get(word.said["of"])
-        if of is None or of.said.get("action") != "sign":
+    def _add_signature(self, annotation: Annotation) -> None:
+        if (key := annotation.subject_session) is not None:
+            self._about_session.setdefault(key, []).append(annotation)
+        of = annotation if annotation.body["action"] == "sign" else self.annotations.get(annotation.body["of"])
+        if of is None or of.body.get("action") != "sign":
             return
-        if word is not of:
-            self._after.setdefault(of.id, []).append(word)
+        if annotation is not of:
+            self._after.setdefault(of.id, []).append(annotation)
         back, second = self.after(of)
-        if word is back or (word is second if needs_second(of) else word is of):
-            for at in self._in_places(of.said["set"]):
-                self._sign(at, of, on=word is not back)
+        if annotation is back or (annotation is second if needs_second(of) else annotation is of):
+            for at in self._in_places(of.body["set"]):
+                self._sign(at, of, on=annotation is not back)
 
     def _in_places(self, stretches: Mapping[str, Sequence[Sequence[int]]]) -> Iterator[int]:
         for log, each in stretches.items():
@@ -356,11 +356,11 @@ class Catalog:
             for first, last in each:
                 yield from positions[bisect.bisect_left(places, first) : bisect.bisect_right(places, last)]
 
-    def _sign(self, at: int, of: Word, *, on: bool) -> None:
+    def _sign(self, at: int, of: Annotation, *, on: bool) -> None:
         if on:
             self._signed_by[at] = of.id
             self._mark(at, _SIGNED, on=True)
-        elif self._signed_by.get(at) == of.id:  # somebody signed it again since: that stands
+        elif self._signed_by.get(at) == of.id:  # signed again since: keep the newer signature
             del self._signed_by[at]
             self._mark(at, _SIGNED, on=False)
 
@@ -373,7 +373,7 @@ class Catalog:
         session.disposed += bool(after & _DISPOSED) - bool(before & _DISPOSED)
         session.signed += bool(after & _SIGNED) - bool(before & _SIGNED)
 
-    # Finding
+    # Searching
 
     def _having(self, name: str, value: Value) -> int:
         if name in REVIEWS and name != "sample":
@@ -382,7 +382,7 @@ class Catalog:
             value = stored_value(value)
         if name == "id":
             wanted = (at for known, at in self._by_id.items() if value.fits(known))
-            return bits.of_positions(wanted, len(self.rows))
+            return bitsets.of_positions(wanted, len(self.rows))
         found = 0
         for known in self._values.get(name, {}) if value.begins else (value.text,):
             if value.fits(known):
@@ -392,13 +392,13 @@ class Catalog:
     def _in_state(self, name: str, value: Value) -> int:
         every = self._set("kind", "decision")
         if name == "needs":
-            needing = bits.of_flags(self._flags, _EYES) & ~bits.of_flags(self._flags, _DONE)
+            needing = bitsets.of_flags(self._flags, _EYES) & ~bitsets.of_flags(self._flags, _DONE)
             return needing if value == Value("review") else 0
         if name in ("reviewed", "signed"):
-            done = bits.of_flags(self._flags, _DONE if name == "reviewed" else _SIGNED)
+            done = bitsets.of_flags(self._flags, _DONE if name == "reviewed" else _SIGNED)
             return done if value == Value("yes") else every & ~done if value == Value("no") else 0
         states = self._dispositions if name == "disposition" else self._assignees
-        return bits.of_positions((at for at, one in states.items() if one and value.fits(one)), len(self.rows))
+        return bitsets.of_positions((at for at, one in states.items() if one and value.fits(one)), len(self.rows))
 
     def _disposed(self) -> dict[str, list[int]]:
         by_value: dict[str, list[int]] = {}
@@ -408,13 +408,13 @@ class Catalog:
         return by_value
 
     def _set(self, name: str, value: str) -> int:
-        """The records with a value, as a set: made once, and added to as records come."""
+        """The set of records with a value: built once, then extended as records arrive."""
         positions = self._values.get(name, {}).get(value)
         if positions is None:
             return 0
         made, upto = self._made.get((name, value), (0, 0))
         if upto < len(positions):
-            made |= bits.of_positions(positions[upto:], len(self.rows))
+            made |= bitsets.of_positions(positions[upto:], len(self.rows))
             self._made[name, value] = (made, len(positions))
         return made
 
@@ -422,13 +422,13 @@ class Catalog:
         if self._in_order:
             end = len(self._at) if until is None else bisect.bisect_left(self._at, until)
             start = 0 if since is None else bisect.bisect_left(self._at, since)
-            return bits.below(end) & ~bits.below(start)
-        if len(self._by_time) < len(self._at):  # clocks of several writers, or one that was set back
+            return bitsets.below(end) & ~bitsets.below(start)
+        if len(self._by_time) < len(self._at):  # not monotonic: several writers, or a clock set back
             self._by_time = sorted(range(len(self._at)), key=self._at.__getitem__)
         at = self._at.__getitem__
         start = 0 if since is None else bisect.bisect_left(self._by_time, since, key=at)
         end = len(self._at) if until is None else bisect.bisect_left(self._by_time, until, key=at)
-        return bits.of_positions(self._by_time[start:end], len(self._at))
+        return bitsets.of_positions(self._by_time[start:end], len(self._at))
 
 
 def _is_open(flags: int) -> bool:

@@ -1,4 +1,4 @@
-"""Figures over time and by value, with the places of what is drawn: each is a table, and a picture of it beside."""
+"""Charts: figures over time and by value, each as a table with the geometry of its drawing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.moments import SECOND, iso
 from pipeline.review.catalog import Catalog
-from pipeline.review.telling import Json
+from pipeline.review.summary import Json
 
 WIDTH, HEIGHT = 640, 160
 _STEPS: Final = (60, 300, 900, 3_600, 4 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
@@ -15,7 +15,7 @@ _MOST_BARS: Final = 48
 
 
 def over_time(catalog: Catalog, found: int) -> Json:
-    """The decisions in a set by time: how many for each step, and of them how many were stopped."""
+    """The decisions in a set over time: how many per step, and how many of them were stopped."""
     spans = catalog.span(found)
     if spans is None:
         return {"step": 0, "bars": [], "rows": []}
@@ -47,14 +47,14 @@ def _bars(values: Sequence[int]) -> list[Json]:
 
 
 def shares(counted: Iterable[tuple[str, int]]) -> list[Json]:
-    """Values with their counts, and each as a share of the highest."""
+    """Values with their counts, and each count as a share of the highest."""
     rows = list(counted)
     highest = max([count for _, count in rows], default=1)
     return [{"value": value, "count": count, "share": round(100 * count / highest, 1)} for value, count in rows]
 
 
 def spread(values: Sequence[float]) -> list[Json]:
-    """The percentiles of values, in order."""
+    """The percentiles of the values."""
     ordered = sorted(values)
     if not ordered:
         return []

@@ -1,4 +1,4 @@
-"""What a decision was about, where it was kept: beside the log, never in it. Spec: docs/spec/review.md [REV-12]."""
+"""The content of decisions, stored beside the log, never in it. Spec: docs/spec/review.md [REV-12]."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from pipeline.replay.masking import Masking
 from pipeline.replay.replay import Replay, agrees
 from pipeline.review.differences import parts
 from pipeline.review.rules import PoliciesAtHand
-from pipeline.review.telling import Json
+from pipeline.review.summary import Json
 from pipeline.store.contents import Contents
 
-_MOST_LINES: Final = 40  # of a definition
-_MOST_SHOWN: Final = 400  # characters of a value
+_MOST_LINES: Final = 40  # lines shown of a definition
+_MOST_SHOWN: Final = 400  # characters shown of a value
 _READS: Final = re.compile(r"\binput(?:\.[A-Za-z_]\w*)+")
 
 
 class Kept(StrEnum):
-    """Whether the content of a decision is there."""
+    """Whether a decision has content."""
 
     NONE = "none"
     HERE = "here"
@@ -43,7 +43,7 @@ class Kept(StrEnum):
 
 
 def kept_of(contents: Contents, decision: str, body: Mapping[str, Any] | None) -> Kept:
-    """Whether the content of the decision with that record is there, without reading it."""
+    """Whether the decision of that record has content, without reading it."""
     if contents.has(decision):
         return Kept.HERE
     committed = body is not None and "commitment" in (body.get("content") or {})
@@ -51,7 +51,7 @@ def kept_of(contents: Contents, decision: str, body: Mapping[str, Any] | None) -
 
 
 class _Judge:
-    """One set: it judges, and says why."""
+    """One policy set, ready to judge and to explain."""
 
     def __init__(self, policies: PolicySet) -> None:
         self.policies = policies
@@ -60,24 +60,24 @@ class _Judge:
 
     @functools.cached_property
     def why(self) -> Why:
-        """Made when it is first asked for: it takes a while."""
+        """Built on first use, because it takes a while."""
         return Why(self.policies)
 
     def outcome(self, entry: Entry) -> Outcome:
-        """What comes of it; what policy saw of it is in the tap afterwards."""
+        """The outcome of judging it; the tap then has the policy inputs."""
         self.tap.asked.clear()
         return self.replay.outcome(entry)
 
     def compared(self, line: bytes, after: _Judge) -> Compared:
-        """What another set is to the line."""
+        """How another set's decision on the line differs."""
         found = compare(line, self.replay, after.replay)
         for one in (self, after):
             one.tap.asked.clear()
         return found
 
 
-class Again:
-    """Judges what was kept again, under policy sets that are at hand. Safe to use from any thread."""
+class Rejudging:
+    """Judges stored content again, under the policy sets available. Safe to use from any thread."""
 
     def __init__(self, policies: PoliciesAtHand) -> None:
         self._policies = policies
@@ -85,7 +85,7 @@ class Again:
         self._judges: dict[str, _Judge] = {}
 
     def shown(self, line: bytes) -> Json:
-        """What was judged, as a case for `cmf test` with stand-ins for secrets, and under each set at hand."""
+        """The content as a case for `cmf test`, secrets replaced, and the decision of each available set."""
         entry = read_entry(line)
         clean = entry if entry.masked else Masking().masked(entry)
         traffic = entry.to_json()["traffic"]
@@ -93,14 +93,14 @@ class Again:
         return said | self._then(entry, traffic)
 
     def _then(self, entry: Entry, traffic: Json) -> Json:
-        """What went on then, against what came; and for each rule that spoke, its text with the values that it had."""
+        """The output then, compared with the input; and for each rule that hit, its source with its values."""
         with self._lock:
             try:
                 judge = self._judge(str(entry.decision["revision"]))
                 outcome = None if judge is None else judge.outcome(entry)
                 if judge is None or outcome is None or not agrees(entry, outcome.decision):
                     return {"out": None, "why": []}
-                why = list(_told(judge, outcome.decision))
+                why = list(_explained_hits(judge, outcome.decision))
             except PipelineError:
                 return {"out": None, "why": []}
         if outcome.value is None:
@@ -131,7 +131,7 @@ class Again:
         return self._judges.get(revision)
 
     def impact(self, lines: Iterable[bytes], base: str, head: str) -> Json | None:
-        """What the change from one revision to another is to what was kept; None where one of them is not at hand."""
+        """The impact of a change of revision on stored content; None if one of them is not available."""
         with self._lock:
             before, after = self._judge(base), self._judge(head)
             if before is None or after is None:
@@ -142,8 +142,8 @@ class Again:
         return found.to_json()
 
 
-def _told(judge: _Judge, decision: Decision) -> Iterator[Json]:
-    """For each definition that spoke: where it is, its text, and the values that its variables had."""
+def _explained_hits(judge: _Judge, decision: Decision) -> Iterator[Json]:
+    """For each definition that hit: its place, its source, and the values of its variables."""
     documents = judge.tap.documents()
     known = {rule.id for rule in judge.policies.rules}
     for view in decision.views:
@@ -169,7 +169,7 @@ def _values(named: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _read(document: Mapping[str, Any], text: Sequence[str]) -> dict[str, Any]:
-    """What the lines of a definition read of the input by name, with its values."""
+    """The input fields that a definition's lines name, with their values."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(_READS.findall("\n".join(text))):
         value: Any = document
@@ -181,7 +181,7 @@ def _read(document: Mapping[str, Any], text: Sequence[str]) -> dict[str, Any]:
 
 
 def _definition(policies: PolicySet, place: Place) -> list[str]:
-    """The lines of the definition that begins there."""
+    """The lines of the definition that starts there."""
     lines = next((one.text.splitlines() for one in policies.modules if one.path == place.module), [])
     found = lines[place.line - 1 :][:_MOST_LINES]
     end = next((at for at, line in enumerate(found) if at and (not line or line == "}")), len(found))
@@ -189,8 +189,8 @@ def _definition(policies: PolicySet, place: Place) -> list[str]:
 
 
 def _content(value: Json) -> list[str]:
-    """Its lines; what the pipeline adds for policy goes to nobody."""
+    """Its lines, without the extensions, which never leave the pipeline."""
     return escaped_json({name: item for name, item in value.items() if name != "extensions"}).splitlines()
 
 
-__all__ = ["Again", "Kept", "kept_of"]
+__all__ = ["Kept", "Rejudging", "kept_of"]

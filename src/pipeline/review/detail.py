@@ -1,4 +1,4 @@
-"""One session from top to bottom, one decision with all that is known of it, one rule. Spec: docs/spec/review.md."""
+"""The pages of one session, one decision and one rule. Spec: docs/spec/review.md."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from pipeline.audit.evidence import FIELDS, leaf_of
 from pipeline.moments import iso
+from pipeline.review.annotations import Annotation, Disposition
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.lists import decision_row, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
-from pipeline.review.telling import Json, hits, not_judged, sentence, skipped
-from pipeline.review.words import Disposition, Word
+from pipeline.review.summary import Json, hits, not_judged, sentence, skipped
 from pipeline.store.four_eyes import Ask
 from pipeline.store.overview import Placed
 
-MOST: Final = 200  # decisions of a session that a page shows; the newest of more
+MOST: Final = 200  # decisions shown of a session, the newest
 
 
 def session(site: Site, visit: Visit) -> Page:
@@ -32,7 +32,7 @@ def session(site: Site, visit: Visit) -> Page:
         "timeline": [_entry(site, row, bodies.get(row.seq)) for row in last],
         "earlier": len(rows) - len(last),
         "revisions": sorted({row.revision for row in rows}),
-        "words": [_word(word) for word in site.catalog.about_session(*key)],
+        "words": [_word(annotation) for annotation in site.catalog.about_session(*key)],
         "first": iso(rows[0].at),
         "dispositions": [one.value for one in Disposition],
         "query": {"subject": key[0], "session": key[1]},
@@ -43,7 +43,12 @@ def session(site: Site, visit: Visit) -> Page:
 def _entry(site: Site, row: Placed, body: Mapping[str, Any] | None) -> Json:
     shown = decision_row(site, row)
     if body is None:
-        return shown | {"erased": True, "said": "What was on record of this decision is gone.", "views": [], "hits": []}
+        return shown | {
+            "erased": True,
+            "said": "This record was erased or cannot be read.",
+            "views": [],
+            "hits": [],
+        }
     result = body["result"]
     missing = {one["path"]: one["reason"] for one in skipped(body)}
     judged = [_view(view) for view in result["views"]]
@@ -60,7 +65,7 @@ def _entry(site: Site, row: Placed, body: Mapping[str, Any] | None) -> Json:
         "evaluated": result["coverage"]["evaluated"],
         "mode": result["mode"],
         "ms": _milliseconds(body),
-        "words": [_word(word) for word in site.catalog.about(row.id)],
+        "words": [_word(annotation) for annotation in site.catalog.about(row.id)],
     }
 
 
@@ -75,19 +80,19 @@ def _milliseconds(body: Mapping[str, Any]) -> float | None:
     return None if nanoseconds is None else round(nanoseconds / 1e6, 2)
 
 
-def _word(word: Word) -> Json:
-    said = word.said
+def _word(annotation: Annotation) -> Json:
+    said = annotation.body
     names = ("action", "disposition", "comment", "assignee", "reason", "label", "scope", "grant", "until")
-    shown = {"id": word.id, "kind": word.kind, "at": iso(word.at), "by": word.by} | {
+    shown = {"id": annotation.id, "kind": annotation.kind, "at": iso(annotation.at), "by": annotation.by} | {
         name: said[name] for name in names if said.get(name) is not None
     }
-    if word.kind != "declassify":
+    if annotation.kind != "declassify":
         return shown
     return shown | {"second": said.get("second", {}).get("id"), "sources": len(said["sources"])}
 
 
 def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
-    """A decision: what happened first, then why, then everything that is on record of it."""
+    """A decision: what happened, then why, then the full record."""
     row = known(site, visit.path["id"])
     body = site.body(row)
     kept = kept_of(site.contents, row.id, body)
@@ -109,7 +114,7 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
 
 
 def _eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
-    """What a second person has to say to content being shown; None where nobody has to."""
+    """The state of a second person's agreement to showing content; None if none is required."""
     if not site.contents.eyes.needed:
         return None
     granted = site.contents.eyes.granted(row.id, visit.subject)
@@ -120,7 +125,7 @@ def _eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
 
 
 def told(one: Ask, visit: Visit) -> Json:
-    """Somebody's wish to see content, as a page has it."""
+    """A request to see content, as shown on a page."""
     own = one.actor == visit.person.name
     return {
         "id": one.id, "decision": one.record, "by": one.actor, "reason": one.reason, "at": iso(one.at), "own": own,
@@ -128,7 +133,7 @@ def told(one: Ask, visit: Visit) -> Json:
 
 
 def known(site: Site, id: str) -> Placed:
-    """The decision with that id; Refused where there is none."""
+    """The decision with that id; Refused if there is none."""
     row = site.catalog.row(id)
     if row is None or row.kind != "decision":
         raise Refused(404, "review.unknown", "There is no such decision.")
@@ -149,11 +154,11 @@ def _integrity(row: Placed) -> Json:
 
 
 def rule(site: Site, visit: Visit) -> Page:
-    """A rule as it was in one revision: what it says of itself, and its source."""
+    """A rule in one revision: its METADATA and its source."""
     revision = visit.params.get("revision", "")
     found = site.policies.rule(revision, visit.params.get("id", ""))
     if found is None:
-        raise Refused(404, "review.unknown", "This rule is not among the policies that this site was given.")
+        raise Refused(404, "review.unknown", "This rule is not among the policies of this site.")
     text = site.policies.text(revision, found)
     data = {
         "id": found.id,

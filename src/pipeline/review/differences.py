@@ -1,4 +1,4 @@
-"""What is different between two texts, line by line, as data that a table can be made of."""
+"""Line-by-line differences between two texts, as data for a table."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pipeline.review.telling import Json
+from pipeline.review.summary import Json
 
-_AROUND: Final = 3  # lines around what changed
+_AROUND: Final = 3  # lines of context
 
 
 def parts(old: Sequence[str], new: Sequence[str]) -> list[list[Json]]:
-    """The stretches that differ, each with some lines around it: number before, number after, what became of it."""
+    """The hunks that differ, with some context; each line has its old number, new number and kind of change."""
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     return [list(_lines(old, new, group)) for group in matcher.get_grouped_opcodes(_AROUND)]
 

@@ -1,4 +1,4 @@
-"""The lists: sessions that need eyes, and decisions; by a query that is in the address. Spec: docs/spec/review.md."""
+"""The lists: sessions, those to review first, and decisions; the query is in the URL. Spec: docs/spec/review.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.audit.query import plain
 from pipeline.moments import iso
 from pipeline.review.catalog import SEVERITIES, Session
 from pipeline.review.site import PAGE, Page, Refused, Site, Visit
-from pipeline.review.telling import Json, hits, not_judged
+from pipeline.review.summary import Json, hits, not_judged
 from pipeline.store.overview import Placed
 
 FACETS: Final = (
@@ -21,7 +21,7 @@ NEEDS: Final = "needs:review"
 
 
 def sessions(site: Site, visit: Visit) -> Page:
-    """The sessions of what the query finds, those that need eyes first."""
+    """The sessions of the query's results, those that need review first."""
     query = site.query(visit.q)
     found = site.catalog.select(query)
     every = site.catalog.sessions(found)
@@ -44,7 +44,7 @@ def sessions(site: Site, visit: Visit) -> Page:
 
 
 class _Lazy(Sequence[Json]):
-    """Rows that are made as a file is written."""
+    """Rows built one by one while a file is written."""
 
     def __init__(self, every: list[Session]) -> None:
         self._every = every
@@ -57,7 +57,7 @@ class _Lazy(Sequence[Json]):
 
 
 def session_row(one: Session) -> Json:
-    """A line of the list of sessions."""
+    """A row of the list of sessions."""
     decisions = len(one.positions)
     return {
         "subject": shown_subject(one.subject),
@@ -86,7 +86,7 @@ def _review(one: Session, decisions: int) -> str:
 
 
 def decisions(site: Site, visit: Visit) -> Page:
-    """The decisions that the query finds, the newest first."""
+    """The query's results, newest first."""
     found = site.catalog.select(site.query(visit.q))
     page = site.catalog.page(found, before=_number(visit.params.get("before", "")), limit=PAGE + 1)
     shown = page[:PAGE]
@@ -108,7 +108,7 @@ def _all(site: Site, visit: Visit, found: int) -> list[Placed]:
 
 
 def decision_row(site: Site, row: Placed) -> Json:
-    """A decision by its columns, and where its review stands."""
+    """A decision's columns, and the state of its review."""
     return {
         "id": row.id,
         "at": iso(row.at),
@@ -136,7 +136,7 @@ def _decision_rows(site: Site, rows: Sequence[Placed]) -> list[Json]:
 
 
 def facets(site: Site, found: int, q: str) -> list[Json]:
-    """The values of each name in what was found, with counts and the query that a click asks for."""
+    """The values of each name in the results, with counts and the query behind a click."""
     given = _given(q)
     shown: list[Json] = []
     for name in FACETS:
@@ -152,7 +152,7 @@ def facets(site: Site, found: int, q: str) -> list[Json]:
 
 
 def toggled(q: str, name: str, value: str) -> str:
-    """The query with the term added, or taken out where it was in."""
+    """The query with the term added, or removed if present."""
     given = _given(q)
     term = plain(name, value)
     kept = [word for word in given if word != term] if term in given else [*given, term]
@@ -180,10 +180,13 @@ def _tabs(q: str) -> list[Json]:
 
 
 def saved(site: Site) -> list[Json]:
-    """The filters that people saved, by name; of one name the newest counts, and an empty one is gone."""
+    """The saved filters, by name; the newest of a name counts, and an empty one deletes it."""
     newest: dict[str, Json] = {}
-    for word in site.catalog.words_of("filter"):
-        newest.setdefault(word.said["name"], {"name": word.said["name"], "q": word.said["query"], "by": word.by})
+    for annotation in site.catalog.annotations_of("filter"):
+        newest.setdefault(
+            annotation.body["name"],
+            {"name": annotation.body["name"], "q": annotation.body["query"], "by": annotation.by},
+        )
     return sorted((one for one in newest.values() if one["q"]), key=lambda one: str(one["name"]))
 
 
@@ -192,13 +195,13 @@ def _cursor(one: Session) -> str:
 
 
 def _place(every: Sequence[Session], after: str) -> int:
-    """Where the page begins: behind the session that the cursor names, or behind where it stood."""
+    """The start of the page: after the session in the cursor, or after its former position."""
     if not after:
         return 0
     try:
         done, last_at, number = (int(part) for part in after.split("-"))
     except ValueError:
-        raise Refused(422, "review.page", "This page does not exist.") from None
+        raise Refused(422, "review.page", "There is no such page.") from None
     for at, one in enumerate(every):
         if one.number == number:
             return at + 1
@@ -211,7 +214,7 @@ def _number(text: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise Refused(422, "review.page", "This page does not exist.")
+        raise Refused(422, "review.page", "There is no such page.")
     return int(text)
 
 

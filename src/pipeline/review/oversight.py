@@ -1,4 +1,4 @@
-"""What is over all sessions: integrity, charts, signatures, samples. Spec: docs/spec/review.md."""
+"""Pages across sessions: integrity, charts, signatures, samples. Spec: docs/spec/review.md."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pipeline.audit.checking import check_store
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report
 from pipeline.moments import iso
+from pipeline.review.annotations import Annotation, needs_second, set_hash
 from pipeline.review.charts import over_time, shares, spread
 from pipeline.review.lists import decision_row, saved
 from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
-from pipeline.review.telling import Json
-from pipeline.review.words import Word, needs_second, set_hash
+from pipeline.review.summary import Json
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 
-_MEASURED: Final = 500  # decisions whose latency is read: the newest
+_MEASURED: Final = 500  # newest decisions whose latency is read
 _PROBLEMS: Final = 50
 
 
 def integrity(site: Site, _visit: Visit) -> Page:
-    """What the last check found, the newest head of each log, and how to check without this site."""
+    """The result of the last verification, the newest head of each log, and how to verify without this site."""
     heads = []
     evidence = StoreEvidence(site.store.engine)
     for log in evidence.logs():
@@ -44,7 +44,7 @@ def integrity(site: Site, _visit: Visit) -> Page:
 
 
 def check(site: Site) -> Verified:
-    """Check the whole log now.
+    """Verify the whole log now.
 
     Raises:
         ConfigError: the exported heads cannot be read.
@@ -69,7 +69,7 @@ def _checked(one: Verified) -> Json:
 
 
 def charts(site: Site, visit: Visit) -> Page:
-    """Denies over time, by rule and by subject, and how long decisions take; of what the query finds."""
+    """Denials over time, by rule and by subject, and decision latency, for the query's results."""
     found = site.catalog.select(site.query(visit.q))
     denied = found & site.catalog.having("verdict", "deny")
     newest = site.catalog.page(found, before=None, limit=_MEASURED)
@@ -93,76 +93,76 @@ def charts(site: Site, visit: Visit) -> Page:
 
 
 def signoffs(site: Site, _visit: Visit) -> Page:
-    """Every signature and every re-opening, the newest first; samples and saved filters."""
-    signed = site.catalog.words_of("signoff")
-    rows = [_signature(site, word) for word in signed if word.said["action"] == "sign"]
-    samples = [_sample(word) for word in site.catalog.words_of("sample")]
+    """All signatures and reopenings, newest first; samples and saved filters."""
+    signed = site.catalog.annotations_of("signoff")
+    rows = [_signature(site, annotation) for annotation in signed if annotation.body["action"] == "sign"]
+    samples = [_sample(annotation) for annotation in site.catalog.annotations_of("sample")]
     return Page("signoffs.html", {"rows": rows, "samples": samples, "filters": saved(site)})
 
 
-def _signature(site: Site, word: Word) -> Json:
-    said = word.said
-    reopened, second = site.catalog.after(word)
+def _signature(site: Site, annotation: Annotation) -> Json:
+    body = annotation.body
+    reopened, second = site.catalog.after(annotation)
     return {
-        "id": word.id,
-        "at": iso(word.at),
-        "by": word.by,
-        "scope": said["scope"],
-        "said": said["said"],
-        "records": said["records"],
-        "counts": said["counts"],
-        "hash": said["hash"],
-        "comment": said.get("comment", ""),
-        "reopened": None if reopened is None else _said_of(reopened),
-        "second": None if second is None else _said_of(second),
-        "waits": waits(site, word),
+        "id": annotation.id,
+        "at": iso(annotation.at),
+        "by": annotation.by,
+        "scope": body["scope"],
+        "said": body["said"],
+        "records": body["records"],
+        "counts": body["counts"],
+        "hash": body["hash"],
+        "comment": body.get("comment", ""),
+        "reopened": None if reopened is None else _comment(reopened),
+        "second": None if second is None else _comment(second),
+        "waits": waits(site, annotation),
     }
 
 
-def _said_of(word: Word) -> Json:
-    return {"at": iso(word.at), "by": word.by, "comment": word.said.get("comment", "")}
+def _comment(annotation: Annotation) -> Json:
+    return {"at": iso(annotation.at), "by": annotation.by, "comment": annotation.body.get("comment", "")}
 
 
-def waits(site: Site, signature: Word) -> bool:
-    """Whether a signature waits for a second one."""
+def waits(site: Site, signature: Annotation) -> bool:
+    """Whether a signature needs a second one."""
     return needs_second(signature) and site.catalog.after(signature) == (None, None)
 
 
-def _sample(word: Word) -> Json:
-    said = word.said
+def _sample(annotation: Annotation) -> Json:
+    body = annotation.body
     names = ("query", "seed", "size", "by_rule")
     return {
-        "id": word.id,
-        "at": iso(word.at),
-        "by": word.by,
-        "drawn": len(said["ids"]),
-        "q": f"sample:{word.id}",
-    } | {name: said[name] for name in names}
+        "id": annotation.id,
+        "at": iso(annotation.at),
+        "by": annotation.by,
+        "drawn": len(body["ids"]),
+        "q": f"sample:{annotation.id}",
+    } | {name: body[name] for name in names}
 
 
 def signoff(site: Site, visit: Visit) -> Page:
-    """One signature: what it is about, and whether that is still what was signed."""
-    word = signature(site, visit.path["id"])
-    rows = signed_rows(site, word)
-    data = _signature(site, word) | {
-        "stands": set_hash(rows) == word.said["hash"] and len(rows) == word.said["records"],
-        "set": word.said["set"],
+    """One signature: the signed set, and whether it is unchanged."""
+    annotation = signature(site, visit.path["id"])
+    rows = signed_rows(site, annotation)
+    data = _signature(site, annotation) | {
+        "stands": set_hash(rows) == annotation.body["hash"] and len(rows) == annotation.body["records"],
+        "set": annotation.body["set"],
         "rows": [decision_row(site, row) for row in rows[-PAGE:]],
     }
     return Page("signoff.html", data)
 
 
-def signature(site: Site, id: str) -> Word:
-    """The signature with that id; Refused where there is none."""
-    word = site.catalog.words.get(id)
-    if word is None or word.kind != "signoff" or word.said["action"] != "sign":
+def signature(site: Site, id: str) -> Annotation:
+    """The signature with that id; Refused if there is none."""
+    annotation = site.catalog.annotations.get(id)
+    if annotation is None or annotation.kind != "signoff" or annotation.body["action"] != "sign":
         raise Refused(404, "review.unknown", "There is no such signature.")
-    return word
+    return annotation
 
 
-def signed_rows(site: Site, word: Word) -> list[Placed]:
-    """The decisions that a signature names, as they are now."""
-    return site.catalog.decisions_in(word.said["set"])
+def signed_rows(site: Site, annotation: Annotation) -> list[Placed]:
+    """The decisions that a signature covers, as they are now."""
+    return site.catalog.decisions_in(annotation.body["set"])
 
 
 __all__ = [

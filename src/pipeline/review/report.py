@@ -1,4 +1,4 @@
-"""Week by week: what was decided, what people said of it, and how long that took. Spec: review.md [REV-40]."""
+"""The weekly report: decisions, their reviews, and how long these took. Spec: review.md [REV-40]."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 
 from pipeline.decision import OUTAGE_RULES, Action
 from pipeline.moments import SECOND, instant_of
+from pipeline.review.annotations import Disposition
 from pipeline.review.catalog import EDITS
 from pipeline.review.lists import saved
 from pipeline.review.site import Page, Site, Visit
-from pipeline.review.telling import Json
-from pipeline.review.words import Disposition
+from pipeline.review.summary import Json
 
 MAX_WEEKS: Final = 104
 _WEEK: Final = 7 * 86_400 * SECOND
@@ -21,12 +21,12 @@ _WENT_ON: Final = (Action.FORWARD, Action.FORWARD_MODIFIED)
 
 
 def report(site: Site, visit: Visit) -> Page:
-    """The weeks of what the query finds, the newest first, and the rules that spoke in it."""
+    """The weeks of the query's results, newest first, and the rules that hit."""
     found = site.catalog.select(site.query(visit.q))
     weeks = _weeks(site, found)
     rules = [_rule(site, found, rule, count) for rule, count in site.catalog.values(found, "rule", limit=20)]
     data = {"q": visit.q, "decisions": found.bit_count(), "weeks": weeks, "rules": rules, "filters": saved(site)}
-    return Page("report.html", data, rows=[{**week, "rules": _spelled(week["rules"])} for week in weeks])
+    return Page("report.html", data, rows=[{**week, "rules": _rule_list(week["rules"])} for week in weeks])
 
 
 def _weeks(site: Site, found: int) -> list[Json]:
@@ -67,7 +67,7 @@ def _week(site: Site, at: int, within: int) -> Json:
 
 
 def _reviewed(site: Site, within: int) -> Json:
-    """How many were reviewed, how many of those were false positives, and the mean time that it took, in seconds."""
+    """How many were reviewed, how many of those were false positives, and the mean time to review in seconds."""
     said = dict(site.catalog.values(within, "disposition"))
     disposed = sum(said.values())
     false = said.get(Disposition.FALSE_POSITIVE.value, 0)
@@ -93,7 +93,7 @@ def _any(sets: Iterable[int]) -> int:
     return found
 
 
-def _spelled(rules: dict[str, int]) -> str:
+def _rule_list(rules: dict[str, int]) -> str:
     return " ".join(f"{rule}={count}" for rule, count in rules.items())
 
 

@@ -1,4 +1,4 @@
-"""Revisions of policy: what ran under each, what is in it, what is different between two. Spec: [REV-11], [REV-14]."""
+"""The pages of policy revisions: usage, content, and differences. Spec: [REV-11], [REV-14]."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pipeline.policy_set import PolicySet
 from pipeline.replay.impact import Change
 from pipeline.review.access import Role
 from pipeline.review.differences import parts
-from pipeline.review.site import Answer, Page, Refused, Site, Visit, need, words
-from pipeline.review.telling import Json
+from pipeline.review.site import Answer, Page, Refused, Site, Visit, form_text, need
+from pipeline.review.summary import Json
 from pipeline.store.overview import Placed
 
-MOST: Final = 100  # revisions on a page: those with most decisions
-REPLAYED: Final = 500  # what was kept that is judged again: the newest
+MOST: Final = 100  # revisions shown, those with most decisions
+REPLAYED: Final = 500  # newest contents that are judged again
 _MOST_LINES: Final = 4_000
 _DATA: Final = "data.json"
 
 
 def policies(site: Site, _visit: Visit) -> Page:
-    """Each revision of policy with what ran under it, the newest first."""
+    """Each policy revision with its decisions, newest first."""
     counted = site.catalog.values(site.catalog.select(site.query("")), "revision", limit=MOST)
     there = site.policies.known(revision for revision, _ in counted)
     rows = [_ran(site, revision) | {"there": revision in there} for revision, _ in counted]
@@ -47,7 +47,7 @@ def policies(site: Site, _visit: Visit) -> Page:
 
 
 def _ran(site: Site, revision: str) -> Json:
-    """What ran under a revision."""
+    """The decisions made under a revision."""
     found = site.catalog.select(site.query(exactly("revision", revision)))
     spans = site.catalog.span(found)
     return {
@@ -63,12 +63,12 @@ def _ran(site: Site, revision: str) -> Json:
 
 
 def policy(site: Site, visit: Visit) -> Page:
-    """One revision: what ran under it, its rules, and its files."""
+    """One revision: its decisions, its rules, and its files."""
     revision = visit.path["revision"]
     ran = _ran(site, revision)
     found = site.policies.of(revision)
     if found is None and not ran["decisions"]:
-        raise Refused(404, "review.unknown", "There is no such revision here.")
+        raise Refused(404, "review.unknown", "This site does not know that revision.")
     rules = () if found is None else found.rules
     data = ran | {
         "there": found is not None,
@@ -82,26 +82,26 @@ def policy(site: Site, visit: Visit) -> Page:
 
 
 def _files(policies: PolicySet) -> dict[str, list[str]]:
-    """What people wrote, and the data, by path: what is generated from it says nothing more."""
+    """The authored modules and the data, by path; generated modules are left out."""
     files = {one.path: one.text.splitlines() for one in policies.modules if not is_generated(one)}
     data = json.dumps(json.loads(dumps(policies.data)), indent=2, sort_keys=True, ensure_ascii=False)
     return dict(sorted({**files, _DATA: data.splitlines()}.items()))
 
 
 def put_in_force(site: Site, person: str, rows: Iterable[Placed]) -> str | None:
-    """A revision that the log says this person put in force, and that first ran among `rows`; None without [REV-43]."""
+    """A revision that this person put into force, according to the log, and that first ran in `rows` [REV-43]."""
     changes = site.catalog.having("kind", "policy") & site.catalog.having("action", "change")
     brought = {row.revision for row in site.catalog.all_of(changes) if row.subject == subject_key(person)}
     ids = {row.id for row in rows} if brought else set()
     for revision in sorted(brought):
         ran = site.catalog.select(site.query(exactly("revision", revision)))
-        if any(row.id in ids for row in site.catalog.all_of(ran & -ran)):  # the first of them
+        if any(row.id in ids for row in site.catalog.all_of(ran & -ran)):  # the first decision under it
             return revision
     return None
 
 
 def compare(site: Site, visit: Visit) -> Page:
-    """What is different between two revisions: files, and in them lines."""
+    """The differences between two revisions, by file and line."""
     return _compared(site, visit.params.get("base", ""), visit.params.get("head", ""))
 
 
@@ -123,7 +123,7 @@ def _compared(site: Site, base: str, head: str, impact: Json | None = None) -> P
 def _at_hand(site: Site, revision: str) -> PolicySet:
     found = site.policies.of(revision)
     if found is None:
-        raise Refused(404, "review.unknown", "One of these revisions is not at hand here.")
+        raise Refused(404, "review.unknown", "The policies of one of these revisions are not available here.")
     return found
 
 
@@ -131,7 +131,7 @@ _STATUS: Final = ("added", "removed", "changed")
 
 
 def _difference(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> tuple[list[Json], int]:
-    """The files that differ, and how many do not."""
+    """The files that differ, and the number of equal ones."""
     changed: list[Json] = []
     same = 0
     left = _MOST_LINES
@@ -160,12 +160,12 @@ def _difference(before: Mapping[str, list[str]], after: Mapping[str, list[str]])
 
 
 def impact(site: Site, visit: Visit) -> Answer:
-    """What the other revision would have done to what was kept, once it is on record who asked and why."""
+    """What the other revision would have decided on stored content, after recording who asked and why."""
     need(visit, Role.REVIEWER)
     base, head = visit.form.get("base", ""), visit.form.get("head", "")
     for revision in (base, head):
         _at_hand(site, revision)
-    reason = words(visit, "reason", needed=True)
+    reason = form_text(visit, "reason", needed=True)
     lines = deque(site.contents.lines(actor=visit.subject, reason=reason)(), maxlen=REPLAYED)
     site.catalog.catch_up()
     return _compared(site, base, head, site.again.impact(lines, base, head))
@@ -188,7 +188,7 @@ _CHANGES: Final = {
     Change.NEWLY_ALLOWED: "newly allowed",
     Change.CHANGED_EFFECT: "effect changed",
     Change.UNCHANGED: "the same",
-    Change.NOT_REPLAYABLE: "cannot be told",
+    Change.NOT_REPLAYABLE: "uncertain",
 }
 
 

@@ -1,4 +1,4 @@
-"""The policies at hand, by revision: where a rule is written and what it says of itself."""
+"""The available policy sets by revision, and the place, METADATA and source of their rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pipeline.assembly import load_policies
 from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Rule
 from pipeline.policy_set import PolicySet, load
-from pipeline.review.telling import Json
+from pipeline.review.summary import Json
 
 
 class PoliciesAtHand:
-    """Policy sets that this site was given. A rule of a revision that is not among them is known by its id alone."""
+    """The policy sets given to this site. Of rules in other revisions only the id is known."""
 
     def __init__(self, sets: Iterable[PolicySet] = (), names: Mapping[str, str] | None = None) -> None:
         self._sets: dict[str, PolicySet] = {one.revision: one for one in sets}
@@ -27,14 +27,14 @@ class PoliciesAtHand:
         self._lock = threading.RLock()
 
     def with_kept(self, kept: Callable[[], Mapping[str, bytes]]) -> PoliciesAtHand:
-        """These, and what `kept` gives: bundles by revision. One that is of another revision is none."""
+        """These and the bundles, by revision, that `kept` returns; a bundle of a different revision is ignored."""
         made = PoliciesAtHand(self._sets.values(), self._names)
         made._kept = kept
         return made
 
     @classmethod
     def of_directories(cls, directories: Iterable[Path]) -> PoliciesAtHand:
-        """The shipped set, and each directory's: alone and over the shipped one, as people use both.
+        """The shipped set, and each directory's, alone and on top of the shipped one, because both are common.
 
         Raises:
             PolicyError: one of them cannot be used.
@@ -46,7 +46,7 @@ class PoliciesAtHand:
         return cls([one for _, one in named], {one.revision: name for name, one in reversed(named)})
 
     def name(self, revision: str) -> str:
-        """What the set of that revision is called here; empty for one that has no name."""
+        """The name of the set with that revision; empty if it has none."""
         return self._names.get(revision, "")
 
     def of(self, revision: str) -> PolicySet | None:
@@ -63,7 +63,7 @@ class PoliciesAtHand:
             return self._sets.get(revision)
 
     def known(self, revisions: Iterable[str]) -> frozenset[str]:
-        """Those of which there is a set, or a bundle that says to be one."""
+        """The revisions with a set, or with a bundle that claims to be one."""
         with self._lock:
             wanted = frozenset(revisions)
             if not wanted <= {*self._sets, *self._packed}:
@@ -71,7 +71,7 @@ class PoliciesAtHand:
             return wanted & {*self._sets, *self._packed}
 
     def given(self) -> Mapping[str, PolicySet]:
-        """Those that this site was given, by revision."""
+        """The sets given to this site, by revision."""
         return {revision: self._sets[revision] for revision in self._given}
 
     def rule(self, revision: str, id: str) -> Rule | None:
@@ -80,7 +80,7 @@ class PoliciesAtHand:
         return None if found is None else next((rule for rule in found.rules if rule.id == id), None)
 
     def place(self, revision: str, id: str, effect: str, code: str) -> Json | None:
-        """File and line of what gave this hit; None where the revision is not at hand."""
+        """File and line of the definition behind this hit; None if the revision is not available."""
         rule = self.rule(revision, id)
         if rule is None:
             return None
@@ -88,7 +88,7 @@ class PoliciesAtHand:
         return {"path": rule.path, "line": line_of(text, effect, code), "title": rule.title}
 
     def text(self, revision: str, rule: Rule) -> str:
-        """The source of the file that the rule is in; empty where it is not at hand."""
+        """The source of the rule's file; empty if not available."""
         found = self.of(revision)
         modules = () if found is None else found.modules
         return next((module.text for module in modules if module.path == rule.path), "")
@@ -102,9 +102,9 @@ def _loaded(bundle: bytes) -> PolicySet:
 
 
 def line_of(text: str, effect: str, code: str) -> int:
-    """The line, counted from 1, at which the definition begins that gives `effect` under `code`.
+    """The line, from 1, of the definition of `effect` that contains `code`.
 
-    Where no definition spells the code it is the first of that effect, and 1 where there is none.
+    If none contains it, the first definition of the effect; 1 if there is none.
     """
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if re.match(rf"{re.escape(effect)}\b", line)]

@@ -1,4 +1,4 @@
-"""What pages are made from: the store with its catalogue, policies at hand, contents, approvals, a way to record."""
+"""What pages are built from: the store and its catalog, policies, contents, approvals, and recording."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pipeline.authority import as_recorded
 from pipeline.record import act_of
 from pipeline.recorder import Recorder
 from pipeline.review.access import Person, Refused, Role
+from pipeline.review.annotations import MAX_TEXT
 from pipeline.review.catalog import Catalog
-from pipeline.review.contents import Again
+from pipeline.review.contents import Rejudging
 from pipeline.review.rules import PoliciesAtHand
-from pipeline.review.telling import Json, readable
-from pipeline.review.words import MAX_TEXT
+from pipeline.review.summary import Json, readable
 from pipeline.sessions import SessionStore, wall_clock
 from pipeline.store.contents import ContentRules
 from pipeline.store.database import Store
@@ -36,7 +36,7 @@ PAGE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request of somebody who was let in: the parameters of its address, and the form, if it brought one."""
+    """A request of an authenticated user: the URL's parameters, and the form, if there is one."""
 
     person: Person
     params: Mapping[str, str]
@@ -45,18 +45,18 @@ class Visit:
 
     @property
     def subject(self) -> SubjectExtension:
-        """The person, as what is done goes on record under their name."""
+        """The person as the subject of records."""
         return SubjectExtension(id=self.person.name, roles=frozenset({self.person.role.value}))
 
     @property
     def q(self) -> str:
-        """The query that the address has."""
+        """The query in the URL."""
         return self.params.get("q", "").strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page shows: the template, and what its `.json` twin says. `rows` are all rows of a list, for its files."""
+    """A page: its template, and its data, which is also its `.json` form. `rows`: all rows, for downloads."""
 
     template: str
     data: Json
@@ -66,7 +66,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Where to look next. `path` is below the site's root."""
+    """A redirect. `path` is below the site's root."""
 
     path: str
     params: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file to keep."""
+    """A file to download."""
 
     content: bytes
     name: str
@@ -86,7 +86,7 @@ Answer: TypeAlias = Page | Redirect | Download
 
 @dataclass(slots=True)
 class Verified:
-    """The last check of the log that this process made."""
+    """The last verification of the log by this process."""
 
     report: Report
     at: datetime
@@ -97,10 +97,10 @@ class Site:
     """The review site of one store.
 
     Args:
-        store: it stays the caller's to close.
-        policies: sets that are at hand; rules of other revisions are known by id alone.
-        sessions: where approvals are kept; by default in the store. seal_key: opens what they are about.
-        heads: the file of exported heads. keys: who may have signed.
+        store: the caller closes it.
+        policies: the available sets; of rules in other revisions only the id is known.
+        sessions: the store of approvals; by default `store`. seal_key: opens their content.
+        heads: the file of exported heads. keys: the trusted keys.
         clock: the time.
     """
 
@@ -119,7 +119,7 @@ class Site:
         self.catalog = Catalog(store)
         self.policies = (policies or PoliciesAtHand()).with_kept(StoreEvidence(store.engine).policies)
         self.contents = store.contents(rules=ContentRules(reveal=_has_role), clock=clock)
-        self.again = Again(self.policies)
+        self.again = Rejudging(self.policies)
         kept = store.sessions(clock=clock) if sessions is None else sessions
         self._recorder = Recorder(store)
         self.approvals = Approvals(kept, _has_role, seal_key=seal_key, record=self._recorder.record, clock=clock)
@@ -131,20 +131,20 @@ class Site:
         self.verified: Verified | None = None
 
     def query(self, text: str) -> Query:
-        """The query that the text says; AuditError for one that says nothing."""
+        """The parsed query; AuditError if it is not valid."""
         return parse(text, self.clock())
 
     def body(self, row: Placed) -> Json | None:
-        """What is kept of a record; None where it was erased, or holds nothing that can be read."""
+        """The body of a record; None if it was erased or cannot be read."""
         return self.bodies([row]).get(row.seq)
 
     def bodies(self, rows: Sequence[Placed]) -> dict[int, Json | None]:
-        """What is kept of records, by their numbers."""
+        """The bodies of records, by number."""
         found = bodies_of(self.store.engine, [row.seq for row in rows])
         return {seq: _read(body) for seq, body in found.items()}
 
     def record(self, visit: Visit, kind: str, action: str, said: Json) -> str:
-        """The id of a new record of `kind`, once it is durable.
+        """Write a record of `kind` and return its id once it is durable.
 
         Raises:
             StoreError: it may not be.
@@ -157,23 +157,23 @@ class Site:
 
 
 def need(visit: Visit, role: Role) -> None:
-    """Return where the person has that role or a higher one; Refused otherwise."""
+    """Check that the person has that role or a higher one; Refused otherwise."""
     if not visit.person.role.covers(role):
-        raise Refused(403, "review.role", f"This takes the role {role.value}; yours is {visit.person.role.value}.")
+        raise Refused(403, "review.role", f"This needs the role {role.value}; yours is {visit.person.role.value}.")
 
 
-def words(visit: Visit, name: str, *, needed: bool = False) -> str:
-    """A text of the form, as typed, without space around it; Refused where it is too long, or needed and missing."""
+def form_text(visit: Visit, name: str, *, needed: bool = False) -> str:
+    """A text field of the form, stripped; Refused if it is too long, or needed and missing."""
     text = visit.form.get(name, "").strip()
     if len(text) > MAX_TEXT:
         raise Refused(422, "review.too-long", f"At most {MAX_TEXT} characters.")
     if needed and not text:
-        raise Refused(422, "review.missing", f"Say something under “{name}”.")
+        raise Refused(422, "review.missing", f"Fill in “{name}”.")
     return text
 
 
 def _has_role(_: object) -> bool:
-    """The site asks for a role before it comes to this."""
+    """Allows everybody: the site has checked the role already."""
     return True
 
 
@@ -187,4 +187,16 @@ def _read(body: bytes | None) -> Json | None:
     return said if isinstance(said, dict) and readable(said) else None
 
 
-__all__ = ["PAGE", "Answer", "Download", "Page", "Redirect", "Refused", "Site", "Verified", "Visit", "need", "words"]
+__all__ = [
+    "PAGE",
+    "Answer",
+    "Download",
+    "Page",
+    "Redirect",
+    "Refused",
+    "Site",
+    "Verified",
+    "Visit",
+    "form_text",
+    "need",
+]

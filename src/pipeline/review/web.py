@@ -1,4 +1,7 @@
-"""The site's HTTP: pages with their twins, forms with their marks, a wall around both. Spec: docs/spec/review.md."""
+"""The site's HTTP layer: pages and their JSON and CSV forms, forms with CSRF tokens, security headers.
+
+Spec: docs/spec/review.md.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,15 @@ from pipeline.audit.query import exactly
 from pipeline.display import visible
 from pipeline.errors import AuditError, PipelineError, StoreError
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
-from pipeline.review.access import Doorkeeper, Forms, Named, Person, Role, SignedIn
+from pipeline.review.access import Authenticator, Forms, Named, Person, Role, SignedIn
+from pipeline.review.annotations import Disposition
 from pipeline.review.charts import HEIGHT, WIDTH
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
-from pipeline.review.words import Disposition
 
 _log: Final = logging.getLogger("pipeline.review")
 MAX_FORM: Final = 64 * 1024
 MAX_FIELDS: Final = 50
-HTMX_SHA256: Final = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"  # htmx.org 4.0.1, as published
+HTMX_SHA256: Final = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"  # htmx.org 4.0.1
 
 HEADERS: Final = {
     "content-security-policy": (
@@ -48,8 +51,8 @@ HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-_BRIEF: Final = 160  # characters of a name on a line of a list
-_CLIPPED: Final = 36, 12  # of one in a cell of a table: in all, as long as a UUID, and at its end
+_BRIEF: Final = 160  # characters of a name in a list
+_CLIPPED: Final = 36, 12  # characters of a name in a table cell: in total, the length of a UUID, and at its end
 _STATIC: Final = {
     "style.css": "text/css; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
@@ -99,16 +102,18 @@ _FORMS: Final[dict[str, _Handler]] = {
 }
 
 
-def build_site(site: Site, doorkeeper: Doorkeeper, *, hosts: frozenset[str] | None = None, base: str = "") -> ASGIApp:
-    """The application: to be served, or mounted below `base` in another one.
+def build_site(
+    site: Site, authenticator: Authenticator, *, hosts: frozenset[str] | None = None, base: str = ""
+) -> ASGIApp:
+    """The ASGI application, to be served, or mounted at `base` in another one.
 
     Args:
-        site: what its pages are made from.
-        doorkeeper: who is let in.
-        hosts: the values of `Host` that are this server's; None where what it is mounted in has looked at that.
-        base: the path that it is mounted at, without a slash at its end.
+        site: what pages are built from.
+        authenticator: who has access.
+        hosts: the accepted values of `Host`; None if the outer application checks it.
+        base: the path that it is mounted at, without a trailing slash.
     """
-    web = _Web(site, doorkeeper, hosts, base)
+    web = _Web(site, authenticator, hosts, base)
     routes = [Route("/", web.home, methods=["GET"])]
     routes += [Route(f"/static/{name}", web.file(name), methods=["GET"]) for name in _STATIC]
     for path, does in _LISTS.items():
@@ -116,17 +121,17 @@ def build_site(site: Site, doorkeeper: Doorkeeper, *, hosts: frozenset[str] | No
     routes += [Route(f"{path}.json", web.page(does, "json"), methods=["GET"]) for path, does in _PAGES.items()]
     routes += [Route(path, web.page(does, "html"), methods=["GET"]) for path, does in {**_LISTS, **_PAGES}.items()]
     routes += [Route(path, web.form(does), methods=["POST"]) for path, does in _FORMS.items()]
-    if isinstance(doorkeeper, SignedIn):
-        routes.append(Route("/enter", web.enter(doorkeeper), methods=["POST"]))
-        routes.append(Route("/leave", web.leave(doorkeeper), methods=["POST"]))
+    if isinstance(authenticator, SignedIn):
+        routes.append(Route("/enter", web.enter(authenticator), methods=["POST"]))
+        routes.append(Route("/leave", web.leave(authenticator), methods=["POST"]))
     missing = web.missing
     return Starlette(routes=routes, exception_handlers={404: missing, 405: missing})
 
 
 class _Web:
-    def __init__(self, site: Site, doorkeeper: Doorkeeper, hosts: frozenset[str] | None, base: str) -> None:
+    def __init__(self, site: Site, authenticator: Authenticator, hosts: frozenset[str] | None, base: str) -> None:
         self._site = site
-        self._doorkeeper = doorkeeper
+        self._authenticator = authenticator
         self._hosts = hosts
         self._base = base
         self._forms = Forms()
@@ -148,31 +153,31 @@ class _Web:
         self._templates.filters |= {"seen": _seen, "brief": _brief, "clipped": _clipped, "lines": _lines, "code": _code}
 
     def link(self, path: str, **params: Any) -> str:
-        """An address on this site; parameters that are None are left out."""
+        """A URL on this site; parameters that are None are left out."""
         given = urlencode({name: value for name, value in params.items() if value is not None}, quote_via=quote)
         return f"{self._base}{quote(path)}{'?' if given else ''}{given}"
 
     # Endpoints
 
     async def home(self, request: Request) -> Response:
-        """The way in: the token of the address becomes a cookie; then the sessions."""
+        """The start page: turns the token in the URL into a cookie, then redirects to the sessions."""
         try:
             self._check_host(request)
         except Refused as refused:
             return self._refusal(refused, None, "html")
         answer = self._to_sessions()
-        keeper = self._doorkeeper
+        keeper = self._authenticator
         if isinstance(keeper, Named) and keeper.opens(request.query_params.get("t", "")):
             answer.set_cookie(keeper.cookie, keeper.token, httponly=True, samesite="strict", path=self._base or "/")
-        return _walled(answer)
+        return _secured(answer)
 
     def enter(self, keeper: SignedIn) -> _Endpoint:
-        """The other way in: a key becomes a cookie; then the sessions."""
+        """Signing in: turns a key into a cookie, then redirects to the sessions."""
 
         async def enters(request: Request) -> Response:
             made = await keeper.enter((await _fields(request)).get("key", ""), _peer(request))
             answer = self._to_sessions()
-            # Whether a proxy in front speaks TLS is told by the address of the page that the form was on.
+            # The Origin of the form shows whether a proxy in front speaks TLS.
             secure = urlsplit(request.headers.get("origin", "")).scheme == "https"
             path = self._base or "/"
             answer.set_cookie(keeper.cookie, made, httponly=True, samesite="strict", path=path, secure=secure)
@@ -181,7 +186,7 @@ class _Web:
         return self._door(enters)
 
     def leave(self, keeper: SignedIn) -> _Endpoint:
-        """The way out."""
+        """Signing out."""
 
         async def leaves(request: Request) -> Response:
             await _fields(request)
@@ -196,7 +201,7 @@ class _Web:
         async def answer(request: Request) -> Response:
             try:
                 self._check_host(request)
-                return _walled(await does(request))
+                return _secured(await does(request))
             except ClientDisconnect:
                 return Response(status_code=400)
             except Refused as refused:
@@ -213,12 +218,12 @@ class _Web:
         mark = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
 
         async def answer(_request: Request) -> Response:
-            return _walled(Response(content, headers={"content-type": _STATIC[name], "etag": mark}))
+            return _secured(Response(content, headers={"content-type": _STATIC[name], "etag": mark}))
 
         return answer
 
     def page(self, does: _Handler, form: str) -> _Endpoint:
-        """A page, or one of its twins."""
+        """A page in one of its forms."""
 
         async def answer(request: Request) -> Response:
             return await self._answered(request, does, form, posted=False)
@@ -226,7 +231,7 @@ class _Web:
         return answer
 
     def form(self, does: _Handler) -> _Endpoint:
-        """What a form asks for."""
+        """The action of a form."""
 
         async def answer(request: Request) -> Response:
             return await self._answered(request, does, "html", posted=True)
@@ -234,7 +239,7 @@ class _Web:
         return answer
 
     async def missing(self, _request: Request, _reason: Exception) -> Response:
-        """An address that leads nowhere."""
+        """The answer to an unknown URL."""
         return self._refusal(Refused(404, "review.unknown", "There is no such page."), None, "html")
 
     async def _answered(self, request: Request, does: _Handler, form: str, *, posted: bool) -> Response:
@@ -252,14 +257,14 @@ class _Web:
             return await run_in_threadpool(self._refusal, refused, person, form)
         except AuditError as error:
             about = f"{error.message}: {error.path}" if error.path else error.message
-            found = Refused(422, error.code, " ".join(f"{_begun(said)}." for said in (about, error.hint) if said))
+            found = Refused(422, error.code, " ".join(f"{_capitalised(said)}." for said in (about, error.hint) if said))
         except StoreError as error:
-            found = Refused(503, error.code, f"{_begun(error.message)}. Nothing was changed; try again shortly.")
+            found = Refused(503, error.code, f"{_capitalised(error.message)}. Nothing was changed; try again shortly.")
         except PipelineError as error:
-            found = Refused(422, error.code, f"{_begun(error.message)}.")
+            found = Refused(422, error.code, f"{_capitalised(error.message)}.")
         except Exception as error:  # noqa: BLE001  (a page that breaks says so, and nothing about why)
             _log.exception("a page of the review site failed: %s", type(error).__name__)
-            found = Refused(500, "review.error", "This page could not be made; the server's log says more.")
+            found = Refused(500, "review.error", "This page failed; see the server's log.")
         return await run_in_threadpool(self._refusal, found, person, form, request.query_params.get("q"))
 
     def _do(self, does: _Handler, visit: Visit, form: str) -> Response:
@@ -267,10 +272,10 @@ class _Web:
         answer = does(self._site, visit)
         match answer:
             case Redirect(path, params):
-                return _walled(Response(status_code=303, headers={"location": self.link(path, **params)}))
+                return _secured(Response(status_code=303, headers={"location": self.link(path, **params)}))
             case Download(content, name, type):
                 disposition = f'attachment; filename="{name}"'
-                return _walled(Response(content, headers={"content-type": type, "content-disposition": disposition}))
+                return _secured(Response(content, headers={"content-type": type, "content-disposition": disposition}))
             case Page():
                 return self._shown(answer, visit, form)
 
@@ -279,12 +284,12 @@ class _Web:
     def _shown(self, page: Page, visit: Visit, form: str) -> Response:
         match form:
             case "json":
-                return _walled(Response(dumps(page.data), page.status, {"content-type": "application/json"}))
+                return _secured(Response(dumps(page.data), page.status, {"content-type": "application/json"}))
             case "csv":
-                return _walled(Response(_csv(page.rows or ()), headers={"content-type": "text/csv; charset=utf-8"}))
+                return _secured(Response(_csv(page.rows or ()), headers={"content-type": "text/csv; charset=utf-8"}))
             case "jsonl":
                 lines = b"".join(dumps(row) + b"\n" for row in page.rows or ())
-                return _walled(Response(lines, headers={"content-type": "application/jsonl"}))
+                return _secured(Response(lines, headers={"content-type": "application/jsonl"}))
             case _:
                 return self._html(page, visit.person)
 
@@ -298,43 +303,43 @@ class _Web:
             "overridden": 0 if person is None else len(self._site.overrides.holding()),
             "template": page.template,
             "needing": 0 if person is None else self._site.catalog.needing(),
-            "enters": isinstance(self._doorkeeper, SignedIn),
+            "enters": isinstance(self._authenticator, SignedIn),
         }
         text = self._templates.get_template(page.template).render(**frame, d=page.data)
-        return _walled(Response(text, page.status, {"content-type": "text/html; charset=utf-8"}))
+        return _secured(Response(text, page.status, {"content-type": "text/html; charset=utf-8"}))
 
     def _refusal(self, refused: Refused, person: Person | None, form: str, q: str | None = None) -> Response:
         said = {"code": refused.code, "message": refused.message}
         if form != "html":
-            return _walled(Response(dumps({"error": said}), refused.status, {"content-type": "application/json"}))
-        # What says nothing as a filter can be mended where it stands.
+            return _secured(Response(dumps({"error": said}), refused.status, {"content-type": "application/json"}))
+        # An invalid filter is shown in its input field, where it can be corrected.
         wrong = {"q": q} if person is not None and q and refused.code == "audit.query" else {}
         return self._html(Page("error.html", said | wrong, refused.status), person)
 
-    # Who and what may come in
+    # Access
 
     def _check_host(self, request: Request) -> None:
         host = request.headers.getlist("host")
         if self._hosts is not None and (len(host) != 1 or host[0].lower() not in self._hosts):
-            raise Refused(421, "review.host", "This is not the name of this server.")
+            raise Refused(421, "review.host", "This host name is not served here.")
 
     async def _person(self, request: Request) -> Person:
         headers = {name: values[0] for name in request.headers if len(values := request.headers.getlist(name)) == 1}
         cookies = _cookies(headers.get("cookie", ""))
-        person = await self._doorkeeper.person(headers, cookies, _peer(request))
+        person = await self._authenticator.person(headers, cookies, _peer(request))
         if person is None:
-            raise Refused(401, "review.nobody", "Open the address that `cmf review` printed, or sign in at the proxy.")
+            raise Refused(401, "review.nobody", "Open the URL that `cmf review` printed, or sign in at the proxy.")
         return person
 
     async def _form(self, request: Request, person: Person) -> Mapping[str, str]:
         fields = await _fields(request)
         if not self._forms.holds(person, fields.get("mark", "")):
-            raise Refused(403, "review.form", "This form is too old, or not from this site. Load the page again.")
+            raise Refused(403, "review.form", "This form is outdated or from another site. Reload the page.")
         return fields
 
 
 async def _fields(request: Request) -> Mapping[str, str]:
-    """The fields of a form that is from this site; Refused for another one, or one that is too long."""
+    """The fields of a form from this site; Refused if it is from elsewhere or too large."""
     host = request.headers.get("host", "")
     for origin in request.headers.getlist("origin"):
         if urlsplit(origin).netloc.lower() != host.lower():
@@ -345,7 +350,7 @@ async def _fields(request: Request) -> Mapping[str, str]:
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_FORM:
-            raise Refused(413, "review.too-long", f"More than {MAX_FORM} bytes.")
+            raise Refused(413, "review.too-long", f"The form has more than {MAX_FORM} bytes.")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
     except ValueError:
@@ -363,45 +368,45 @@ def _cookies(header: str) -> dict[str, str]:
         return {}
 
 
-def _walled(answer: Response) -> Response:
+def _secured(answer: Response) -> Response:
     answer.headers.update(HEADERS)
     return answer
 
 
-def _begun(said: str) -> str:
-    """The words as the beginning of a sentence."""
+def _capitalised(said: str) -> str:
+    """The text with its first letter in upper case."""
     return said[:1].upper() + said[1:]
 
 
 def _seen(text: object) -> str:
-    """A text as it may be shown on a line: what is invisible, or turns the line around, is spelled out."""
+    """A text made safe to show on a line: invisible and bidirectional control characters are spelled out."""
     return visible(str(text))
 
 
 def _brief(text: object) -> str:
-    """As `_seen`, cut where it is longer than a line of a list should be; what it leads to has all of it."""
+    """As `_seen`, cut to fit a list; the page behind it has the whole text."""
     said = str(text) or "(empty)"
     return _seen(said) if len(said) <= _BRIEF else f"{_seen(said[:_BRIEF])}… ({len(said):,} characters)"
 
 
 def _clipped(text: object) -> str:
-    """As `_seen`, its middle left out where it is long: ids that begin alike often end differently."""
+    """As `_seen`, a long one without its middle: ids that start alike often end differently."""
     said, (most, end) = str(text) or "(empty)", _CLIPPED
     return _seen(said) if len(said) <= most else f"{_seen(said[: most - end - 1])}…{_seen(said[-end:])}"
 
 
 def _lines(text: str) -> str:
-    """A text of several lines, each as it may be shown."""
+    """A text of several lines, each made safe."""
     return "\n".join(map(visible, text.splitlines()))
 
 
 def _code(line: str) -> str:
-    """A line of source, its tabs kept."""
+    """A line of source with its tabs."""
     return "\t".join(map(visible, line.split("\t")))
 
 
 def _csv(rows: Sequence[Mapping[str, Any]] | Iterable[Mapping[str, Any]]) -> bytes:
-    """Rows as CSV. A value that a spreadsheet would take for a formula has an apostrophe before it."""
+    """Rows as CSV. A value that a spreadsheet would take for a formula gets a leading apostrophe."""
     out = io.StringIO()
     writer = None
     for row in rows:

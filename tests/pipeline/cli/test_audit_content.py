@@ -146,7 +146,7 @@ def test_nothing_is_signed_by_a_new_key_and_no_store_is_made(
     assert not store.with_name(f"{store.name}.key").exists()
     none = tmp_path / "none.pem"
     for words in (("reveal", store, first, *WHO), ("export", store, tmp_path / "b.zip")):
-        assert f"no key here at {none}" in cmf("audit", *words, "--signing-key", none, code=2)
+        assert f"no such key file at {none}" in cmf("audit", *words, "--signing-key", none, code=2)
     assert not none.exists()
     assert first in cmf("audit", "reveal", store, first, *WHO, "--signing-key", key)
     cmf("audit", "erase", tmp_path / "none.db", *WHO, "--session", "s", code=5)
@@ -215,7 +215,7 @@ def test_a_bundle_without_a_part_or_an_end_says_so(
     cut.write_bytes(whole.read_bytes()[:-100])
 
     assert f"some.zip!{part}" in cmf("audit", "verify", some, code=4)
-    assert "not whole at" in cmf("audit", "verify", cut, code=4)
+    assert "truncated at" in cmf("audit", "verify", cut, code=4)
     assert "no store here at" in cmf("audit", "verify", tmp_path / "none", code=4)
     assert "No such file" in cmf("audit", "export", store, tmp_path / "no" / "b.zip", code=4)
     assert "none.pem" in cmf("audit", "verify", whole, "--public-key", tmp_path / "none.pem", code=4)

@@ -122,7 +122,7 @@ def test_a_project_is_judged_by_its_own_policies(tmp_path: Path, monkeypatch: py
 
     own, said = judged()
     assert own == ["tools/ask_first", "tools/by_role"]
-    assert said.startswith("cmf: by the project's own policies, in policy")
+    assert said.startswith("cmf: using the project's own policies in policy")
     assert judged("-p", "policy") == (own, "")
     shipped, silent = judged("--policies", "shipped")
     assert not set(own) & set(shipped)

@@ -113,7 +113,7 @@ def test_a_gateway_that_works_has_a_line_for_each_thing_and_leaves_with_0(run: D
     assert "route all: 1 rule, revision" in result.stdout
     assert "~/cmf.db: can be written, schema" in result.stdout
     assert "over 2 records" in result.stdout
-    assert "up: not connected to" in result.stdout
+    assert "up: connections not tested" in result.stdout
     assert sorted({*before, "cmf.yaml"}) == sorted({one.name for one in home.iterdir()})
 
 
@@ -124,7 +124,7 @@ def test_without_settings_it_looks_at_what_the_library_needs(home: Path) -> None
     shipped = CliRunner().invoke(app, ["doctor"])
 
     assert (shipped.exit_code, own.exit_code) == (0, 0)
-    assert "there is no cmf.yaml here" in shipped.stdout
+    assert "no cmf.yaml here" in shipped.stdout
     assert found(shipped, "policies")[0][1].startswith("shipped: ")
     assert found(own, "policies")[0][1].startswith("policy: 1 rule")
     assert found(own, "store") == []
@@ -174,7 +174,7 @@ def test_settings_that_cannot_be_used_are_a_line_too(run: Doctor, home: Path, mo
     assert found(no_secret, "policies")[0][0] == "ok"
     assert "did you mean `routes`?" in found(unknown, "settings")[0][1]
     assert "there is no such file" in found(missing, "settings")[0][1]
-    assert found(unknown, "store") == [("warning", _said("not looked at, and neither are policies"))]
+    assert found(unknown, "store") == [("warning", _said("not checked, and neither are policies"))]
     assert (no_secret.exit_code, unknown.exit_code, missing.exit_code) == (1, 1, 1)
 
 
@@ -209,7 +209,7 @@ def test_the_engine_is_asked_for_two_decisions(home: Path, monkeypatch: pytest.M
     gone = CliRunner().invoke(app, ["doctor"])
 
     assert found(wrong, "engine")[0][0] == "problem"
-    assert "does not decide as it should" in found(wrong, "engine")[0][1]
+    assert "decides wrongly" in found(wrong, "engine")[0][1]
     assert found(gone, "engine")[0][0] == "problem"
     assert "_native" in found(gone, "engine")[0][1]
     assert "install it again" in found(gone, "engine")[0][1]
@@ -234,7 +234,7 @@ def test_distributions_that_are_missing_are_named(home: Path, monkeypatch: pytes
 @pytest.mark.spec("CLI-78")
 @pytest.mark.parametrize(
     ("schema", "status", "words"),
-    [("0003", "warning", "the gateway brings it up to date"), ("9999", "problem", "install the version that wrote it")],
+    [("0003", "warning", "the gateway migrates it"), ("9999", "problem", "install the version that wrote it")],
 )
 def test_a_store_of_another_version_is_told_and_left_as_it_is(
     kept: Kept, home: Path, schema: str, status: str, words: str
@@ -276,7 +276,7 @@ def test_a_disk_that_is_nearly_full_is_told(
 
     _, (said, line) = kept("store")
 
-    assert (said, line.partition(";")[0]) == (status, f"its disk has {left // 1_000_000} MB left")
+    assert (said, line.partition(";")[0]) == (status, f"its disk has {left // 1_000_000} MB free")
 
 
 @pytest.mark.spec("CLI-78")
@@ -315,7 +315,7 @@ def test_a_key_that_others_read_or_that_did_not_sign_is_told(kept: Kept, home: P
 
     assert readable[0] == ("warning", _said("chmod 600 ~/cmf.db.key"))
     assert ("warning", _said("no key; the newest head")) == gone[0]
-    assert ("warning", _said("is under key")) == other[0]
+    assert ("warning", _said("is signed with key")) == other[0]
 
 
 class _said(str):  # noqa: N801 - reads as a word
@@ -337,8 +337,8 @@ def test_a_head_that_was_changed_or_is_not_there_is_told(kept: Kept, home: Path)
     _change(home, "DELETE FROM records")
     empty = kept("audit")
 
-    assert changed == [("problem", _said("does not have the signature"))]
-    assert gone == [("warning", _said("no head vouches for it"))]
+    assert changed == [("problem", _said("has no valid signature"))]
+    assert gone == [("warning", _said("is not covered by a head"))]
     assert empty == [("ok", _said("no record was read"))]
 
 
@@ -374,7 +374,7 @@ def test_upstreams_are_connected_to_only_when_that_is_asked_for(home: Path) -> N
 
     assert [one.said.partition(":")[0] for one in refused] == ["up", "mcp zoo", "keys of issuer corp"]
     assert {(one.status, one.hint) for one in refused} == {("problem", "look at host and port, and whether it runs")}
-    assert (silent.status, silent.said) == ("ok", _said("up, mcp zoo, keys of issuer corp: not connected to"))
+    assert (silent.status, silent.said) == ("ok", _said("up, mcp zoo, keys of issuer corp: connections not tested"))
     assert (here.status, here.said) == ("ok", "none configured")
 
 

@@ -219,7 +219,7 @@ def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Pa
 
     refuses(cmf(*given), 2, "no such key file")
     Signer.at(tmp_path / "other.pem")
-    refuses(cmf(*given), 2, "signed by another key")
+    refuses(cmf(*given), 2, "signed with another key")
     with Store.at(tmp_path / "store.sqlite3") as opened:
         assert opened.sessions().grants(who("ann", "s")) == ()
 

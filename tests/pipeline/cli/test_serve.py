@@ -241,6 +241,12 @@ def test_an_address_that_cannot_be_had_is_told_with_why(config: str, monkeypatch
     other = cmf("serve", "-c", config)
 
     assert found.exit_code == other.exit_code == 2
-    assert "address already in use; end what listens there, or give another port (--port, 0 for any)" in found.stderr
-    assert "address already in use; end what listens there, or give another port (admin.port)" in beside.stderr
-    assert "give an address of this machine" in other.stderr
+    assert (
+        "address already in use; stop the program that listens there, or give another port (--port, 0 for any)"
+        in found.stderr
+    )
+    assert (
+        "address already in use; stop the program that listens there, or give another port (admin.port)"
+        in beside.stderr
+    )
+    assert "use an address of this machine" in other.stderr

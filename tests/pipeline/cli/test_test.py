@@ -87,7 +87,7 @@ def test_a_failed_case_says_what_came_out_and_what_hit(tmp_path: Path) -> None:
     assert "    verdict: expected deny, got allow\n    no rule hit" in result.stdout
     assert "1 passed, 1 failed, 1 skipped; 0 of" in result.stdout
     assert cmf_test(folder, "--run", "good").exit_code == 0
-    assert "no name holds 'gone'" in cmf_test(folder, "--run", "gone").stderr
+    assert "no name contains 'gone'" in cmf_test(folder, "--run", "gone").stderr
 
 
 @pytest.mark.spec("CLI-9")

@@ -231,7 +231,7 @@ def test_a_key_that_cannot_be_used_ends_the_beginning_by_its_name(home: Path) ->
     with pytest.raises(ConfigError) as caught, built(whole(home, audit={"key_file": "missing/audit.pem"}), {}):
         pass
 
-    assert str(caught.value).startswith("the audit key cannot be used: it cannot be read or made: No such file")
+    assert str(caught.value).startswith("the audit key cannot be used: it cannot be read or created: No such file")
     assert "missing/audit.pem" in caught.value.path
 
 

@@ -315,7 +315,7 @@ def test_keys_and_candidates_are_read_when_it_begins(tmp_path: Path) -> None:
     bad_key = settings(tmp_path, review={"roles": ROLES, "public_keys": ["key.pem"]})
     bad_policy = settings(tmp_path, review={"roles": ROLES, "policies": ["policy"]})
 
-    with pytest.raises(ConfigError, match="no public key"), reviewing(bad_key):
+    with pytest.raises(ConfigError, match="not an Ed25519 public key"), reviewing(bad_key):
         pass
     with pytest.raises(PolicyError), reviewing(bad_policy):
         pass

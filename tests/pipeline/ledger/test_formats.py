@@ -120,7 +120,7 @@ def test_the_commands_take_in_list_print_and_price(tmp_path: Path) -> None:
     assert cmf("cost", store, session, "--write").exit_code == 2
     priced = cmf("cost", store, session, "--prices", prices, "--write")
     assert priced.exit_code == 0, priced.output
-    assert priced.stdout.splitlines()[-1].split() == ["0.000006", "USD", "in", "all"]
+    assert priced.stdout.splitlines()[-1].split() == ["0.000006", "USD", "total"]
     assert json.loads(cmf("cost", store, session, "--format", "json").stdout)["total_usd"] == "0.000006"
 
 

@@ -15,7 +15,7 @@ from tests.pipeline.review.traffic import Client, keep, opened, record
 
 from pipeline.audit.query import exactly, parse
 from pipeline.decision import Effect
-from pipeline.review import bits
+from pipeline.review import bitsets
 from pipeline.review.catalog import Catalog
 from pipeline.review.site import Site
 from pipeline.store.database import Store
@@ -130,12 +130,12 @@ def test_what_needs_eyes_comes_first_then_the_newest(tmp_path: Path) -> None:
 
 @given(st.sets(st.integers(0, 200)))
 def test_sets_of_positions_are_read_as_they_were_made(positions: set[int]) -> None:
-    made = bits.of_positions(positions, 201)
+    made = bitsets.of_positions(positions, 201)
 
-    assert list(bits.newest_first(made)) == sorted(positions, reverse=True)
-    assert [at for at, chosen in enumerate(bits.selectors(made)) if chosen] == sorted(positions)
+    assert list(bitsets.newest_first(made)) == sorted(positions, reverse=True)
+    assert [at for at, chosen in enumerate(bitsets.selectors(made)) if chosen] == sorted(positions)
     flags = bytes(3 if at in positions else 4 for at in range(201))
-    assert bits.of_flags(flags, 1) == made
+    assert bitsets.of_flags(flags, 1) == made
 
 
 def test_a_site_sees_what_another_process_put_on_record(tmp_path: Path) -> None:

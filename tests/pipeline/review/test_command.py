@@ -52,9 +52,9 @@ def run(store: Path, *options: str) -> Result:
         ("--proxy-secret", None, "the proxy's secret cannot be read"),
         ("--proxy-secret", b"\xff\xfe", "the proxy's secret cannot be read"),
         ("--proxy-secret", b"short\n", "the proxy's secret is too short"),
-        ("--public-key", b"no key", "this is no public key"),
+        ("--public-key", b"no key", "it is not an Ed25519 public key"),
         ("--heads", None, "the heads cannot be read"),
-        ("--heads", b"no head", "this is no tree head"),
+        ("--heads", b"no head", "a line is not a tree head"),
         ("--signing-key", None, "no such key file"),
         ("--seal-key", b"no key", "the seal key cannot be read"),
         ("--policies", b"no directory", ""),
@@ -91,7 +91,7 @@ def test_where_the_key_is_elsewhere_it_is_asked_for_unless_one_only_reads(
     given = run(store, "--as", "ann", "--signing-key", str(elsewhere))
 
     assert [one.exit_code for one in (refused, read, given)] == [2, 0, 0]
-    assert "name the key that signs its records" in refused.output
+    assert "give the key that signs its records" in refused.output
     assert (len(served), beside.exists()) == (2, False)
 
 

@@ -22,13 +22,13 @@ from pipeline.authority import DECLASSIFY, holder
 from pipeline.cli.commands import app
 from pipeline.declassification import declassify
 from pipeline.record import Record
+from pipeline.review.annotations import Disposition
 from pipeline.review.catalog import Catalog
 from pipeline.review.charts import spread
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.rules import PoliciesAtHand, line_of
 from pipeline.review.site import Site
 from pipeline.review.web import HTMX_SHA256
-from pipeline.review.words import Disposition
 from pipeline.sessions import MemorySessions
 
 FULL = 100_000

@@ -23,9 +23,9 @@ from pipeline.audit.verification import verify
 from pipeline.decision import Effect, Mode
 from pipeline.excused import Excused
 from pipeline.review.access import Forms, Named, Person, Proxied, Role
+from pipeline.review.annotations import sampled, set_hash
 from pipeline.review.site import Site, Visit
 from pipeline.review.web import HEADERS, build_site
-from pipeline.review.words import sampled, set_hash
 from pipeline.store.acts import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
@@ -230,7 +230,7 @@ def test_what_a_query_does_not_say_is_refused_with_what_would_be_understood(clie
 
     assert answer.status_code == 422
     assert "audit.query" in answer.text
-    assert "This part of the query says nothing" in answer.text or "quotation mark" in answer.text
+    assert "This part of the query is not valid" in answer.text or "quotation mark" in answer.text
     assert 'id="q" name="q" value="' in answer.text
     heading, _, rest = answer.text.partition("<h1>")[2].partition("</h1>")
     assert len(heading) < 80  # what is wrong; what would be understood stands below it
@@ -305,7 +305,7 @@ def test_a_part_that_was_never_evaluated_cannot_be_overlooked(client: Client) ->
         (record(effect=Effect.REDACT), "Let through after 1 edit: rule tools/a masked 0 places in the tool call pay."),
         (
             record("deny", mode=Mode.OBSERVE),
-            "Let through, because policy only observes here. It would have been stopped: "
+            "Let through, because policy is in observe mode. It would have been stopped: "
             "rule tools/a denied the tool call pay.",
         ),
         (

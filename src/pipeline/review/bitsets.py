@@ -1,4 +1,4 @@
-"""Sets of record positions as integers: bit i is the i-th record. And, or and counting take microseconds."""
+"""Sets of record positions as integers: bit i stands for the i-th record. Set operations take microseconds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def of_positions(positions: Iterable[int], size: int) -> int:
 
 
 def of_flags(flags: bytes | bytearray, wanted: int) -> int:
-    """The set of positions whose flags have one of those in `wanted`."""
+    """The set of positions whose flags include any of `wanted`."""
     table = bytes(49 if value & wanted else 48 for value in range(256))
     return int(bytes(flags).translate(table)[::-1], 2) if flags else 0
 
 
 def newest_first(bits: int) -> Iterator[int]:
-    """The positions in the set, the highest first."""
+    """The positions in the set, highest first."""
     digits = format(bits, "b")
     at = digits.find("1")
     while at != -1:
@@ -32,7 +32,7 @@ def newest_first(bits: int) -> Iterator[int]:
 
 
 def selectors(bits: int) -> bytes:
-    """A byte for each position from 0 on, 1 for those in the set: what `itertools.compress` takes."""
+    """A byte per position from 0 on, 1 for members of the set, as `itertools.compress` takes it."""
     return format(bits, "b")[::-1].encode().translate(_IS)
 
 

@@ -1,4 +1,4 @@
-"""What people put on record about decisions: records of their own, never edits. Spec: docs/spec/review.md."""
+"""What people record about decisions: separate records, never edits. Spec: docs/spec/review.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pipeline.store.overview import Placed
 
 KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export", "declassify"})
 MAX_TEXT: Final = 4_000  # characters of a comment or reason
-_OF_LIFTING: Final = frozenset(
+_DECLASSIFY_KEYS: Final = frozenset(
     {"action", "by", "second", "grant", "label", "session", "sources", "scope", "reason", "until"}
 )
 
 
 class Disposition(StrEnum):
-    """What a person says of a decision."""
+    """A person's verdict on a decision."""
 
     OK = "ok"
     FALSE_POSITIVE = "false_positive"
@@ -30,50 +30,50 @@ class Disposition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """One thing that somebody put on record.
+class Annotation:
+    """One recorded act of a person: a review, a signature, a reveal and so on.
 
     Attributes:
-        kind: of the record; `said` is its body as JSON objects. at: microseconds since the epoch. by: who.
+        kind: the kind of the record. at: microseconds since the epoch. by: the person. body: the record's body.
     """
 
     id: str
     kind: str
     at: int
     by: str
-    said: Mapping[str, Any] = field(hash=False)
+    body: Mapping[str, Any] = field(hash=False)
 
     @property
     def subject_session(self) -> tuple[str, str | None] | None:
-        """The session that it is about, where it is about one."""
-        session = self.said.get("session")
+        """The session that it is about, if it is about one."""
+        session = self.body.get("session")
         return (session["subject"], session["id"]) if isinstance(session, dict) else None
 
 
-def word_of(row: Placed, body: bytes | None) -> Word | None:
-    """The word in a record; None where it was erased or says nothing that this code knows."""
+def annotation_of(row: Placed, body: bytes | None) -> Annotation | None:
+    """The annotation in a record; None if it was erased or is not well formed."""
     if body is None:
         return None
     try:
         said = loads(body)
-        if row.kind in ("reveal", "ask", "grant"):  # kept by the contents themselves, which name several at once
+        if row.kind in ("reveal", "ask", "grant"):  # written by `Contents`, with a list of records
             about = {"decision": str(said["contents"][0]), "reason": str(said["reason"])}
-            return Word(row.id, row.kind, row.at, str(said["actor"]), about)
+            return Annotation(row.id, row.kind, row.at, str(said["actor"]), about)
         by = str(said["by"]["id"])
-        if row.kind == "declassify":  # what else it might say is about no decision
-            said = {name: item for name, item in said.items() if name in _OF_LIFTING}
-        word = Word(row.id, row.kind, row.at, by, said)
+        if row.kind == "declassify":  # its other fields do not concern decisions
+            said = {name: item for name, item in said.items() if name in _DECLASSIFY_KEYS}
+        annotation = Annotation(row.id, row.kind, row.at, by, said)
     except (DecodeError, LookupError, TypeError):
         return None
-    return word if _fits(row.kind, said) else None
+    return annotation if _fits(row.kind, said) else None
 
 
 def _fits(kind: str, said: Mapping[str, Any]) -> bool:
-    """Whether a body says what this code writes: who can write to the store must not be able to break the pages."""
+    """Whether a body is well formed: anybody who can write to the store must not be able to break the pages."""
     match kind, said:
         case "signoff", {"action": "sign", "set": dict() as places, "counts": dict(), "records": int()}:
             texts = all(isinstance(said.get(name), str) for name in ("scope", "said", "hash"))
-            return texts and _session_fits(said) and all(map(_are_stretches, places.values()))
+            return texts and _session_fits(said) and all(map(_are_runs, places.values()))
         case "signoff", {"action": "reopen", "of": str()} | {"action": "second", "of": str(), "hash": str()}:
             return _session_fits(said)
         case "sample", {"ids": list() as ids, "query": str(), "seed": str(), "size": int(), "by_rule": bool()}:
@@ -91,15 +91,15 @@ def _fits(kind: str, said: Mapping[str, Any]) -> bool:
             return kind == "export"
 
 
-def needs_second(signature: Word) -> bool:
-    """Whether a signature counts only once another person has signed the same set."""
-    return signature.said.get("needs") == 2
+def needs_second(signature: Annotation) -> bool:
+    """Whether a signature takes effect only once another person has signed the same set."""
+    return signature.body.get("needs") == 2
 
 
-def seconds(word: Word, signature: Word) -> bool:
-    """Whether a word is the second signature under the first: another person's, of the same set."""
-    same = word.said["action"] == "second" and word.said["hash"] == signature.said["hash"]
-    return same and needs_second(signature) and word.by != signature.by
+def seconds(annotation: Annotation, signature: Annotation) -> bool:
+    """Whether an annotation is the second signature under the first: by another person, of the same set."""
+    same = annotation.body["action"] == "second" and annotation.body["hash"] == signature.body["hash"]
+    return same and needs_second(signature) and annotation.by != signature.by
 
 
 def _session_fits(said: Mapping[str, Any]) -> bool:
@@ -110,27 +110,27 @@ def _session_fits(said: Mapping[str, Any]) -> bool:
             return False
 
 
-def _are_stretches(found: object) -> bool:
+def _are_runs(found: object) -> bool:
     return isinstance(found, list) and all(
         isinstance(one, list) and len(one) == 2 and all(type(place) is int for place in one) for one in found
     )
 
 
 def ranges_of(rows: Iterable[Placed], all_places: Mapping[str, Sequence[int]]) -> dict[str, list[list[int]]]:
-    """Where decisions are: log → first and last place of each stretch in which every decision is one of `rows`.
+    """The places of decisions: log → first and last place of each run in which every decision is one of `rows`.
 
     Args:
-        rows: decisions that are in a log.
-        all_places: of every log the places of all its decisions, in order.
+        rows: decisions in a log.
+        all_places: log → the places of all its decisions, in order.
     """
     wanted: dict[str, set[int]] = {}
     for row in rows:
         if row.log is not None and row.place is not None:
             wanted.setdefault(row.log, set()).add(row.place)
-    return {log: _stretches(all_places[log], places) for log, places in sorted(wanted.items())}
+    return {log: _runs(all_places[log], places) for log, places in sorted(wanted.items())}
 
 
-def _stretches(every: Sequence[int], wanted: set[int]) -> list[list[int]]:
+def _runs(every: Sequence[int], wanted: set[int]) -> list[list[int]]:
     found: list[list[int]] = []
     within = False
     for place in every:
@@ -144,7 +144,7 @@ def _stretches(every: Sequence[int], wanted: set[int]) -> list[list[int]]:
 
 
 def set_hash(rows: Iterable[Placed]) -> str:
-    """SHA-256, as hex, over a line `<id> <digest>` for each record, by log and place: what a signature is about."""
+    """What a signature covers: SHA-256, as hex, over a line `<id> <digest>` per record, ordered by log and place."""
     digest = hashlib.sha256()
     for row in sorted(rows, key=lambda row: (row.log or "", row.place or 0, row.id)):
         digest.update(f"{row.id} {row.digest}\n".encode())
@@ -152,7 +152,7 @@ def set_hash(rows: Iterable[Placed]) -> str:
 
 
 def sampled(rows: Sequence[Placed], seed: str, size: int) -> list[Placed]:
-    """The `size` of `rows` that come first by SHA-256 of seed and id: anybody with the seed draws the same."""
+    """The first `size` rows by SHA-256 of seed and id: anybody with the seed draws the same sample."""
     drawn = sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\n{row.id}".encode()).digest())[:size]
     return sorted(drawn, key=lambda row: row.seq, reverse=True)
 
@@ -160,12 +160,12 @@ def sampled(rows: Sequence[Placed], seed: str, size: int) -> list[Placed]:
 __all__ = [
     "KINDS",
     "MAX_TEXT",
+    "Annotation",
     "Disposition",
-    "Word",
+    "annotation_of",
     "needs_second",
     "ranges_of",
     "sampled",
     "seconds",
     "set_hash",
-    "word_of",
 ]

@@ -1,4 +1,4 @@
-"""A decision's record in words, and as a tree: what happened first, by which rule, then everything else."""
+"""A decision's record summarised in a sentence, and the parts of it that pages show."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KINDS: Final = {
     "resource_ref": "a reference to a resource",
 }
 _EDITS: Final = {"redact": "masked", "rewrite": "rewrote", "strip_tool": "took out"}
-_SAID: Final = {"deny": "denied", "require_approval": "wants a person to approve", "warn": "warned about"}
+_VERBS: Final = {"deny": "denied", "require_approval": "wants a person to approve", "warn": "warned about"}
 
 
 def hits(body: Mapping[str, Any]) -> Iterator[tuple[Json | None, Json]]:
-    """Every hit with the view that it is on; None for those of stages."""
+    """Every hit with its view; None for hits of stages."""
     result = body["result"]
     for stage in result.get("stages", ()):
         if "hit" in stage:
@@ -47,7 +47,7 @@ def not_judged(body: Mapping[str, Any]) -> int:
 
 
 def readable(body: Mapping[str, Any]) -> bool:
-    """Whether this is the record of a decision that pages can show; what somebody else wrote may be anything."""
+    """Whether this is a well-formed record of a decision; other writers may have written anything."""
     try:
         sentence(body)
         result = body["result"]
@@ -63,7 +63,7 @@ def readable(body: Mapping[str, Any]) -> bool:
 
 
 def sentence(body: Mapping[str, Any]) -> str:
-    """What happened, in a sentence or two; names from traffic and rules are in it, content never is."""
+    """What happened, in a sentence or two. It contains names from traffic and rules, never content."""
     result = body["result"]
     said = [_outcome(body)]
     missed = not_judged(body)
@@ -92,7 +92,7 @@ def _outcome(body: Mapping[str, Any]) -> str:
         under = "an override" if any("override" in hit["excused"] for _, hit in lifted) else "an exception"
         return f"Let through under {under}, although {_because(lifted, verdict)}."
     if verdict in ("deny", "require_approval"):
-        return f"Let through, because policy only observes here. It would have been stopped: {because or verdict}."
+        return f"Let through, because policy is in observe mode. It would have been stopped: {because or verdict}."
     if edits and action == "forward_modified":
         return f"Let through after {counted(len(edits), 'edit')}: {_edited(edits)}."
     if verdict == "warn":
@@ -102,7 +102,7 @@ def _outcome(body: Mapping[str, Any]) -> str:
 
 
 def _approved(result: Mapping[str, Any]) -> bool:
-    """Whether every wish for approval had been granted before."""
+    """Whether every approval had been granted before."""
     listed = result.get("approvals") or []
     return bool(listed) and all(one.get("status") in ("approved", "used") for one in listed)
 
@@ -112,7 +112,7 @@ def _enforced(hit: Mapping[str, Any]) -> bool:
 
 
 def _lifted(body: Mapping[str, Any], verdict: str) -> list[tuple[Json | None, Json]]:
-    """The hits that would have stopped it, had they not been excused."""
+    """The hits that would have stopped it had they not been excused."""
     if verdict not in ("deny", "require_approval"):
         return []
     return [(view, hit) for view, hit in hits(body) if hit["effect"] == verdict and not _enforced(hit)]
@@ -127,7 +127,7 @@ def _because(reasons: Sequence[tuple[Json | None, Json]], verdict: str) -> str:
         elif hit["rule"] in ("engine", "session"):
             told.append(f"policy could not judge {about} ({hit['code']})")
         else:
-            told.append(f"rule {hit['rule']} {_SAID.get(verdict, verdict)} {about}")
+            told.append(f"rule {hit['rule']} {_VERBS.get(verdict, verdict)} {about}")
     more = len(reasons) - 2
     return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
 
