@@ -45,10 +45,10 @@ def test_without_a_usable_key_nothing_is_kept(tmp_path: Path) -> None:
     with Store.at(tmp_path / "s.sqlite3", key=key) as store:
         with pytest.raises(StoreError):
             Recorder(store).record(made_record())
-        with pytest.raises(ConfigError, match="no private key in PEM") as refused:
+        with pytest.raises(ConfigError, match="not an unencrypted private key in PEM") as refused:
             Signer.at(key)
     assert refused.value.path == str(key)
-    with pytest.raises(ConfigError, match="cannot be read or made: Not a directory"):
+    with pytest.raises(ConfigError, match="cannot be read or created: Not a directory"):
         Signer.at(key / "other.pem")
 
 

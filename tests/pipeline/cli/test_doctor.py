@@ -156,7 +156,7 @@ def test_what_is_wrong_with_one_thing_hides_nothing_of_the_others(run: Doctor, h
     for check, words in {
         "policies": "bad.rego",
         "store": "this file is not a database",
-        "audit": "no private key",
+        "audit": "not an unencrypted private key",
     }.items():
         (line,) = found(result, check)
         assert line[0] == "problem"

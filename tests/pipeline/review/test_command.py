@@ -53,7 +53,7 @@ def run(store: Path, *options: str) -> Result:
         ("--proxy-secret", b"\xff\xfe", "the proxy's secret cannot be read"),
         ("--proxy-secret", b"short\n", "the proxy's secret is too short"),
         ("--public-key", b"no key", "it is not an Ed25519 public key"),
-        ("--heads", None, "the heads cannot be read"),
+        ("--heads", None, "the exported heads cannot be read"),
         ("--heads", b"no head", "a line is not a tree head"),
         ("--signing-key", None, "no such key file"),
         ("--seal-key", b"no key", "the seal key cannot be read"),
