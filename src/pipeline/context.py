@@ -118,9 +118,12 @@ def ingest(
     messages of a request as an earlier call with the same facts returned them.
     """
     messages = messages_of(traffic)[len(done) :]
-    told = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
     before |= context.labels | session_labels
     before = before.union(labels_of(done[-1])) if done else before
+    told = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
+    if told.count(NOTHING_KNOWN) == len(told) and all(one.extensions is None for one in messages):
+        shared = _extensions(_NONE, context, before, NOTHING_KNOWN)  # as traffic comes from a wire
+        return with_messages(traffic, done + tuple([replace(one, extensions=shared) for one in messages]))
     labels = carried_labels(messages, told, before, together=isinstance(traffic, Response))
     made: dict[tuple[int, frozenset[str], int], Extensions] = {}
     new = []
@@ -140,8 +143,6 @@ def carried_labels(
 
     Choices, which stand `together`, share theirs [C3].
     """
-    if all(one.extensions is None for one in messages) and not any(about.labels for about in known):
-        return [before] * len(messages)  # as traffic comes from a wire
     own = [labels_of(one) | about.labels for one, about in zip(messages, known, strict=True)]
     if together:
         return [before.union(*own)] * len(own)
