@@ -30,7 +30,7 @@ SECTIONS = {
 MANY = {"s000-5.1": 5, "s000-5.2": 4, "s000-5.3": 5, "s000-2.1": 5, "s000-11.1": 7}
 """Sections with a numbered list, and how many points it has."""
 
-ANSWERS = {"s000-13": 11, "s000-12": 5, "s002-decisions": 5, "s004-d": 6, "s004-a": 3, "s003-d": 12, "o": 9}
+ANSWERS = {"s000-13": 11, "s000-12": 5, "s002-decisions": 5, "s004-d": 6, "s004-a": 3, "s003-d": 12, "o": 10}
 """Groups of decisions and questions, and how many there are."""
 STATUSES = {"kept", "changed", "answered", "open", "rejected", "taken"}
 
