@@ -233,6 +233,17 @@ class StdioProxy:
             await self._pass(late.back, late.onward)
 
     async def _pass(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
+        """Pass on what was judged: the link takes it for said. Where this is cancelled, it still has a while for it."""
+        passing = asyncio.ensure_future(self._passed(to_server, to_client))
+        try:
+            await asyncio.shield(passing)
+        except asyncio.CancelledError:
+            await asyncio.wait([passing], timeout=GRACE_SECONDS)
+            passing.cancel()
+            await asyncio.gather(passing, return_exceptions=True)
+            raise
+
+    async def _passed(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
         for body in to_client:
             await self._client.write(dumps(body))
         for body in to_server:
