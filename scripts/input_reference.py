@@ -19,7 +19,7 @@ from cmf.enums import ViewKind
 from cmf.tiers import SLOTS
 from pipeline.checks.portability import gates_of
 from pipeline.checks.rule_pages import made_by
-from pipeline.policies.schemas import view_schema
+from pipeline.policies.schemas import PROPERTY_KINDS, view_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "input.md"
@@ -194,19 +194,16 @@ def _needs(path: str) -> str:
 
 
 def _properties(made: list[dict[str, Any]]) -> Iterator[str]:
-    kinds: dict[str, dict[str, Any]] = {}
+    examples: dict[str, Any] = {}
     for view in made:
-        for name, item in view["properties"].items():
-            kinds.setdefault(name, {}).setdefault(view["kind"], item)
+        examples = {**view["properties"], **examples}
     yield "| property | kinds | what it is | absent | example |"
     yield "| --- | --- | --- | --- | --- |"
     for name, (says, absent) in PROSE["properties"].items():
-        there = "any" if name in _ANYWHERE else ", ".join(kinds[name])
-        example = _shown(next(iter(kinds[name].values())))
+        having = PROPERTY_KINDS[name]
+        there = "any" if len(having) == len(ViewKind) else ", ".join(kind for kind in ViewKind if kind in having)
+        example = _shown(examples[name])
         yield f"| `{name}` | {there} | {_cell(says)} | {_cell(absent)} | {example} |"
-
-
-_ANYWHERE: Final = frozenset({"container", "message", "extra"})
 
 
 def _example(path: str, made: list[dict[str, Any]]) -> str:

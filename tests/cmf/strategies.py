@@ -313,7 +313,7 @@ responses = built(
     ),
     _usage=built(TokenUsage, _input_tokens=count),
     _model=text,
-    _error=built(ErrorInfo, _message=text, _type=text, _code=text, _status=count),
+    _error=built(ErrorInfo, _message=text, _type=text, _code=text, _status=count, _retry_after_seconds=count),
     _extra=extra,
 )
 values = messages | requests | responses

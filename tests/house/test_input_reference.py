@@ -7,11 +7,14 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from hypothesis import given, settings
 from scripts.input_reference import DEFAULT, NEVER, PAGE, PROSE, page, paths
 from scripts.specimens import bare, documents
 
+from cmf import iter_views
 from cmf.enums import ViewKind
-from pipeline.policies.schemas import view_schema
+from pipeline.policies.schemas import PROPERTY_KINDS, view_schema
+from tests.cmf.strategies import values
 
 FIELDS = {
     **PROSE["view"],
@@ -35,6 +38,21 @@ def test_it_names_every_property_that_some_view_has_and_no_other() -> None:
 
     assert {name for view in [*documents(), *bare()] for name in view["properties"]} == set(PROSE["properties"])
     assert set(known) == set(PROSE["properties"])
+
+
+def test_each_property_is_of_the_kinds_that_are_said_to_have_it() -> None:
+    seen = {(name, view["kind"]) for view in [*documents(), *bare()] for name in view["properties"]}
+
+    assert {(name, kind) for name, kind in seen if kind not in PROPERTY_KINDS[name]} == set()
+    assert set(PROPERTY_KINDS) == set(PROSE["properties"])
+
+
+@pytest.mark.spec("POL-37")
+@given(values)
+@settings(max_examples=200, deadline=None)
+def test_no_view_has_a_property_of_another_kind(value: Any) -> None:
+    for view in iter_views(value):
+        assert [name for name in view.properties if view.kind not in PROPERTY_KINDS[name]] == []
 
 
 def test_every_field_has_an_example() -> None:

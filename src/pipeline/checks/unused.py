@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from pipeline.engines.survey import Call, Definition, Path, Place, Survey, data_
 from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import Sources
+from pipeline.policies.schemas import PROPERTY_KINDS
 
 Locate = Callable[[Path], Place]
 """Maps the path of a value in the data document to the place in a file that sets it."""
@@ -41,6 +42,7 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
         *_comparisons(survey, rules, texts),
+        *_absent(survey, rules),
         *_conditions(survey, sources, dict(without_prints(sources.modules))),  # as parsed by the survey
     ]
     return sorted(found, key=lambda one: (one.place, one.code))
@@ -182,18 +184,50 @@ _OF_KIND: Final = ("kind", "action", "is_pre", "is_post")
 
 def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, str]) -> Iterator[Finding]:
     """Fields compared with values that they never have: not in the enum, of another kind, or of another type."""
+    for definition, kinds in _with_kinds(survey, rules):
+        source = _Source(texts[definition.place.module])
+        for body in definition.raw["bodies"]:
+            for statement in body["statements"]:
+                place = Place(definition.place.module, statement["line"], statement["column"])
+                for field, constant, hint in _never(source.slice(statement["span"]).strip(), kinds):
+                    yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
+
+
+def _absent(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
+    """Fields that are read for kinds of views that never have them; each once in a definition."""
+    for definition, kinds in _with_kinds(survey, rules):
+        found: set[Path] = set()
+        for read in definition.reads if kinds else ():
+            path = survey.resolved(read.path)
+            field = next((path[:size] for size in (2, 3) if path[:size] in _HAVING), None)
+            if field is None or field in found or not _HAVING[field].isdisjoint(kinds or ()):
+                continue
+            found.add(field)
+            hint = f"only {_listed(_HAVING[field])} can have it, and the rule is for {_listed(kinds or ())}"
+            yield warning("check.never-there", read.place, f"{'.'.join(field)} is never there", hint)
+
+
+def _listed(kinds: Iterable[ViewKind]) -> str:
+    return ", ".join(sorted(kinds))
+
+
+_HAVING: Final[Mapping[Path, frozenset[ViewKind]]] = {
+    **{("input", "properties", name): kinds for name, kinds in PROPERTY_KINDS.items()},
+    ("input", "arguments"): frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST}),
+    ("input", "origins"): frozenset({ViewKind.TOOL_CALL}),
+}
+"""By field, the kinds of views that can have it."""
+
+
+def _with_kinds(survey: Survey, rules: Sequence[Rule]) -> Iterator[tuple[Definition, frozenset[ViewKind] | None]]:
+    """Each definition with the kinds that it is evaluated for; None in a library, and where nothing asks for it."""
     asked = _kinds_asked(survey, rules)
     packages = {("data", *rule.package.split(".")) for rule in rules}
     for number, rule in enumerate(survey.rules):
         # A library function may be written for kinds that no rule uses it for yet.
         kinds = asked.get(number) if rule.path[:-1] in packages else None
         for definition in rule.definitions:
-            source = _Source(texts[definition.place.module])
-            for body in definition.raw["bodies"]:
-                for statement in body["statements"]:
-                    place = Place(definition.place.module, statement["line"], statement["column"])
-                    for field, constant, hint in _never(source.slice(statement["span"]).strip(), kinds):
-                        yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
+            yield definition, kinds
 
 
 def _kinds_asked(survey: Survey, rules: Sequence[Rule]) -> Mapping[int, frozenset[ViewKind]]:

@@ -5,7 +5,7 @@ They are generated from the types and tables that produce the documents, so they
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -115,6 +115,49 @@ def _properties_schema() -> dict[str, Any]:
     }
     return _object(facts)
 
+
+_MEDIA: Final = (ViewKind.IMAGE, ViewKind.VIDEO, ViewKind.AUDIO, ViewKind.DOCUMENT)
+_OF_TOOLS: Final = (ViewKind.TOOL_DEFINITION, ViewKind.TOOL_CALL, ViewKind.TOOL_RESULT)
+_OF_REQUESTS: Final = (
+    "tool_choice", "response_schema", "response_schema_name", "reasoning_effort", "stream", "sampling", "session_id",
+    "other_models",
+)  # fmt: skip
+PROPERTY_KINDS: Final[Mapping[str, frozenset[ViewKind]]] = {
+    name: frozenset(kinds)
+    for names, kinds in (
+        (("executed_by",), _OF_TOOLS),
+        (("namespace",), (ViewKind.TOOL_DEFINITION, ViewKind.TOOL_CALL)),
+        (("tool_id",), (ViewKind.TOOL_CALL, ViewKind.TOOL_RESULT)),
+        (("arguments_invalid", "arguments_raw"), (ViewKind.TOOL_CALL,)),
+        (("tool_name",), (ViewKind.TOOL_RESULT,)),
+        (("side_effects", "input_schema", "schema_findings"), (ViewKind.TOOL_DEFINITION,)),
+        (("is_error",), (ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT)),
+        (("resource_type",), (ViewKind.RESOURCE, ViewKind.RESOURCE_REF)),
+        (("raw_uri",), (ViewKind.RESOURCE, ViewKind.RESOURCE_REF, *_MEDIA)),
+        (("version", "description", "annotations"), (ViewKind.RESOURCE,)),
+        (("range_start", "range_end", "selector"), (ViewKind.RESOURCE_REF,)),
+        (
+            ("request_id",),
+            (ViewKind.RESOURCE, ViewKind.RESOURCE_REF, ViewKind.PROMPT_REQUEST, ViewKind.PROMPT_RESULT),
+        ),
+        (("server_id",), (ViewKind.PROMPT_REQUEST,)),
+        (("error_message",), (ViewKind.PROMPT_RESULT,)),
+        (("message_count",), (ViewKind.REQUEST, ViewKind.PROMPT_RESULT)),
+        (("source_type",), _MEDIA),
+        (("duration_ms",), (ViewKind.VIDEO, ViewKind.AUDIO)),
+        (("title",), (ViewKind.DOCUMENT,)),
+        (("redacted",), (ViewKind.THINKING,)),
+        (("data",), (ViewKind.RESOURCE, ViewKind.THINKING, *_MEDIA)),
+        (("provider",), (ViewKind.OPAQUE,)),
+        (("type",), (ViewKind.TOOL_DEFINITION, ViewKind.OPAQUE)),
+        (_OF_REQUESTS, (ViewKind.REQUEST,)),
+        (("tool_count",), (ViewKind.REQUEST, ViewKind.RESPONSE)),
+        (("choice_count", "usage", "error", "choices"), (ViewKind.RESPONSE,)),
+        (("container", "message", "extra", "big_integers"), tuple(ViewKind)),
+    )
+    for name in names
+}
+"""The kinds of views that can have each property; no view of another kind ever has it."""
 
 _STRING_PROPERTIES: Final = (
     "arguments_raw", "container", "description", "error_message", "namespace", "provider", "raw_uri",

@@ -17,7 +17,7 @@ from pipeline.policies.metadata import Module, problems
 
 __all__ = ["write"]  # a fixture
 
-RULE = GOOD.replace("#   capabilities: [read_labels]\n", "")
+RULE = GOOD.replace("#   capabilities: [read_labels]\n", "").replace("redacted", "extra")
 TODAY = date(2026, 7, 1)
 OTHER = "cmf/rules/test/other/other.rego"
 OTHER_RULE = RULE.replace("test.rule", "test.other")
@@ -137,7 +137,7 @@ def test_what_metadata_lacks_is_named_all_of_it(metadata: str, found: list[str])
 def test_everything_is_said_at_once(write: Write) -> None:
     folder = write(
         {
-            PLACE: RULE.replace("input.properties.redacted", "http.send({}).x == input.nome")
+            PLACE: RULE.replace("input.properties.extra", "http.send({}).x == input.nome")
             + "\nwarn contains {} if http.sent(input.extensions.security.labels)\n",
             OTHER: OTHER_RULE.replace("severity", "severe"),
             "cmf/data.json": json.dumps({"exceptions": [{**EXCEPTION, "until": "soon"}, {"rule": 1}]}),
@@ -195,7 +195,7 @@ def test_a_rule_that_is_off_is_a_warning_and_a_setting_without_a_reader_has_its_
 
 @pytest.mark.spec("POL-35")
 def test_a_deny_that_could_vanish_is_found_in_a_set_that_is_loaded_that_way(write: Write) -> None:
-    folder = write({PLACE: RULE.replace("input.properties.redacted", "to_number(input.content) > 1")})
+    folder = write({PLACE: RULE.replace("input.properties.extra", "to_number(input.content) > 1")})
 
     assert codes(looked_at(folder)) == []
     assert [code for code, _, _ in codes(looked_at(folder, builtin_errors="undefined"))] == ["policy.may-vanish"]
@@ -205,15 +205,15 @@ def test_a_deny_that_could_vanish_is_found_in_a_set_that_is_loaded_that_way(writ
 def test_rules_that_hit_in_no_case_and_on_no_sample_are_found_where_there_are_cases(
     write: Write, tmp_path: Path
 ) -> None:
-    sample = {"kind": "text", "role": "user", "path": "x", "properties": {"redacted": True}, "extensions": {}}
+    sample = {"kind": "text", "role": "user", "path": "x", "properties": {"extra": {}}, "extensions": {}}
     third = OTHER.replace("other", "third")
     folder = write(
         {
-            PLACE: RULE.replace("input.properties.redacted", 'input.content == "marked"'),
+            PLACE: RULE.replace("input.properties.extra", 'input.content == "marked"'),
             OTHER: OTHER_RULE,
             "cmf/rules/test/other/samples/denied_a.json": json.dumps(sample),
             "cmf/rules/test/other/samples/denied_b.json": "{",
-            third: RULE.replace("test.rule", "test.third").replace("redacted", "is_error"),
+            third: RULE.replace("test.rule", "test.third").replace("extra", "container"),
             "cmf/rules/test/third/samples/denied_a.json": json.dumps({**sample, "kind": "song"}),
         }
     )

@@ -124,7 +124,7 @@ def test_a_field_that_is_compared_with_what_it_never_is_is_found(write: Write, c
         "input.size_bytes == 1.5",
         "input.size_bytes >= 1.5",
         'input.arguments.amount > "1000"',
-        "input.properties.usage.input_tokens == 7",
+        "input.properties.extra.ollama.done_reason == 7",
         "input.arguments.to == null",
         'input.kind in {"text", "tool_call"}',
         'input.kind == concat("", ["t", "ext"])',
@@ -170,6 +170,45 @@ def test_a_direction_that_no_kind_of_the_rule_has_is_found(write: Write, conditi
     listed = found(write, "", extra={PLACE: text})
 
     assert [code for code, _, _ in listed] == ["check.wrong-value"] * is_found
+
+
+@pytest.mark.spec("POL-37")
+@pytest.mark.parametrize(
+    ("condition", "field"),
+    [
+        ("input.properties.resource_type", "input.properties.resource_type"),
+        ("not input.properties.sampling.temperature", "input.properties.sampling"),
+        ('input.properties["is_error"]', "input.properties.is_error"),
+        ("_facts.is_error", "input.properties.is_error"),
+        ("input.properties.tool_id", None),
+        ("input.properties.message.id", None),
+        ('input.properties[concat("", ["is_", "error"])]', None),
+        ('input.properties.is_error with input as {"properties": {"is_error": true}}', None),
+        ("input.arguments.to", None),
+        ("count(input.origins) > 0", None),
+    ],
+)
+def test_a_field_that_no_kind_of_the_rule_has_is_found(write: Write, condition: str, field: str | None) -> None:
+    listed = found(write, DENY.format("_held") + f"\n_facts := input.properties\n\n_held if {{\n\t{condition}\n}}\n")
+
+    said = [said for code, _, said in listed if code == "check.never-there"]
+    assert said == [f"{field} is never there"][: field is not None]
+
+
+@pytest.mark.spec("POL-37")
+@pytest.mark.parametrize(
+    ("kind", "field", "is_found"),
+    [
+        ("text", "arguments.to", True),
+        ("prompt_request", "arguments.to", False),
+        ("prompt_request", "origins[0].path", True),
+        ("tool_call", "origins[0].path", False),
+    ],
+)
+def test_arguments_and_their_origins_are_of_few_kinds(write: Write, kind: str, field: str, is_found: bool) -> None:
+    text = HEAD.format(capabilities="").replace("[text, tool_call]", f"[{kind}]") + DENY.format(f"input.{field}")
+
+    assert [code for code, _, _ in found(write, "", extra={PLACE: text})] == ["check.never-there"] * is_found
 
 
 @pytest.mark.spec("POL-37")
