@@ -9,9 +9,11 @@
 
 use crate::failure::PolicyFault;
 use crate::names::{constant, head_of, pattern_names, Names};
-use crate::negated::{asked_first, without_a_value};
+use crate::negated::{asked_first, flat, lines, skipped, without_a_value, words};
 use crate::repair::{apply, range, Edit};
-use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleBody, RuleHead, Span};
+use regorus::unstable::{
+    AssignOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleBody, RuleHead, Span, WithModifier,
+};
 use std::collections::BTreeSet;
 
 /// The text of each module made exact, or None for one that is.
@@ -145,7 +147,7 @@ impl Exact<'_> {
     }
 
     fn statement(&mut self, statement: &LiteralStmt) {
-        statement.with_mods.iter().for_each(|modifier| self.inside(&modifier.r#as));
+        let with = self.with_values(statement);
         match &statement.literal {
             Literal::SomeIn { value, collection, .. } => {
                 self.inside(collection);
@@ -172,19 +174,22 @@ impl Exact<'_> {
             },
             Literal::NotExpr { expr, .. } => match expr.as_ref() {
                 Expr::AssignExpr { lhs, rhs, .. } if has_object(lhs) || has_object(rhs) => self.refuse(expr.span()),
-                _ => self.negated(statement, expr),
+                _ => self.negated(statement, expr, &with),
             },
             Literal::SomeVars { .. } => {}
         }
     }
 
-    fn negated(&mut self, statement: &LiteralStmt, expr: &Expr) {
-        let is_document = |name: &str| matches!(name, "input" | "data") || self.names.imported(name).is_some();
-        let is_rule = |name: &str| is_document(name) || self.rules.contains(&self.names.root(name));
+    fn is_rule(&self, name: &str) -> bool {
+        name == "data" || self.names.imported(name).is_some() || self.rules.contains(&self.names.root(name))
+    }
+
+    fn negated(&mut self, statement: &LiteralStmt, expr: &Expr, with: &[Edit]) {
+        let is_rule = |name: &str| name == "input" || self.is_rule(name);
         if let Some(span) = without_a_value(expr, self.text, is_rule) {
             return self.refuse_as("policy.analysis", span, "a variable of what is negated has no value");
         }
-        match asked_first(statement, expr, is_rule) {
+        match asked_first(statement, expr, with, is_rule) {
             // What a copy of `with` holds would need edits of its own.
             Some(edits) if edits.is_empty() || !self.changes_with(statement) => self.edits.extend(edits),
             _ => self.refuse_with(expr.span(), "give what is negated a name first: `x := …`, and then `not f(x)`"),
@@ -198,6 +203,31 @@ impl Exact<'_> {
         let changes = self.edits.len() > before;
         self.edits.truncate(before);
         changes
+    }
+
+    /// `x := h with input.a as h`: in this release a rule that a value of `with` asks for is not there for what it stands
+    /// with. So the value gets a name before, as in OPA: `cmf_with_30__ := h; x := h with input.a as cmf_with_30__`.
+    fn with_values(&mut self, statement: &LiteralStmt) -> Vec<Edit> {
+        let mut named = Vec::new();
+        for modifier in &statement.with_mods {
+            let source = modifier.span.source.get_contents();
+            let is_rule = |word: &str| self.is_rule(word);
+            let place = value_of(modifier)
+                .filter(|(start, end)| source.get(*start..*end).is_some_and(|text| words(text).any(is_rule)));
+            let before = self.edits.len();
+            self.inside(&modifier.r#as);
+            let Some((start, end)) = place else { continue };
+            let text = source.get(start..end).and_then(flat).filter(|_| self.edits.len() == before);
+            let (Some(text), Some((first, _))) = (text, range(&statement.span)) else {
+                self.refuse_with(&modifier.span, "give what `with` puts there a name first: `x := …`");
+                continue;
+            };
+            let name = format!("cmf_with_{start}__");
+            self.insert(first, format!("{name} := {text}; "));
+            named.push(Edit { start, end, text: name + &lines(source.get(start..end).unwrap_or_default()) });
+        }
+        self.edits.extend(named.iter().cloned());
+        named
     }
 
     /// `some {…} in xs`.
@@ -294,6 +324,13 @@ fn is_fixed(value: &Expr) -> bool {
         Expr::UnaryExpr { expr, .. } => is_fixed(expr),
         other => constant(other).is_some(),
     }
+}
+
+/// The bytes of what a `with` puts there.
+fn value_of(modifier: &WithModifier) -> Option<(usize, usize)> {
+    let source = modifier.span.source.get_contents();
+    let word = skipped(source, range(modifier.refr.span())?.1);
+    source.get(word..)?.starts_with("as").then_some((skipped(source, word + 2), range(&modifier.span)?.1))
 }
 
 fn is_braced(query: &Query) -> bool {

@@ -12,7 +12,13 @@ use regorus::unstable::{AssignOp, BoolOp, Expr, LiteralStmt, Ref, Span};
 
 /// What `statement`, the negative of `expr`, is written as: no edits where OPA leaves it as it is, None where it cannot be
 /// written again.
-pub fn asked_first(statement: &LiteralStmt, expr: &Expr, is_rule: impl Fn(&str) -> bool) -> Option<Vec<Edit>> {
+/// `with` are the edits of what stands behind it.
+pub fn asked_first(
+    statement: &LiteralStmt,
+    expr: &Expr,
+    with: &[Edit],
+    is_rule: impl Fn(&str) -> bool,
+) -> Option<Vec<Edit>> {
     let (start, last) = range(&statement.span)?;
     let source = statement.span.source.get_contents();
     let mut found = Operands { source, is_rule, asked: Vec::new(), unified: None };
@@ -21,7 +27,7 @@ pub fn asked_first(statement: &LiteralStmt, expr: &Expr, is_rule: impl Fn(&str) 
     let mut behind: Vec<Edit> = unified.into_iter().map(|at| insert(at, "=")).collect();
     let Some((_, last_end)) = asked.last().copied() else { return Some(behind) };
     let end = closed(source, end_of(expr)?, last);
-    let with = flat(source.get(end..last)?)?;
+    let with = flat(&spliced(source, end, last, with)?)?;
     let mut edits = Vec::new();
     let mut at = start;
     for (from, to) in asked {
@@ -54,13 +60,17 @@ pub fn without_a_value<'a>(expr: &'a Expr, rule: &str, is_rule: impl Fn(&str) ->
         Expr::Call { params, .. } => params.iter().for_each(|param| variables(param, &mut found)),
         other => variables(other, &mut found),
     }
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     found.iter().copied().find(|span| {
         let name = span.text();
         let here = found.iter().filter(|other| other.text() == name).count();
-        let is_alone = || rule.split(|c| !is_word(c)).filter(|word| *word == name).count() == here;
+        let is_alone = || words(rule).filter(|word| *word == name).count() == here;
         name == "_" || !is_rule(name) && is_alone()
     })
+}
+
+/// The words of a text, those in quotes and comments too.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
 }
 
 /// The variables of an operand, without those of calls and comprehensions in it.
@@ -81,7 +91,7 @@ fn insert(at: usize, text: &str) -> Edit {
     Edit { start: at, end: at, text: text.to_owned() }
 }
 
-fn lines(text: &str) -> String {
+pub fn lines(text: &str) -> String {
     "\n".repeat(text.matches('\n').count())
 }
 
@@ -98,7 +108,7 @@ fn spliced(source: &str, start: usize, end: usize, edits: &[Edit]) -> Option<Str
 }
 
 /// The same in one line, without comments; None where ends of lines have a meaning: in a text, and behind a `|`.
-fn flat(text: &str) -> Option<String> {
+pub fn flat(text: &str) -> Option<String> {
     let (mut made, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(next) = rest.chars().next() {
         let length = match next {
@@ -135,7 +145,7 @@ fn quoted(text: &str) -> usize {
 }
 
 /// Where the next word begins: behind blanks and comments.
-fn skipped(source: &str, mut at: usize) -> usize {
+pub fn skipped(source: &str, mut at: usize) -> usize {
     let bytes = source.as_bytes();
     while let Some(byte) = bytes.get(at) {
         match byte {

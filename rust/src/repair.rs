@@ -17,6 +17,7 @@ const VALUE: &str = "cmf_value__";
 pub const NEVER: &str = "[cmf_key__] := ";
 
 /// New text for some bytes of a module.
+#[derive(Clone)]
 pub struct Edit {
     pub start: usize,
     pub end: usize,

@@ -83,6 +83,8 @@ class Grammar:
         made += [self._object_rule("ho")]
         made += [f"f2(p, q) := {self._ruled(1, ['p', 'q'], plain=True)}" for _ in range(self._many(1, 2))]
         made += self._patterns("g1")
+        if self._chance(0.3):
+            made += [f"default g1(_) := {self._literal()}"]
         made += [
             f"g2(p, q) if {{ {self._body(['p', 'q'], 1, self._many(1, 2), True)[0]} }}" for _ in range(self._many(1, 2))
         ]
@@ -116,6 +118,8 @@ class Grammar:
             lines.append(f"default {name} := {self._literal()}")
         for _ in range(self._many(1, 2)):
             line = f"{name} := {self._ruled(2, plain=plain)}"
+            if self._chance(0.1):
+                line = f"# METADATA\n# title: {name}\n{line}"
             while self._chance(0.35):
                 value = self._scalar() if self._chance(0.5) else self._expression([], 1, plain)
                 line += f" else := {value}"
@@ -231,7 +235,7 @@ class Grammar:
         if kind == 16:
             return f"{self._reference(names)}[_] {self._random.choice(COMPARISONS)} {self._reference(names)}[_]", names
         if kind == 17:
-            return of(), names
+            return (f"print({of()}, {of()})" if self._chance(0.2) else of()), names
         if self._chance(0.4):
             return f"{of()} {self._random.choice(ORDERS)} {self._literal()}", names
         return f"{of()} {self._random.choice(COMPARISONS)} {of(1)}", names

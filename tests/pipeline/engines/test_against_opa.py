@@ -77,6 +77,12 @@ MEANT = [
     'x if {\n\tnot f(input.q.r)\n\t\twith input.q as {\n\t\t\t"r": 9, # nine\n\t\t}\n\tinput.a\n}\nf(v) if v == 8',
     'x if {\n\tnot f(\n\t\t"#a)", # one ) ,\n\t\t((input.b)),\n\t)\n\ttrue\n}\nf(p, q) if q == p',
     "x if not f(`a\nb`, input.a, set())\nf(p, q, r) if r == {p, q}",
+    # so is what `with` puts there
+    "x := y if { y := h with input.q as h }\nh := object.get(input, `q`, 5)",
+    "x := y if y := hs with data.other.q as [g, {\n\t`a`: `#`, # one\n}]\ng := hs\nhs contains input.a",
+    "x if { not 5 in h with input.q as [h, input.nope] with input.a as h }\nh := [5]",
+    "x if { not 4 in h with input.q as h with input.a as h }\nh := [5]",
+    "x := y if { y := f(h) with input.q as f([h, input.q]) }\nh := 5\nf(v) := [v, object.get(input, `q`, 1)]",
     # and so are its brackets
     "x if not input.obj[input.nope]",
     "x if not input.obj[input.s]",
@@ -163,6 +169,7 @@ def test_a_variable_that_only_a_negation_has_is_refused_as_in_opa(condition: str
         ('x := [a, b] if {"k": a, "l": 1} = {"k": 1, "l": b}', 3),
         ("x if {\n\ttrue\n\tnot 3 in input.q with input.q as [y |\n\t\tsome y in input.a]\n}", 5),
         ("x if not 3 in input.q with input.q as [y | some y in input.a; not y in input.b]", 3),
+        ("x if h with input.q as [y |\n\tsome y in h]\nh := input.a", 3),
     ],
 )
 def test_what_cannot_be_given_the_meaning_it_has_in_opa_is_refused_where_it_stands(rules: str, line: int) -> None:
