@@ -235,7 +235,7 @@ def test_what_the_server_writes_to_standard_error_passes_and_nothing_else_is_on_
     [
         (["--role", "agent", "--", "x"], "name a subject"),
         (["--subject", "", "--", "x"], "name a subject"),
-        (["--url", "http://h:99999/mcp"], "no host or no port"),
+        (["--url", "http://h:99999/mcp"], "its host or its port is not valid"),
         (["--pins", "/no/such/pins.json", "--", "x"], "the pins cannot be written at /no/such/pins.json"),
     ],
 )
