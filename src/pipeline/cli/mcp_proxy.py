@@ -133,7 +133,9 @@ def _check(options: Options) -> None:
         fail("give either the server's command after --, or --url", Exit.USAGE)
     if options.name is not None and not _NAME.fullmatch(options.name):
         fail("--name takes up to 64 letters, digits and ._-", Exit.USAGE)
-    if options.subject == "" or (options.roles and options.subject is None):
+    if options.subject == "":
+        fail("--subject is empty: give the client's subject id", Exit.USAGE)
+    if options.roles and options.subject is None:
         fail("--role needs --subject", Exit.USAGE)
     if options.key_env is not None and options.url is None:
         fail("--key-env needs --url; a command inherits its environment", Exit.USAGE)

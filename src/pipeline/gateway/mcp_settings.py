@@ -19,7 +19,7 @@ def endpoint(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write http://host/path or https://host/path")
     if parts.username is not None or parts.fragment:
-        raise ValueError("a URL holds no key: set `key` instead")
+        raise ValueError("a URL holds no key: give it separately")
     return url
 
 

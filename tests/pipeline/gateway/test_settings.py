@@ -95,7 +95,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         (up(), "config.invalid", "upstreams.up", "`script`"),
         (up(script="s"), "config.invalid", "upstreams.up", "a script has no"),
         (server(url="ftp://h/mcp"), "config.invalid", "mcp.m.url", "http://host/path"),
-        (server(url="http://u:sk-canary@h/mcp"), "config.invalid", "mcp.m.url", "set `key` instead"),
+        (server(url="http://u:sk-canary@h/mcp"), "config.invalid", "mcp.m.url", "a URL holds no key"),
         (server(url="http://h/mcp", mode="off"), "config.invalid", "", "every MCP server is judged"),
         (server(url="http://h/mcp") | {"workers": 2}, "config.invalid", "", "set `workers: 1` with `mcp`"),
     ],

@@ -233,8 +233,8 @@ def test_what_the_server_writes_to_standard_error_passes_and_nothing_else_is_on_
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--role", "agent", "--", "x"], "name a subject"),
-        (["--subject", "", "--", "x"], "name a subject"),
+        (["--role", "agent", "--", "x"], "--role needs --subject"),
+        (["--subject", "", "--", "x"], "--subject is empty"),
         (["--url", "http://h:99999/mcp"], "its host or its port is not valid"),
         (["--pins", "/no/such/pins.json", "--", "x"], "the pins cannot be written at /no/such/pins.json"),
     ],
@@ -253,9 +253,9 @@ def test_what_would_change_nothing_or_never_work_is_said_before_anything_begins(
     ("arguments", "words"),
     [
         ([], "the server's command"),
-        (["--url", "http://h/mcp", "--", "x"], "one of them"),
+        (["--url", "http://h/mcp", "--", "x"], "give either"),
         (["--url", "ftp://h"], "http://"),
-        (["--url", "http://u:p@h"], "no key belongs"),
+        (["--url", "http://u:p@h"], "a URL holds no key"),
         (["--name", "a b", "--", "x"], "letters"),
         (["--key-env", "K", "--", "x"], "--key-env"),
         (["--key-env", "NOT_SET_AT_ALL", "--url", "http://h/mcp"], "config.no-secret"),
