@@ -1,1 +1,1 @@
-"""Test cases on file: what went in, and what is to be decided. Spec: docs/spec/cases.md."""
+"""Test cases: inputs and expected decisions. Spec: docs/spec/cases.md."""

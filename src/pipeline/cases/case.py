@@ -1,6 +1,6 @@
-"""Test cases over conversations: what a file of them may say, and how it is read. Spec: docs/spec/cases.md.
+"""Reading test cases from files. Spec: docs/spec/cases.md.
 
-A case is a conversation, who has it, and what is expected of policy. Nothing is judged here.
+A case is a conversation, its context, and the expected decision. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OneOrMore = Annotated[
 
 @value
 class ViewExpectation(Value):
-    """What is expected of one view. `rules` are exactly those that hit it."""
+    """What is expected of one view. `rules` are exactly those that hit."""
 
     verdict: Verdict | None = None
     kind: Str | None = None
@@ -53,7 +53,7 @@ class ViewExpectation(Value):
 
 @value
 class WireExpectation(Value):
-    """What the text of the body that would go out in one format must hold, and must not."""
+    """What the output's text in one wire format must and must not contain."""
 
     contains: OneOrMore = ()
     not_contains: OneOrMore = ()
@@ -61,7 +61,7 @@ class WireExpectation(Value):
 
 @value
 class Expectation(Value):
-    """What is expected of a decision; what is not named is not looked at. `views` by path, or by place: `"0"`."""
+    """What is expected of a decision; unset fields are not checked. `views` are keyed by path or number: `"0"`."""
 
     verdict: Verdict | None = None
     action: Action | None = None
@@ -76,7 +76,7 @@ class Expectation(Value):
 
 @value
 class SessionBefore(Value):
-    """What the session holds before the case."""
+    """The session's content before the case."""
 
     labels: Names = ()
     counters: Annotated[dict[Str, int], AfterValidator(frozen_mapping)] = FrozenDict()
@@ -84,9 +84,9 @@ class SessionBefore(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case, with its matrix worked out: what to judge, under which facts, and what is expected.
+    """One case, its matrix expanded: input, context and expectation.
 
-    `spelled` is how its file says that, with the defaults put in.
+    `spelled` is the case as in its file, with defaults filled in.
     """
 
     name: str
@@ -115,21 +115,21 @@ KEYS: Final = frozenset(
 )  # fmt: skip
 DEFAULTS: Final = frozenset({"subject", "context", "session", "profiles", "history", "model", "tools"})
 FILE_KEYS: Final = frozenset({"name", "description", "defaults", "cases"})
-_SCHEMA: Final = "`cmf schema case` says what may stand there"
-MAX_CELLS: Final = 1_000  # cases that one matrix may make
+_SCHEMA: Final = "`cmf schema case` describes what is allowed there"
+MAX_CELLS: Final = 1_000  # cases per matrix
 
 
 def read_cases(path: Path) -> list[Case]:
-    """The cases of a YAML or JSON file, those of matrices spelled out.
+    """The cases of a YAML or JSON file, with matrices expanded.
 
     Raises:
-        CaseError: the file cannot be read, or does not say what a case needs: file and place within it.
+        CaseError: the file cannot be read or is not valid; the error has file and place.
     """
     return [case_of(path, where, name, single) for where, name, single in spelled_cases(path)]
 
 
 def spelled_cases(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Place, name and keys of each case of a file, as they are spelled: defaults filled in, matrices worked out.
+    """Place, name and keys of each case of a file, with defaults filled in and matrices expanded.
 
     Raises:
         CaseError: as `read_cases`.
@@ -151,7 +151,7 @@ def spelled_cases(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _cells(path: Path, where: str, spelled: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A case as it stands, or one for each cell of its matrix, with what the table expects there."""
+    """The case itself, or one case per cell of its matrix, with the expectation from the table."""
     name = spelled.get("name")
     if not isinstance(name, str) or not name:
         raise _wrong(path, where, "a case needs a name", "write `name:`")
@@ -163,7 +163,9 @@ def _cells(path: Path, where: str, spelled: dict[str, Any]) -> Iterator[tuple[st
         yield name, spelled
         return
     if not isinstance(matrix, dict) or not all(isinstance(values, list) and values for values in matrix.values()):
-        raise _wrong(path, f"{where}.matrix", "not paths with lists of values", "write `path: [value, …]`")
+        raise _wrong(
+            path, f"{where}.matrix", "the matrix must map paths to lists of values", "write `path: [value, …]`"
+        )
     axes = [list(enumerate(values)) for values in matrix.values()]
     cells = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(cells) > MAX_CELLS:
@@ -200,18 +202,18 @@ def _put(path: Path, where: str, case: dict[str, Any], at: str, item: Any) -> No
     ]
     if not steps or "".join(match[0] for match in found) != at:
         hint = f'check `{at}`; a name with a dot stands in quotes: a["b.c"]'
-        raise _wrong(path, where, "this is no path in a case", hint)
+        raise _wrong(path, where, "not a valid path in a case", hint)
     holder: Any = case
     try:
         for step in steps[:-1]:
             holder = holder.setdefault(step, {}) if isinstance(holder, dict) else holder[step]
         holder[steps[-1]] = item
     except (AttributeError, LookupError, TypeError):
-        raise _wrong(path, where, "a path leads nowhere in the case", f"check `{at}`") from None
+        raise _wrong(path, where, "the path does not exist in the case", f"check `{at}`") from None
 
 
 def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Case:
-    """The case that `spelled` makes, without a matrix; files that it names are looked for beside `path`.
+    """The case for these keys, without a matrix; the files it names are relative to `path`.
 
     Raises:
         CaseError: as `read_cases`.
@@ -239,11 +241,11 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
     except CmfError as error:
         raise _wrong(path, f"{where} ({name}) {error.path}", error.message, error.hint or _SCHEMA) from None
     except (TypeError, ValueError):
-        raise _wrong(path, f"{where} ({name})", "not what a case may hold", _SCHEMA) from None
+        raise _wrong(path, f"{where} ({name})", "not allowed in a case", _SCHEMA) from None
 
 
 def _read_as(cls: type[_Read], key: str, said: Any) -> _Read:
-    """What stands under a key of a case; a ShapeError names the place from there."""
+    """The value of a key of a case; a ShapeError's path starts at the key."""
     try:
         return cls.model_validate(said)
     except ShapeError as error:
@@ -258,14 +260,14 @@ def _history(word: object) -> HistoryTrust:
 
 
 def _expectation(spelled: Any) -> Expectation:
-    """What is expected; a word alone is the verdict."""
+    """The expectation; a string is short for the verdict."""
     if spelled is None:
-        raise ShapeError("nothing is expected", path="expect", hint="write `expect: deny`, say")
+        raise ShapeError("the expectation is empty", path="expect", hint="write for example `expect: deny`")
     return _read_as(Expectation, "expect", {"verdict": spelled} if isinstance(spelled, str) else spelled)
 
 
 def _traffic(path: Path, spelled: Mapping[str, Any]) -> tuple[Traffic, Request | None]:
-    """What is judged, and the conversation before it where that is a reply."""
+    """The input and, if it is a reply, the conversation before it."""
     conversation = spelled.get("conversation")
     if isinstance(conversation, dict):
         value: Traffic = _wire(path, conversation)
@@ -288,7 +290,9 @@ def _wire(path: Path, source: Mapping[str, Any]) -> Traffic:
     unknown = sorted(map(str, source.keys() - {"from", "file", "body", "kind"}))
     if unknown or ("file" in source) == ("body" in source):
         raise ShapeError(
-            "not {from, file or body, kind}", path="conversation", hint="name the format and the file, from here"
+            "not {from, file or body, kind}",
+            path="conversation",
+            hint="give the format, and the file relative to this one",
         )
     body = loads(_read(path.parent / str(source["file"]))) if "file" in source else source["body"]
     name = str(source.get("from"))
@@ -316,7 +320,9 @@ def _message(entry: Any, where: str) -> dict[str, Any]:
         elif key in ("tool_call", "tool_result"):
             parts += [_tool_part(key, one, where) for one in (item if isinstance(item, list) else [item])]
         elif key != "role":
-            raise ShapeError(f"{key} is no part of a message", path=where, hint="text, tool_call, tool_result, content")
+            raise ShapeError(
+                f"unknown key {key} of a message", path=where, hint="use text, tool_call, tool_result or content"
+            )
     return {"role": entry["role"], "content": parts}
 
 
@@ -325,7 +331,7 @@ _SHORT: Final = {"id": "tool_call_id", "args": "arguments"}
 
 def _tool_part(kind: str, item: Any, where: str) -> dict[str, Any]:
     if not isinstance(item, dict):
-        raise ShapeError(f"{kind} is an object", path=where, hint="write {name: …}")
+        raise ShapeError(f"{kind} must be an object", path=where, hint="write {name: …}")
     fields = {_SHORT.get(str(key), str(key)): value for key, value in item.items()}
     if kind == "tool_result" and "name" in fields:
         fields["tool_name"] = fields.pop("name")
@@ -342,9 +348,9 @@ def _body(path: Path) -> Any:
         line, column, problem = yaml_problem(error) if isinstance(error, yaml.YAMLError) else (0, 0, "")
         if not line:
             raise _wrong(path, "$", "not YAML", "save it as UTF-8") from None
-        why, hint = "not YAML", "put texts in quotes; look at brackets and indentation"
+        why, hint = "not YAML", "quote strings; check brackets and indentation"
         if problem == SAID_TWICE:
-            why, hint = SAID_TWICE, "take one of them out"
+            why, hint = SAID_TWICE, "remove one of them"
         raise CaseError(why, path=f"{path}:{line}:{column}", code="case.invalid", hint=hint) from None
 
 

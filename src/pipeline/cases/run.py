@@ -1,4 +1,4 @@
-"""Judges test cases and says what came out other than expected. Spec: docs/spec/cases.md."""
+"""Running test cases. Spec: docs/spec/cases.md."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Status: TypeAlias = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What came of one case: `problems` are the expectations that did not hold, one line each.
+    """The result of one case: `problems` are the failed expectations, one line each.
 
-    `printed` is what policies said meanwhile, for whoever wants to be told.
+    `printed` is what policies printed, if it was collected.
     """
 
     case: Case
@@ -47,41 +47,41 @@ class CaseResult:
 
 
 class CaseRunner:
-    """Judges cases under one policy set; each case has a session of its own."""
+    """Runs cases under one policy set; each case has its own session."""
 
     def __init__(self, policies: Policies, config: Config | None = None, *, engine: EngineChoice = "embedded") -> None:
         self._policies = policies
         self._engine = engine
         self._config = config or Config()
-        self._roads: dict[tuple[Path | None, str], _Road] = {}
+        self._roads: dict[tuple[Path | None, str], _CasePipeline] = {}
 
     def run(self, case: Case) -> CaseResult:
-        """What came of the case.
+        """The result of the case.
 
         Raises:
             PolicyError, ConfigError: the policies or profiles cannot be used.
         """
         if case.skip is not None:
             return CaseResult(case=case, status="skipped")
-        road = self._road(case)
+        road = self._pipeline_for(case)
         outcome = road.judged(case)
         problems = [*_problems(case.expected, outcome)]
         for target, wire in case.expected.wire.items():
-            # What was judged goes out once, so each format has a judgement of its own.
+            # An outcome can be emitted only once, so judge again for each format.
             problems += _wire_problems(target, wire, road.judged(case))
         status: Status = "failed" if problems else "passed"
         return CaseResult(case=case, status=status, problems=tuple(problems), decision=outcome.decision)
 
     def judge(self, case: Case) -> Outcome:
-        """What the pipeline makes of the case, in a session that only this judgement has; see `run` for errors."""
-        return self._road(case).judged(case)
+        """The pipeline's outcome for the case, in a fresh session; see `run` for errors."""
+        return self._pipeline_for(case).judged(case)
 
     def close(self) -> None:
-        """Let go of what the engines hold."""
+        """Close the engines."""
         for road in self._roads.values():
             road.pipeline.close()
 
-    def _road(self, case: Case) -> _Road:
+    def _pipeline_for(self, case: Case) -> _CasePipeline:
         key = (case.profiles, case.history)
         if key not in self._roads:
             config = dataclasses.replace(self._config, history=case.history)
@@ -90,13 +90,13 @@ class CaseRunner:
             pipeline = Pipeline(
                 policies=self._policies, engine=self._engine, config=config, sessions=sessions, profiles=profiles
             )
-            self._roads[key] = _Road(pipeline=pipeline, sessions=sessions)
+            self._roads[key] = _CasePipeline(pipeline=pipeline, sessions=sessions)
         return self._roads[key]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Road:
-    """A pipeline with its sessions."""
+class _CasePipeline:
+    """A pipeline with its session store."""
 
     pipeline: Pipeline
     sessions: MemorySessions
@@ -113,7 +113,7 @@ class _Road:
 
 
 def _problems(expected: Expectation, outcome: Outcome) -> Iterator[str]:
-    """What did not come out as expected, one line each."""
+    """The failed expectations, one line each."""
     decision = outcome.decision
     hits = [(view, hit) for view in decision.views for hit in view.hits]
     rules = {hit.rule for _, hit in hits}
@@ -154,11 +154,11 @@ def _lacks(what: str, expected: Sequence[str], got: Iterable[str]) -> Iterator[s
 
 def _labels(expected: Expectation, outcome: Outcome) -> Iterator[str]:
     if outcome.value is None:
-        yield "labels: nothing went on, so the session was given none"
+        yield "labels: nothing was allowed, so the session got none"
         return
     yield from _lacks("labels", expected.labels_include, outcome.labels)
     if surplus := sorted(outcome.labels & set(expected.labels_exclude)):
-        yield f"labels: {', '.join(surplus)} was put on, which was not expected"
+        yield f"labels: {', '.join(surplus)} was added, which was not expected"
 
 
 def _view(decision: Decision, at: str) -> ViewDecision | None:
@@ -182,7 +182,7 @@ def _view_problems(at: str, expected: ViewExpectation, got: ViewDecision) -> Ite
 
 def _wire_problems(target: str, expected: WireExpectation, outcome: Outcome) -> Iterator[str]:
     if outcome.decision.action not in (Action.FORWARD, Action.FORWARD_MODIFIED):
-        yield f"wire.{target}: nothing went out"
+        yield f"wire.{target}: there is no output"
         return
     try:
         text = dumps(emit(outcome, target)).decode()

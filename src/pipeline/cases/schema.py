@@ -1,4 +1,4 @@
-"""The JSON Schema of files of test cases, for editors: made of the types that read them. Spec: cases.md [CASE-6]."""
+"""The JSON Schema of case files, for editors, generated from the types that read them. Spec: cases.md [CASE-6]."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PART_KEYS: Final[dict[str, dict[str, Any]]] = {
 
 
 def case_schema() -> dict[str, Any]:
-    """The schema of one file; what is not checked is what a matrix may still put in."""
+    """The schema of one file; it leaves open what a matrix may fill in."""
     definitions: dict[str, Any] = {}
 
     def of(cls: type[Value]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A judged input on file as a test case: what `cmf case from-record` writes. Spec: docs/spec/replay.md [RPL-9]."""
+"""Turning a recorded input into a test case, as `cmf case from-record` does. Spec: docs/spec/replay.md [RPL-9]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cmf.request import Request
 from cmf.value import to_json
 from pipeline.replay.file import Entry
 
-_PLAIN: Final = frozenset({"messages", "model", "tools"})  # what a case can say without a body
+_PLAIN: Final = frozenset({"messages", "model", "tools"})  # what a case can express without a wire body
 
 
 def case_text(entry: Entry, name: str | None = None) -> str:
@@ -20,7 +20,7 @@ def case_text(entry: Entry, name: str | None = None) -> str:
 
 
 def case_of(entry: Entry, name: str | None = None) -> dict[str, Any]:
-    """The case, as a file of cases spells it; what came of the entry is what is expected."""
+    """The case as in a case file; it expects the entry's recorded decision."""
     case: dict[str, Any] = {"name": name or entry.id, "description": f"Judged as {entry.id}."}
     case |= _traffic(entry)
     context = to_json(entry.context)
@@ -44,7 +44,7 @@ def case_of(entry: Entry, name: str | None = None) -> dict[str, Any]:
 
 
 def left_out(entry: Entry) -> Iterator[str]:
-    """What was known when the entry was judged and no case can say."""
+    """What was known when the entry was judged, but a case cannot express."""
     if entry.session.events:
         yield "the session's events"
     if entry.session.asked:
@@ -52,9 +52,9 @@ def left_out(entry: Entry) -> Iterator[str]:
     if entry.session.lifted:
         yield "labels that were lifted"
     if entry.session.overrides:
-        yield "overrides that held"
+        yield "overrides in force"
     if entry.seen:
-        yield "what was judged in the session before"
+        yield "earlier traffic of the session"
 
 
 def _traffic(entry: Entry) -> dict[str, Any]:

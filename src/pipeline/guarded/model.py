@@ -86,9 +86,7 @@ class ModelCall:
     def admitted(self, outcome: Outcome) -> Given:
         """The request as policy left it, in the form in which it was given."""
         if outcome.request is None:
-            raise CallError(
-                "what was judged is not this request", code="guard.other-request", hint="look at the stages"
-            )
+            raise CallError("a stage replaced the request", code="guard.other-request", hint="check the stages")
         self.asked = outcome.request
         labels = self.context.labels | outcome.labels
         self.context = self.context.model_copy(update={"labels": labels, "history": self.asked})
@@ -140,7 +138,7 @@ class ModelCall:
         dialect = self._asks.dialect
         value = outcome.value
         if not isinstance(value, Response | Message):
-            raise _no_response("look at the stages")
+            raise _no_response("check the stages")
         if self._result is None or dialect is None:
             return value
         return self._result.made(emit(outcome, dialect), "$")
@@ -148,7 +146,7 @@ class ModelCall:
     def _released_stream(self, outcome: Outcome) -> Yielded:
         response = outcome.response
         if response is None:
-            raise _no_response("look at the stages")
+            raise _no_response("check the stages")
         if self._result is None or self._asks.dialect is None:
             return Yielded(_canonical_events(response))
         events: list[Any] = list(emit_events(outcome, self._asks.dialect))

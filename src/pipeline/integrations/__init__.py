@@ -1,1 +1,1 @@
-"""The guard in other people's software: each module plugs into one package, and imports it when it is first used."""
+"""Integrations: each module plugs the guard into one package, which is imported on first use."""

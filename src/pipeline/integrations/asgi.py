@@ -1,4 +1,4 @@
-"""ASGI: a block of the guard around each request, and its refusals as answers. Spec: docs/spec/integrations.md.
+"""ASGI middleware: a guard session around each request, and refusals as responses. Spec: docs/spec/integrations.md.
 
 app.add_middleware(CmfMiddleware, guard=guard, subject=lambda scope: scope["user"].claims)
 """
@@ -25,17 +25,17 @@ Who = Callable[[Mapping[str, Any]], Subject | None]
 
 
 class CmfMiddleware:
-    """Everything that the guard judges while the application answers belongs to whoever asks, and to their session.
+    """Everything that the guard judges during a request runs under the request's subject and session.
 
     Args:
         app: the application.
-        guard: judges what the application has judged: its tools, its models, a transport.
-        subject: who asks, by the request's ASGI scope, as the host authenticated them; None is anonymous. What it
-            raises, or gives that is no subject, is 401 and in the log, and the application is not called.
-        session: the session where the request names none; None for a block without one.
+        guard: the guard that the application's tools, models or transport use.
+        subject: maps the ASGI scope to the subject that the host authenticated; None is anonymous. If it raises, or
+            returns anything else, the response is 401, the error is logged, and the application is not called.
+        session: the session id for a request that names none; None for no session.
 
     Raises:
-        ConfigError: no guard, or nothing that says who asks.
+        ConfigError: no guard, or `subject` is missing.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class CmfMiddleware:
         session: Callable[[Mapping[str, Any]], str] | None = None,
     ) -> None:
         if not callable(subject):
-            raise ConfigError("nothing says who asks", code="integration.no-subject", hint="give `subject`")
+            raise ConfigError("`subject` is missing", code="integration.no-subject", hint="give `subject`")
         self._app = app
         self._guard = checked(guard)
         self._subject = subject
         self._session = session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request; the server's own beginning and end pass as they are."""
+        """Handle one request; lifespan events pass through."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -66,14 +66,14 @@ class CmfMiddleware:
             await send(event)
 
         try:
-            subject, session = self._who(scope)
+            subject, session = self._subject_of(scope)
             async with self._guard.session(session, subject=subject):
                 await self._app(scope, receive, sent)
         except DecisionError as error:
             if begun:
                 raise
             await _refuse(scope, send, of_decision(error))
-        except ExceptionGroup as group:  # of a task group: calls that the application makes at once
+        except ExceptionGroup as group:  # from a task group: the application makes calls concurrently
             refused, others = group.split(DecisionError)
             if begun or refused is None or others is not None:
                 raise
@@ -81,15 +81,17 @@ class CmfMiddleware:
         except Refusal as refusal:
             await _refuse(scope, send, refusal)
 
-    def _who(self, scope: Scope) -> tuple[SubjectExtension | None, str]:
+    def _subject_of(self, scope: Scope) -> tuple[SubjectExtension | None, str]:
         named = [(name, value) for name, value in scope["headers"] if name.lower() == SESSION_HEADER.encode()]
         session = session_of(headers_of(named))
         try:
             said = self._subject(scope)
             subject = None if said is None else as_subject(said)
-        except Exception as error:  # noqa: BLE001  (whatever it raises, nobody is known)
-            _log.warning("nobody can be made out: %s", error if isinstance(error, CmfError) else type(error).__name__)
-            raise Refusal(401, "auth.unknown", "Nobody can be made out.") from None
+        except Exception as error:  # noqa: BLE001  (whatever it raises, the subject is unknown)
+            _log.warning(
+                "the subject cannot be determined: %s", error if isinstance(error, CmfError) else type(error).__name__
+            )
+            raise Refusal(401, "auth.unknown", "The subject cannot be determined.") from None
         if session is None and self._session is not None:
             session = self._session(scope)
         if session is None:

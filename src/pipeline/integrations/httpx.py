@@ -1,4 +1,4 @@
-"""A transport that judges what a provider's SDK sends and gets, in its own process. Spec: docs/spec/integrations.md.
+"""An HTTP transport that judges what a provider's SDK sends and receives. Spec: docs/spec/integrations.md.
 
 client = openai.OpenAI(http_client=httpx2.Client(transport=transport(guard)))
 client = wrap(anthropic.Anthropic(), guard)  # the same client type, with such a transport
@@ -20,7 +20,7 @@ from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Re
 
 Library = Literal["httpx2", "httpx"]
 _LIBRARIES: Final[Mapping[str, Library]] = {"httpx2": "httpx2", "httpx": "httpx"}
-# For an SDK's `websocket_base_url`: its WebSockets pass by every HTTP client, and nothing is connected by this scheme.
+# For an SDK's `websocket_base_url`: WebSockets bypass the HTTP client, and this scheme cannot be connected to.
 NO_WEBSOCKETS: Final = "refused://websockets.are.not.judged"
 _C = TypeVar("_C")
 _OWN: Final = frozenset(
@@ -29,27 +29,29 @@ _OWN: Final = frozenset(
 
 
 def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -> Any:
-    """A transport for a blocking client: each request is judged before it is sent, each answer before it is given on.
+    """A transport for a blocking client: requests are judged before they are sent, responses before they are returned.
 
-    Streams are held until their end was judged. What is refused comes as the provider's own error, 403, which SDKs do
-    not try again; a path that is not judged is never sent.
+    Streams are held back until they are judged as a whole. A refusal looks like the provider's own 403 error, which
+    SDKs do not retry. A request to a path that cannot be judged is never sent.
 
     Args:
-        guard: judges; the block around the call (`guard.session(…)`) says who asks.
-        inner: what sends; by default a transport of the library's own.
-        library: whose client it is for: `httpx2` or `httpx`.
+        guard: the guard; subject and session come from the block around the call (`guard.session(…)`).
+        inner: the transport that sends; by default the library's own.
+        library: the client's library: `httpx2` or `httpx`.
 
     Raises:
-        ConfigError: no guard, an inner transport of the other kind, or the library is not there.
+        ConfigError: no guard, an inner transport of the other kind, or the library is not installed.
     """
     http = _library(guard, library)
     inner = http.HTTPTransport() if inner is None else inner
     if not hasattr(inner, "handle_request"):
-        raise ConfigError("this transport cannot send", code="integration.transport", hint="use async_transport")
+        raise ConfigError(
+            "the inner transport has the wrong type", code="integration.transport", hint="use async_transport"
+        )
 
     class CmfTransport(http.BaseTransport):  # type: ignore[misc, name-defined]  # of whichever library it is
         def handle_request(self, request: Any) -> Any:
-            steps = turn(*_said(request, request.read()))
+            steps = turn(*_request_parts(request, request.read()))
             try:
                 step = next(steps)
                 while True:
@@ -84,11 +86,11 @@ def async_transport(guard: Guard, inner: Any = None, *, library: Library = "http
     http = _library(guard, library)
     inner = http.AsyncHTTPTransport() if inner is None else inner
     if not hasattr(inner, "handle_async_request"):
-        raise ConfigError("this transport cannot send", code="integration.transport", hint="use transport")
+        raise ConfigError("the inner transport has the wrong type", code="integration.transport", hint="use transport")
 
     class CmfAsyncTransport(http.AsyncBaseTransport):  # type: ignore[misc, name-defined]  # as above
         async def handle_async_request(self, request: Any) -> Any:
-            steps = turn(*_said(request, await request.aread()))
+            steps = turn(*_request_parts(request, await request.aread()))
             try:
                 step = next(steps)
                 while True:
@@ -119,11 +121,11 @@ def async_transport(guard: Guard, inner: Any = None, *, library: Library = "http
 
 
 def wrap(client: _C, guard: Guard) -> _C:
-    """The same client, of the same type, that sends through a judging transport.
+    """A copy of the client, of the same type, that sends through a judging transport.
 
-    For clients with `with_options(http_client=…)`: those of `openai` and `anthropic`, blocking and asyncio. It opens no
-    WebSocket. What the client's own HTTP client was set up with (proxies, hooks, certificates) is not taken over: hand
-    `transport` an inner one for that.
+    For clients with `with_options(http_client=…)`: those of `openai` and `anthropic`, blocking and asyncio. It cannot
+    open WebSockets. The configuration of the client's own HTTP client (proxies, hooks, certificates) is not copied:
+    pass an inner transport to `transport` for that.
 
     Raises:
         ConfigError: another kind of client, or as `transport`.
@@ -132,7 +134,7 @@ def wrap(client: _C, guard: Guard) -> _C:
     library = _LIBRARIES.get(type(own).__mro__[-2].__module__.partition(".")[0]) if own is not None else None
     with_options: Callable[..., _C] | None = getattr(client, "with_options", None)
     if library is None or with_options is None:
-        raise ConfigError("this is no client of a known SDK", code="integration.client", hint="use transport")
+        raise ConfigError("not a client of a supported SDK", code="integration.client", hint="use transport")
     http = _library(guard, library)
     made: Callable[..., Any]
     if isinstance(own, http.AsyncClient):
@@ -153,20 +155,20 @@ def _library(guard: Guard, library: Library) -> Any:
         raise missing(library, "httpx") from None
 
 
-def _said(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], bytes]:
+def _request_parts(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], bytes]:
     raw, _, query = request.url.raw_path.decode("ascii").partition("?")
     return request.method, raw, query, {name.lower(): text for name, text in request.headers.items()}, body
 
 
 def _outgoing(http: Any, request: Any, step: Send) -> Any:
     headers = [(name, text) for name, text in request.headers.raw if not _is_own(name.lower().decode("ascii"))]
-    judged = {**step.headers, "content-type": JSON, "accept-encoding": "identity"}  # the body is written anew: in UTF-8
+    judged = {**step.headers, "content-type": JSON, "accept-encoding": "identity"}  # the body is rewritten, in UTF-8
     headers += [(name.encode(), text.encode()) for name, text in judged.items()]
     return http.Request(request.method, request.url, headers=headers, content=step.body, extensions=request.extensions)
 
 
 def _is_own(name: str) -> bool:
-    """Whether it is made anew here, or was for nobody but us."""
+    """Whether the header is set here, or was meant for us only."""
     return name in _OWN or name.startswith("x-cmf-")
 
 
@@ -188,7 +190,7 @@ async def _abounded(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 def _check(size: int) -> None:
     if size > MAX_REPLY_BYTES:
-        raise Refusal(502, "upstream.too-large", "The provider's answer is too large.")
+        raise Refusal(502, "upstream.too-large", "The provider's response is too large.")
 
 
 def _got(reply: Any, body: bytes) -> Got:

@@ -1,4 +1,4 @@
-"""LangChain: every request of an agent to its model is judged, and every answer before the agent acts on it.
+"""LangChain: judges every model request of an agent, and every response before the agent acts on it.
 
 agent = create_agent(model, tools, middleware=[..., middleware(guard)])
 """
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
 
 _FORMAT: Final = "openai_chat"
-_NO_STREAM: Final = "nostream"  # LangGraph's tag for a model whose tokens and messages are not streamed to anybody
+_NO_STREAM: Final = "nostream"  # LangGraph's tag that keeps a model's tokens and messages from being streamed
 
 
 def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
-    """A middleware under which the agent's model is not asked unjudged; for `create_agent(middleware=[…])`.
+    """A middleware that judges all of an agent's model calls; for `create_agent(middleware=[…])`.
 
-    Put it last: what others add to a request is judged then, and none of them sees an answer that was not. What the
-    graph's state keeps of the user is as it was; only what the model is told is as policy left it.
+    Put it last, so that what other middleware adds to a request is judged, and none sees an unjudged response. Edits
+    apply to what the model receives; the user's messages in the graph's state stay as they were.
 
     Raises:
-        ConfigError: no guard, or the package is not there.
+        ConfigError: no guard, or the package is not installed.
 
     Raises (in the agent):
-        Denied, ApprovalRequired, PolicyUnavailable: of the request, and the model was not asked; or of its answer.
-        CallError: the request or the answer holds what cannot be judged.
+        Denied, ApprovalRequired, PolicyUnavailable: the request is refused, and the model was not called; or its
+            response is.
+        CallError: the request or the response contains something that cannot be judged.
     """
     try:
         from langchain.agents.middleware.types import AgentMiddleware
@@ -45,10 +46,10 @@ def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
 
     class CmfMiddleware(AgentMiddleware[Any, Any, Any]):
         def wrap_model_call(self, request: Any, handler: Callable[[Any], ModelResponse[Any]]) -> ModelResponse[Any]:
-            asked = _Asked(request)
+            asked = _ModelCall(request)
 
             def ask(admitted: Outcome) -> tuple[Response, ModelResponse[Any]]:
-                answer = handler(asked.left(admitted))
+                answer = handler(asked.after_policy(admitted))
                 return asked.answered(answer, admitted), answer
 
             return _released(*around(guard, asked.request, ask))
@@ -56,10 +57,10 @@ def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
         async def awrap_model_call(
             self, request: Any, handler: Callable[[Any], Awaitable[ModelResponse[Any]]]
         ) -> ModelResponse[Any]:
-            asked = _Asked(request)
+            asked = _ModelCall(request)
 
             async def ask(admitted: Outcome) -> tuple[Response, ModelResponse[Any]]:
-                answer = await handler(asked.left(admitted))
+                answer = await handler(asked.after_policy(admitted))
                 return asked.answered(answer, admitted), answer
 
             return _released(*(await aaround(guard, asked.request, ask)))
@@ -67,8 +68,8 @@ def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
     return CmfMiddleware()
 
 
-class _Asked:
-    """One request to a model, as a chat."""
+class _ModelCall:
+    """One model request in chat format."""
 
     def __init__(self, request: ModelRequest[Any]) -> None:
         from langchain_core.messages import convert_to_openai_messages
@@ -90,8 +91,8 @@ class _Asked:
             as_json({**body, "settings": settings}), model=self._model
         )
 
-    def left(self, admitted: Outcome) -> ModelRequest[Any]:
-        """The request as policy left it, to a model that streams to nobody."""
+    def after_policy(self, admitted: Outcome) -> ModelRequest[Any]:
+        """The request after policy, for a model with streaming turned off."""
         from langchain_core.messages import SystemMessage, convert_to_messages
 
         names = {tool.name for tool in (admitted.request or Request()).tools}
@@ -99,7 +100,7 @@ class _Asked:
         messages = convert_to_messages(body["messages"])
         leads = bool(messages) and self._request.system_message is not None and isinstance(messages[0], SystemMessage)
         given: dict[str, Any] = {
-            "model": _quiet(self._request.model),
+            "model": _without_streaming(self._request.model),
             "system_message": messages[0] if leads else None,
             "messages": messages[1:] if leads else messages,
             "tools": [tool for tool in self._request.tools if self._tool_name(tool) in names],
@@ -111,14 +112,14 @@ class _Asked:
         return str(self._adapter.from_wire_request(body, model=self._model).tools[0].name)
 
     def answered(self, answer: ModelResponse[Any], admitted: Outcome) -> Response:
-        """What the model said, as a chat's answer."""
+        """The model's response in chat format."""
         from langchain_core.messages import AIMessage, convert_to_openai_messages
 
         said = [message for message in answer.result if isinstance(message, AIMessage)]
         if len(said) != 1:
-            raise unsayable("an answer that is not one message")
+            raise unsayable("a response that is not exactly one message")
         if said[0].invalid_tool_calls:
-            raise unsayable("a tool call that could not be read")
+            raise unsayable("a tool call that could not be parsed")
         choice = {"index": 0, "message": convert_to_openai_messages(said[0]), "finish_reason": None}
         choice["finish_reason"] = "tool_calls" if said[0].tool_calls else "stop"
         body: dict[str, Any] = {"object": "chat.completion", "model": self._model, "choices": [choice]}
@@ -128,30 +129,30 @@ class _Asked:
 
 
 def _released(outcome: Outcome, answer: ModelResponse[Any]) -> ModelResponse[Any]:
-    """The answer with what policy left of it, and nothing else that the model said."""
+    """The response after policy, without anything else from the model."""
     from langchain.agents.middleware.types import ModelResponse
     from langchain_core.messages import AIMessage, convert_to_messages
 
     body = emit(outcome, _FORMAT)
     changed = outcome.decision.action is Action.FORWARD_MODIFIED
     if changed and (answer.structured_response is not None or len(answer.result) > 1):
-        hint = "let the rule refuse, or ask for text"
-        raise CallError("policy changed a structured answer", code="integration.structured", hint=hint)
+        hint = "have the rule refuse instead, or request text"
+        raise CallError("policy changed a structured response", code="integration.structured", hint=hint)
     (made,) = convert_to_messages([body["choices"][0]["message"]])
     own = next(message for message in answer.result if isinstance(message, AIMessage))
-    left = AIMessage(
+    after_policy = AIMessage(
         content=made.content, tool_calls=getattr(made, "tool_calls", []), id=own.id, usage_metadata=own.usage_metadata
     )
-    others = [left if message is own else message for message in answer.result]
+    others = [after_policy if message is own else message for message in answer.result]
     return ModelResponse(result=others, structured_response=answer.structured_response)
 
 
-def _quiet(model: Any) -> Any:
-    """The model, with nothing of its answer streamed before that was judged. ConfigError where that cannot be said."""
+def _without_streaming(model: Any) -> Any:
+    """The model with streaming turned off, so nothing is released unjudged; ConfigError if that is not possible."""
     from langchain_core.language_models import BaseChatModel
 
     if not isinstance(model, BaseChatModel):
-        hint = "give the agent the chat model itself, not a binding of it"
+        hint = "give the agent the chat model itself, not a bound one"
         raise ConfigError("this model could stream unjudged", code="integration.model", hint=hint)
     tags = [*(model.tags or []), _NO_STREAM]
     return model.model_copy(update={"disable_streaming": True, "tags": tags})

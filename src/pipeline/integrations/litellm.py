@@ -1,4 +1,4 @@
-"""LiteLLM's proxy: each chat request is judged before the call, and each answer after it, streamed or not.
+"""LiteLLM's proxy: judges each chat request before the call and each response after it, streamed or not.
 
 CmfGuardrail = guardrail_class(Guard("policy"))  # in the module that config.yaml names under `guardrail:`
 """
@@ -25,11 +25,11 @@ _FORMAT: Final = "openai_chat"
 _CHAT: Final = frozenset({"completion", "acompletion"})
 _HOOKS: Final = frozenset({"pre_call", "post_call"})
 _HEADERS: Final = "extra_headers"
-_RUNS: Final = _HOOKS | {"pre_mcp_call"}  # calls of MCP tools come to the same hook, which refuses them
+_RUNS: Final = _HOOKS | {"pre_mcp_call"}  # MCP tool calls reach the same hook, which refuses them
 _DROPS_CHANGES: Final = ("run_in_parallel", "scan_raw_request")
-# LiteLLM's own parameters that say nothing to a model: its bookkeeping, time, place and retries. Others add words after
-# the hook (a continuing message, a system prompt, a template, a kept prompt) or ask other models.
-_SILENT: Final = frozenset(
+# LiteLLM's own parameters that do not reach a model: bookkeeping, timeouts, routing and retries. Others add text after
+# the hook (a continuation message, a system prompt, a template, a stored prompt) or call other models.
+_LOCAL_PARAMETERS: Final = frozenset(
     {
         "_router_weights", "allowed_model_region", "api_base", "api_key", "api_version", "cache", "caching",
         "client_side_timeout", "enable_prompt_caching", "guardrails", "headers", "keepalive_seconds", "litellm_call_id",
@@ -44,16 +44,16 @@ Who = Callable[[Any], Subject | None]
 
 
 def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
-    """A class for LiteLLM to make its guardrail of: it runs for every request, before the call and after it.
+    """A guardrail class for LiteLLM that judges every request before the call and every response after it.
 
     Args:
-        guard: judges.
-        subject: who asks, by LiteLLM's `UserAPIKeyAuth`; by default its user, else its key's alias or hash, with the
-            team. A request's `litellm_session_id` names the session.
+        guard: the guard.
+        subject: maps LiteLLM's `UserAPIKeyAuth` to the subject; by default its user, else its key's alias or hash, with
+            the team. A request's `litellm_session_id` names the session.
 
     Raises:
-        ConfigError: no guard, or LiteLLM is not there; when an instance is made: settings under which some requests
-            or answers would go unjudged (a `mode` without both, `default_on: false`, several at once).
+        ConfigError: no guard, or LiteLLM is not installed; on instantiation: settings under which some requests or
+            responses would go unjudged (a `mode` without both hooks, `default_on: false`, running in parallel).
     """
     try:
         from litellm.exceptions import GuardrailRaisedException
@@ -62,24 +62,28 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
     except ImportError:
         raise missing("litellm", "litellm") from None
     checked(guard)
-    who = subject or _who
+    who = subject or _subject_of
 
-    class CmfGuardrail(CustomGuardrail):  # type: ignore[misc]  # not there where types are checked
+    class CmfGuardrail(CustomGuardrail):  # type: ignore[misc]  # not installed where types are checked
         def __init__(self, guardrail_name: str = "cmf", **options: Any) -> None:
             hooks = options.pop("event_hook", None) or sorted(_HOOKS)
             named = {str(getattr(one, "value", one)) for one in ([hooks] if isinstance(hooks, str) else hooks)}
             dropped = any(options.get(one) for one in _DROPS_CHANGES)
             if not named >= _HOOKS or options.pop("default_on", True) is False or dropped:
-                hint = "mode: [pre_call, post_call], default_on: true, no run_in_parallel, no scan_raw_request"
-                raise ConfigError("something would go unjudged", code="integration.settings", hint=hint)
+                hint = (
+                    "set mode: [pre_call, post_call] and default_on: true, without run_in_parallel and scan_raw_request"
+                )
+                raise ConfigError(
+                    "with these settings some traffic would go unjudged", code="integration.settings", hint=hint
+                )
             super().__init__(guardrail_name=guardrail_name, event_hook=sorted(named), default_on=True, **options)
 
         def __init_subclass__(cls, **_: Any) -> None:
-            hint = "use the class itself, and say in policy what should be different"
-            raise ConfigError("streams would go unjudged", code="integration.settings", hint=hint)
+            hint = "use the class itself, and make exceptions in policy"
+            raise ConfigError("a subclass could let streams go unjudged", code="integration.settings", hint=hint)
 
         def should_run_guardrail(self, data: Any, event_type: Any) -> bool:  # noqa: ARG002
-            """Whatever LiteLLM's own switches say (`stream_scope`, keys that opted out): policy makes exceptions."""
+            """Always, whatever LiteLLM's own switches say (`stream_scope`, opted-out keys)."""
             return str(getattr(event_type, "value", event_type)) in _RUNS
 
         def stream_scope_allows(self, data: object, event_type: Any) -> bool:  # noqa: ARG002
@@ -93,16 +97,16 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             call_type: str,
         ) -> dict[str, Any]:
             if call_type not in _CHAT:
-                raise self._refused(f"Calls of type {call_type} are not judged here, and so not made.", "call.unjudged")
-            if any(value and _is_own(name) and name not in _SILENT for name, value in data.items()):
-                raise self._refused("This would add what nobody judged.", "request.unjudged")
+                raise self._refused(f"Calls of type {call_type} cannot be judged and are not made.", "call.unjudged")
+            if any(value and _is_own(name) and name not in _LOCAL_PARAMETERS for name, value in data.items()):
+                raise self._refused("This parameter would add unjudged content.", "request.unjudged")
             try:
                 request = _request(data)
             except CmfError as error:
                 raise self._refused(error.message, error.code, status=400) from None
             outcome = await self._judged(request, user_api_key_dict, data)
             if outcome.request is None:
-                raise self._refused("What was judged is no request.", "pipeline.no-request")
+                raise self._refused("A stage replaced the request with something else.", "pipeline.no-request")
             body = emit(outcome, _FORMAT)
             if isinstance(data.get(_HEADERS), dict):
                 credentials = data[_HEADERS].keys() - without_sensitive(data[_HEADERS])
@@ -113,7 +117,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             self, data: dict[str, Any], user_api_key_dict: Any, response: Any
         ) -> Any:
             if not isinstance(response, ModelResponse):
-                raise self._refused("An answer of this kind is not judged here.", "answer.unjudged")
+                raise self._refused("A response of this kind cannot be judged.", "answer.unjudged")
             outcome = await self._answered(response, user_api_key_dict, data)
             left = ModelResponse(**emit(outcome, _FORMAT))
             left._hidden_params = response._hidden_params
@@ -127,7 +131,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             chunks = [chunk async for chunk in response]
             whole = litellm.stream_chunk_builder(chunks, messages=request_data.get("messages"))
             if not isinstance(whole, ModelResponse):
-                raise self._refused("The stream ended before its answer did.", "upstream.cut")
+                raise self._refused("The stream ended early.", "upstream.cut")
             outcome = await self._answered(whole, user_api_key_dict, request_data)
             for event in emit_events(outcome, _FORMAT):
                 if isinstance(event["data"], dict):
@@ -139,7 +143,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             try:
                 said = _ADAPTER.from_wire_response(body, request)
             except CmfError as error:
-                raise self._refused("The answer cannot be read.", error.code) from None
+                raise self._refused("The response cannot be read.", error.code) from None
             return await self._judged(said, key, data, Context(history=request))
 
         async def _judged(
@@ -178,11 +182,11 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             return refused
 
     def _is_own(name: str) -> bool:
-        """Whether it is LiteLLM's own, and no part of what a provider is asked."""
+        """Whether it is LiteLLM's own parameter, not part of the provider's request."""
         return name in all_litellm_params or name.startswith("litellm_") or name.endswith("_fallbacks")
 
     def _request(data: Mapping[str, Any]) -> Request:
-        """All of `data` that a provider is asked, but for credentials, which no policy sees [B12]."""
+        """The parts of `data` that go to a provider, without credentials, which no policy sees [B12]."""
         body = {name: value for name, value in data.items() if not _is_own(name)}
         if isinstance(body.get(_HEADERS), dict):
             body[_HEADERS] = without_sensitive(body[_HEADERS])
@@ -191,7 +195,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
     return CmfGuardrail
 
 
-def _who(key: Any) -> Subject | None:
+def _subject_of(key: Any) -> Subject | None:
     known = [getattr(key, name, None) for name in ("user_id", "key_alias", "token")]
     found, team = next((one for one in known if one), None), getattr(key, "team_id", None)
     return None if found is None else {"id": str(found), "teams": [team] if team else []}

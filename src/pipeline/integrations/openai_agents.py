@@ -1,4 +1,4 @@
-"""OpenAI Agents: every request of an agent to its model is judged, and every answer before the agent acts on it.
+"""OpenAI Agents: judges every model request of an agent, and every response before the agent acts on it.
 
 await Runner.run(agent, "hello", run_config=run_config(guard))
 """
@@ -26,17 +26,16 @@ _NAMES: Final = ("system_instructions", "input", "model_settings", "tools", "out
 
 
 def run_config(guard: Guard, **options: Any) -> RunConfig:
-    """A run's configuration under which no model of any agent is asked unjudged.
+    """A run configuration that judges the model calls of all agents.
 
     Args:
-        guard: judges; the block around the run (`guard.session(…)`) says who asks.
-        options: further ones of `agents.RunConfig`. A `model` or `model_provider` among them is guarded. Traces are
-            without words and tool results unless `trace_include_sensitive_data=True` says that they may have them
-            as nobody judged them.
+        guard: the guard; subject and session come from the block around the run (`guard.session(…)`).
+        options: further options of `agents.RunConfig`. A `model` or `model_provider` among them is guarded. Traces
+            contain neither text nor tool results unless `trace_include_sensitive_data=True`: they are not judged.
 
     Raises:
-        ConfigError: no guard, or the package is not there. An agent whose `model` is an object that is not guarded is
-            refused when it is its turn: give it `guarded_model(…)`.
+        ConfigError: no guard, or the package is not installed. An agent whose `model` is an unguarded object is refused
+            when it runs: give it `guarded_model(…)`.
     """
     agents = _package()
     checked(guard)
@@ -62,12 +61,12 @@ def run_config(guard: Guard, **options: Any) -> RunConfig:
 
 
 def guarded_provider(guard: Guard, inner: ModelProvider | None = None) -> ModelProvider:
-    """A provider whose models are guarded; `inner` is by default that of the package. ConfigError as `run_config`."""
+    """A provider of guarded models; `inner` is by default the package's own. ConfigError as `run_config`."""
     agents = _package()
     models = inner if inner is not None else agents.MultiProvider()
     checked(guard)
 
-    class GuardedProvider(agents.ModelProvider):  # type: ignore[misc, name-defined]  # not there for mypy
+    class GuardedProvider(agents.ModelProvider):  # type: ignore[misc, name-defined]  # not installed where types are checked
         def get_model(self, model_name: str | None) -> Model:
             return guarded_model(guard, models.get_model(model_name), name=model_name)
 
@@ -78,14 +77,15 @@ def guarded_provider(guard: Guard, inner: ModelProvider | None = None) -> ModelP
 
 
 def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Model:
-    """The model, judged: `name` is what policy knows it as, with `openai:` before it where it names no provider.
+    """The model with its calls judged. `name` is its name in policy, with `openai:` added if it names no provider.
 
-    Raises (when it is asked):
-        Denied, ApprovalRequired, PolicyUnavailable: of the request, and the model was not asked; or of its answer.
-        CallError: the request or the answer holds what cannot be judged.
+    Raises (when called):
+        Denied, ApprovalRequired, PolicyUnavailable: the request is refused, and the model was not called; or its
+            response is.
+        CallError: the request or the response contains something that cannot be judged.
     """
     agents = _package()
-    judged = _Judged(checked(guard), agents, name or str(getattr(inner, "model", "unnamed")))
+    judged = _Conversion(checked(guard), agents, name or str(getattr(inner, "model", "unnamed")))
 
     class GuardedModel(agents.Model):  # type: ignore[misc, name-defined]  # as above
         is_guarded = True
@@ -120,8 +120,8 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
     return GuardedModel()
 
 
-class _Judged:
-    """Between the package's values and the Responses format."""
+class _Conversion:
+    """Converts between the package's values and the Responses format."""
 
     def __init__(self, guard: Guard, agents: Any, name: str) -> None:
         self._guard = guard
@@ -130,7 +130,7 @@ class _Judged:
         self._adapter = adapters.get(_FORMAT)
 
     def request(self, given: dict[str, Any], *, stream: bool) -> Request:
-        """What is asked, all of it."""
+        """The complete model request."""
         settings = given["model_settings"].to_json_dict()
         body: dict[str, Any] = {"model": self._model, "input": given["input"], "stream": stream}
         if given["system_instructions"] is not None:
@@ -138,7 +138,7 @@ class _Judged:
         for name in ("previous_response_id", "conversation_id", "prompt"):
             if given.get(name) is not None:
                 body["conversation" if name == "conversation_id" else name] = given[name]
-        tools = [tool for one in self._offered(given) for tool in self._converted(*one)]
+        tools = [tool for one in self._offered(given) for tool in self._tool_parameters(*one)]
         if tools:
             body["tools"] = tools
         choice = settings.pop("tool_choice", None)
@@ -153,7 +153,7 @@ class _Judged:
         return self._adapter.from_wire_request(body, model=self._model)
 
     def given(self, given: dict[str, Any], admitted: Outcome) -> dict[str, Any]:
-        """What the model is asked with: what policy left."""
+        """The model's arguments after policy."""
         left = [_key(tool) for tool in (admitted.request or Request()).tools]
         body = emit(admitted, _FORMAT)
         kept = [(tool, handoff) for tool, handoff in self._offered(given) if self._is_left(tool, handoff, left)]
@@ -168,7 +168,7 @@ class _Judged:
 
     @staticmethod
     def _without_data(tracing: Any) -> Any:
-        """The model's own span would carry its answer out before that was judged."""
+        """Tracing without data: the model's own span would export its response unjudged."""
         from agents.models.interface import ModelTracing
 
         return ModelTracing.ENABLED_WITHOUT_DATA if tracing.include_data() else tracing
@@ -176,7 +176,7 @@ class _Judged:
     def _offered(self, given: dict[str, Any]) -> list[tuple[Any, Any]]:
         return [(tool, None) for tool in given["tools"]] + [(None, handoff) for handoff in given["handoffs"]]
 
-    def _converted(self, tool: Any, handoff: Any) -> list[Any]:
+    def _tool_parameters(self, tool: Any, handoff: Any) -> list[Any]:
         from agents.models.openai_responses import Converter
 
         found = Converter.convert_tools(
@@ -185,13 +185,13 @@ class _Judged:
         return [dict(one) for one in found.tools]
 
     def _is_left(self, tool: Any, handoff: Any, left: list[tuple[str, str | None]]) -> bool:
-        body = {"model": self._model, "input": [], "tools": self._converted(tool, handoff)}
+        body = {"model": self._model, "input": [], "tools": self._tool_parameters(tool, handoff)}
         return all(_key(one) in left for one in self._adapter.from_wire_request(body).tools)
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------------------------------
 
     def answer(self, answer: Any, admitted: Outcome) -> Response:
-        """What the model said, as a response; with what stands beside it, which the caller gets too."""
+        """The model's response, including the surrounding fields that the caller receives."""
         body = {
             "id": "resp_0", "object": "response", "status": "completed", "model": self._model,
             "output": [_json_of(item) for item in answer.output],
@@ -200,18 +200,18 @@ class _Judged:
         return self._adapter.from_wire_response(body, admitted.request)
 
     def folded(self, events: list[Any], admitted: Outcome) -> Response:
-        """What its stream adds up to."""
+        """The response that the stream's events add up to."""
         wire: list[Any] = [{"event": event["type"], "data": event} for event in events]
         return self._adapter.from_wire_response(self._adapter.fold_events(wire), admitted.request)
 
     def items(self, outcome: Outcome) -> list[Any]:
-        """What policy left of it, as the package's items."""
+        """The response after policy, as the package's items."""
         from openai.types.responses import ResponseOutputItem
 
         return [_made(item, ResponseOutputItem) for item in emit(outcome, _FORMAT)["output"]]
 
     def events(self, outcome: Outcome) -> list[Any]:
-        """The same, as the events of a stream that is made anew."""
+        """The same as the events of a new stream."""
         from openai.types.responses import ResponseStreamEvent
 
         return [_made(event["data"], ResponseStreamEvent) for event in emit_events(outcome, _FORMAT)]
@@ -230,7 +230,7 @@ def _json_of(item: Any) -> Any:
 
 
 def _made(body: Any, kind: Any) -> Any:
-    """The SDK's own value, as the SDK makes it of what a server said: a field that is not there is none."""
+    """The SDK's value, built as the SDK builds it from a server's response: absent fields stay unset."""
     from openai._models import construct_type
 
     return construct_type(value=body, type_=kind)

@@ -1,4 +1,4 @@
-"""pydantic-ai: every request of an agent to its model is judged, and every answer before the agent acts on it.
+"""pydantic-ai: judges every model request of an agent, and every response before the agent acts on it.
 
 agent = Agent("openai:gpt-5", capabilities=[capability(guard)])
 """
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 _MEDIA: Final[dict[str, Any]] = {"image": ImagePart, "audio": AudioPart}
-_SAID: Final = frozenset(
+_PART_FIELDS: Final = frozenset(
     {"content", "tool_name", "args", "tool_call_id", "signature", "part_kind", "timestamp", "retry"}
 )
-_INSTRUCTION_SAID: Final = frozenset({"content", "part_kind", "dynamic", "on_change"})
-_TEXT_SAID: Final = frozenset({"content", "kind"})
-_BINARY_SAID: Final = frozenset({"data", "media_type", "kind"})
-_LINK_SAID: Final = frozenset({"url", "kind", "force_download"})
-_ANSWER_SAID: Final = frozenset({"parts", "model_name", "kind", "timestamp", "state", "run_id", "conversation_id"})
+_INSTRUCTION_FIELDS: Final = frozenset({"content", "part_kind", "dynamic", "on_change"})
+_TEXT_FIELDS: Final = frozenset({"content", "kind"})
+_BINARY_FIELDS: Final = frozenset({"data", "media_type", "kind"})
+_LINK_FIELDS: Final = frozenset({"url", "kind", "force_download"})
+_RESPONSE_FIELDS: Final = frozenset({"parts", "model_name", "kind", "timestamp", "state", "run_id", "conversation_id"})
 
 
 def capability(guard: Guard) -> AbstractCapability[Any]:
-    """A capability under which no model of the agent is asked unjudged; for `Agent(capabilities=[…])`.
+    """A capability that judges all of an agent's model calls; for `Agent(capabilities=[…])`.
 
     Put it last, so that what other capabilities add is judged too.
 
     Raises:
-        ConfigError: no guard, or the package is not there.
-        CallError (when a realtime session is begun): what it says and hears cannot be judged.
+        ConfigError: no guard, or the package is not installed.
+        CallError (when a realtime session starts): its audio cannot be judged.
     """
     _package()
     from pydantic_ai.capabilities import AbstractCapability
@@ -56,7 +56,7 @@ def capability(guard: Guard) -> AbstractCapability[Any]:
 
     class CmfCapability(AbstractCapability[Any]):
         async def for_run(self, ctx: Any) -> AbstractCapability[Any]:
-            if not isinstance(ctx.model, Model):  # a realtime session wraps no model
+            if not isinstance(ctx.model, Model):  # a realtime session does not wrap a model
                 raise unsayable("a realtime session")
             return self
 
@@ -67,11 +67,12 @@ def capability(guard: Guard) -> AbstractCapability[Any]:
 
 
 def guarded_model(guard: Guard, inner: Model) -> Model:
-    """The model, judged; for those who hand it to an agent themselves.
+    """The model with its calls judged, to be given to an agent directly.
 
-    Raises (when it is asked):
-        Denied, ApprovalRequired, PolicyUnavailable: of the request, and the model was not asked; or of its answer.
-        CallError: the request or the answer holds what cannot be judged.
+    Raises (when called):
+        Denied, ApprovalRequired, PolicyUnavailable: the request is refused, and the model was not called; or its
+            response is.
+        CallError: the request or the response contains something that cannot be judged.
     """
     _package()
     from pydantic_ai.models import CompletedStreamedResponse
@@ -81,7 +82,7 @@ def guarded_model(guard: Guard, inner: Model) -> Model:
 
     class GuardedModel(WrapperModel):
         async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> ModelResponse:
-            asked = _Asked(self.wrapped, messages, model_settings, model_request_parameters)
+            asked = _ModelCall(self.wrapped, messages, model_settings, model_request_parameters)
 
             async def ask(admitted: Outcome) -> tuple[Response, ModelResponse]:
                 answer = await self.wrapped.request(asked.left(admitted), model_settings, asked.offered(admitted))
@@ -95,7 +96,7 @@ def guarded_model(guard: Guard, inner: Model) -> Model:
         async def request_stream(
             self, messages: Any, model_settings: Any, model_request_parameters: Any, run_context: Any = None
         ) -> AsyncIterator[Any]:
-            asked = _Asked(self.wrapped, messages, model_settings, model_request_parameters)
+            asked = _ModelCall(self.wrapped, messages, model_settings, model_request_parameters)
 
             async def ask(admitted: Outcome) -> tuple[Response, ModelResponse]:
                 left, offered = asked.left(admitted), asked.offered(admitted)
@@ -129,8 +130,8 @@ def _no_batch(_: Any) -> Any:
     raise unsayable("a batch of requests")
 
 
-class _Asked:
-    """One request, each piece of it a message of its own: what policy left of it is found again by the message's id."""
+class _ModelCall:
+    """One request, each piece of it as its own message, so that edits can be matched by message id."""
 
     def __init__(self, model: Any, messages: Any, settings: Any, parameters: Any) -> None:
         self._name = f"{model.system}:{model.model_name}"
@@ -140,21 +141,21 @@ class _Asked:
         self._pieces: dict[str, Part] = {}
 
     def request(self) -> Request:
-        """All that the model is asked."""
+        """The complete model request."""
         said = [
-            self._said(Role.SYSTEM, TextPart(text=one.content, extra=_rest(one, _INSTRUCTION_SAID)), f"i.{at}")
+            self._message(Role.SYSTEM, TextPart(text=one.content, extra=_rest(one, _INSTRUCTION_FIELDS)), f"i.{at}")
             for at, one in self._instructions()
         ]
         for at, message in enumerate(self._messages):
             for number, part in enumerate(message.parts):
                 for item, (role, piece) in enumerate(_pieces(part)):
-                    said.append(self._said(role, piece, f"{at}.{number}.{item}"))
+                    said.append(self._message(role, piece, f"{at}.{number}.{item}"))
         return Request(
             model=self._name, messages=tuple(said), tools=tuple(map(_tool, self._tools())), extra=self._extra()
         )
 
     def left(self, admitted: Outcome) -> list[Any]:
-        """The messages as policy left them."""
+        """The messages after policy."""
         found = self._found(admitted)
         made = []
         for at, message in enumerate(self._messages):
@@ -168,7 +169,7 @@ class _Asked:
         return made
 
     def offered(self, admitted: Outcome) -> Any:
-        """The parameters, with the tools and instructions that policy left."""
+        """The parameters, with tools and instructions after policy."""
         names = {tool.name for tool in (admitted.request or Request()).tools}
         found = self._found(admitted)
         given: dict[str, Any] = {
@@ -195,7 +196,7 @@ class _Asked:
         given = self._parameters
         return [*given.function_tools, *given.output_tools, *given.native_tools]
 
-    def _said(self, role: Role, piece: Part, name: str) -> Message:
+    def _message(self, role: Role, piece: Part, name: str) -> Message:
         self._pieces[name] = piece
         return Message(id=name, role=role, content=(piece,))
 
@@ -210,11 +211,11 @@ class _Asked:
         return {str(message.id): message.content[0] for message in messages if len(message.content) == 1}
 
 
-# -- their parts, and ours ---------------------------------------------------------------------------------------------
+# -- converting parts --------------------------------------------------------------------------------------------------
 
 
 def _pieces(part: Any) -> list[tuple[Role, Part]]:
-    """What a part of a request or an answer says; each piece alone."""
+    """The pieces of content in a part of a request or response."""
     extra = _rest(part)
     match part.part_kind:
         case "system-prompt":
@@ -252,7 +253,7 @@ def _pieces(part: Any) -> list[tuple[Role, Part]]:
 def _call(part: Any, extra: FrozenDict | None) -> ToolCallPart:
     try:
         arguments = part.args_as_dict(raise_if_invalid=True)
-    except Exception:  # noqa: BLE001  (whatever a parser says of it)
+    except Exception:  # noqa: BLE001  (whatever a parser raises)
         raw = part.args if isinstance(part.args, str) else ""
         return ToolCallPart(tool_call_id=part.tool_call_id, name=part.tool_name, arguments_raw=raw, extra=extra)
     return ToolCallPart(
@@ -261,26 +262,26 @@ def _call(part: Any, extra: FrozenDict | None) -> ToolCallPart:
 
 
 def _item(item: Any) -> Part:
-    """One item of what a user said, or a model made."""
+    """One item of a user's content, or of a model's output."""
     if isinstance(item, str):
         return TextPart(text=item)
     kind = getattr(item, "kind", None)
     if kind == "text-content":
-        return TextPart(text=item.content, extra=_rest(item, _TEXT_SAID))
+        return TextPart(text=item.content, extra=_rest(item, _TEXT_FIELDS))
     if kind == "binary":
         data = base64.b64encode(item.data).decode()
         make = _MEDIA.get(item.media_type.partition("/")[0], DocumentPart)
-        media: Part = make(type="base64", data=data, media_type=item.media_type, extra=_rest(item, _BINARY_SAID))
+        media: Part = make(type="base64", data=data, media_type=item.media_type, extra=_rest(item, _BINARY_FIELDS))
         return media
     if kind in ("image-url", "audio-url", "document-url"):
-        extra = _rest(item, _LINK_SAID)
+        extra = _rest(item, _LINK_FIELDS)
         linked: Part = _MEDIA.get(kind.partition("-")[0], DocumentPart)(type="url", data=item.url, extra=extra)
         return linked
     raise unsayable(f"content of kind {kind or type(item).__name__}")
 
 
 def _edited(part: Any, pieces: list[tuple[Part, Part | None]]) -> list[Any]:
-    """The part as policy left it: itself where nothing changed, nothing where nothing is left."""
+    """The part after policy: itself if unchanged, empty if everything was removed."""
     if all(before == after for before, after in pieces):
         return [part]
     if part.part_kind == "user-prompt" and not isinstance(part.content, str):
@@ -301,7 +302,7 @@ def _text(piece: Part) -> str:
 
 
 def _made(part: Any, piece: Part) -> Any:
-    """A part of that kind that says what the piece says, and no more; feedback is told in words: those words."""
+    """A part of that kind with the content of the piece and nothing else; feedback becomes its text."""
     from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 
     feedback = part.part_kind in ("retry-prompt", "retry-feedback")
@@ -322,7 +323,7 @@ def _made(part: Any, piece: Part) -> Any:
 
 
 def _bare(message: Any, parts: list[Any]) -> Any:
-    """A message with these parts, and nothing else that a model could be told."""
+    """A message with these parts, and nothing else that could reach a model."""
     if message.kind == "request":
         return type(message)(parts=parts, timestamp=message.timestamp)
     kept = {name: getattr(message, name) for name in ("usage", "model_name", "provider_name", "timestamp")}
@@ -332,27 +333,27 @@ def _bare(message: Any, parts: list[Any]) -> Any:
 def _response(answer: Any) -> Response:
     parts = tuple(piece for part in answer.parts for _, piece in _pieces(part))
     message = Message(role=Role.ASSISTANT, content=parts)
-    return Response(choices=(Choice(message=message),), model=answer.model_name, extra=_rest(answer, _ANSWER_SAID))
+    return Response(choices=(Choice(message=message),), model=answer.model_name, extra=_rest(answer, _RESPONSE_FIELDS))
 
 
 def _answer(outcome: Outcome, answer: Any) -> Any:
-    """The answer with what policy left of it."""
+    """The response after policy."""
     response = outcome.response
     left = list(response.message.content) if response is not None and response.choices else []
     known = [(part, _pieces(part)[0][1]) for part in answer.parts]
     parts = []
     for piece in left:
         at = next((at for at, (_, before) in enumerate(known) if before == piece), None)
-        if at is None:  # changed: the first of its kind that is not there any more as it was
+        if at is None:  # edited: match it with the first missing part of its kind
             same = (at for at, (_, one) in enumerate(known) if type(one) is type(piece) and one not in left)
             at = next(same, None)
             if at is None:
-                raise unsayable("a part that no stage may add")
+                raise unsayable("a part that stages cannot add")
             parts.append(_made(known[at][0], piece))
         else:
             parts.append(known[at][0])
         known = known[at + 1 :]
-    if outcome.decision.action is Action.FORWARD_MODIFIED:  # details may say again what is not said any more
+    if outcome.decision.action is Action.FORWARD_MODIFIED:  # details may repeat content that was removed
         return replace(answer, parts=parts, provider_details=None)
     return replace(answer, parts=parts)
 
@@ -372,8 +373,8 @@ def _tool(tool: Any) -> ToolDefinition:
     )
 
 
-def _rest(part: Any, known: frozenset[str] = _SAID) -> FrozenDict | None:
-    """What else a part or an answer has that somebody may be told: shown to policy, kept while it is unchanged."""
+def _rest(part: Any, known: frozenset[str] = _PART_FIELDS) -> FrozenDict | None:
+    """Further fields of a part or response that may reach a model: shown to policy, kept while unchanged."""
     said = {
         one.name: getattr(part, one.name)
         for one in fields(part)
@@ -387,7 +388,7 @@ def _own(extra: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> Any:
-    """A tool's result as JSON. CallError where media is in it, which would be told to the model beside the text."""
+    """A tool's result as JSON; CallError if it contains media, which would reach the model separately."""
     from pydantic_ai.messages import BinaryContent, FileUrl
 
     items = content if isinstance(content, list | tuple) else [content]

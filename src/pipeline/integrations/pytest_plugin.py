@@ -1,7 +1,7 @@
-"""pytest: guards for tests, from the project's own policies. Spec: docs/spec/integrations.md [INT-62] ff.
+"""pytest fixtures: guards under the project's own policies. Spec: docs/spec/integrations.md [INT-62] ff.
 
-Every run of pytest loads this module wherever this package is installed, before anything else, and most need nothing of
-it. So it imports nothing of ours until a test asks for a fixture.
+Wherever this package is installed, every pytest run loads this module first, and most do not need it. So it imports
+nothing of ours until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Settings of pytest's own file."""
-    what = "directories or bundles of policies for `cmf_guard`, a line each; by default `policy`, or the shipped ones"
+    """Register the ini options."""
+    what = "policy directories or bundles for `cmf_guard`, one per line; by default `policy`, or the shipped ones"
     parser.addini("cmf_policies", what, type="linelist")
-    parser.addini("cmf_profiles", "files of profiles of tools for `cmf_guard`, a line each", type="linelist")
+    parser.addini("cmf_profiles", "tool profile files for `cmf_guard`, one per line", type="linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Offer the fixtures."""
+    """Register the fixtures."""
     config.pluginmanager.register(_fixtures(), "cmf_fixtures")
 
 
 def _fixtures() -> ModuleType:
-    """What tests can ask for, as a module: pytest wants no methods for what lasts longer than a test."""
+    """The fixtures, as a module: pytest does not support methods as session fixtures."""
     import pytest
 
     @pytest.fixture(scope="session")
     def cmf_policies(pytestconfig: pytest.Config) -> Policies:
-        """What `cmf_guard` judges by: the setting `cmf_policies`, else `policy` here, else the shipped policies."""
+        """The policies of `cmf_guard`: the ini option `cmf_policies`, else `policy` here, else the shipped ones."""
         named = [_place(pytestconfig, one) for one in pytestconfig.getini("cmf_policies")]
         own = pytestconfig.rootpath / "policy"
         return named or ([own] if own.is_dir() else None)
 
     @pytest.fixture
     def cmf_guard(cmf_policies: Policies, pytestconfig: pytest.Config) -> Iterator[Guard]:
-        """A guard of this test's own, with sessions of its own, under `cmf_policies` and `cmf_profiles`."""
+        """A guard with its own sessions for each test, under `cmf_policies` and `cmf_profiles`."""
         made = _guard(cmf_policies, [_place(pytestconfig, one) for one in pytestconfig.getini("cmf_profiles")])
         if isinstance(made, str):
             pytest.fail(made, pytrace=False)
@@ -55,31 +55,31 @@ def _fixtures() -> ModuleType:
 
     @pytest.fixture
     def assert_denied(cmf_guard: Guard) -> Any:
-        """`assert_denied(value, rule=…)`: that `cmf_guard` refuses it; see `pipeline.testing`."""
+        """`assert_denied(value, rule=…)`: asserts that `cmf_guard` refuses it; see `pipeline.testing`."""
         from pipeline.testing import assert_denied
 
         return partial(assert_denied, cmf_guard)
 
     @pytest.fixture
     def assert_allowed(cmf_guard: Guard) -> Any:
-        """`assert_allowed(value)`: that `cmf_guard` lets it go on; see `pipeline.testing`."""
+        """`assert_allowed(value)`: asserts that `cmf_guard` allows it; see `pipeline.testing`."""
         from pipeline.testing import assert_allowed
 
         return partial(assert_allowed, cmf_guard)
 
     made = ModuleType("cmf_fixtures")
-    made.cmf_policies, made.cmf_guard = cmf_policies, cmf_guard  # type: ignore[attr-defined]  # a module for them alone
+    made.cmf_policies, made.cmf_guard = cmf_policies, cmf_guard  # type: ignore[attr-defined]  # a module created for them
     made.assert_denied, made.assert_allowed = assert_denied, assert_allowed  # type: ignore[attr-defined]
     return made
 
 
 def _place(config: pytest.Config, named: str) -> Path | str:
-    """A place as the settings name it: from their directory; the word `shipped` is none."""
+    """A path relative to the ini file's directory; `shipped` stays as it is."""
     return named if named == "shipped" else config.rootpath / named
 
 
 def _guard(policies: Policies, profiles: Sequence[Path | str]) -> Guard | str:
-    """The guard, or what keeps it from being made."""
+    """The guard, or why it cannot be built."""
     from pipeline.errors import PipelineError
     from pipeline.guard import Guard
     from pipeline.policy_set import PolicySet
@@ -98,7 +98,7 @@ def _guard(policies: Policies, profiles: Sequence[Path | str]) -> Guard | str:
 
 @cache
 def _compiled(places: tuple[str, ...] | None) -> tuple[PolicySet, Engine]:
-    """The policies there and an engine with them: made once, for all tests of a run."""
+    """The policies and an engine for them, built once per run."""
     from pipeline.assembly import Config, build_engine, load_policies
 
     loaded = load_policies(None if places is None else list(places))

@@ -1,7 +1,7 @@
-"""One request to a model and its answer over HTTP, both judged; who sends the bytes is somebody else. Spec: [INT-1] ff.
+"""One model request and its response over HTTP, both judged, without any I/O. Spec: [INT-1] ff.
 
-No I/O here: `turn` says what is to be done next, and is told what came of it, so that one road serves blocking and
-asyncio clients alike.
+`turn` is a generator of steps: it yields what to do next and receives the result, so the same code serves blocking and
+asyncio clients.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """To be judged; the answer is an Outcome."""
+    """Step: judge this; the result is an Outcome."""
 
     value: Traffic
     context: Context
@@ -62,16 +62,16 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A reply that waited for a person, and is approved; the answer is an Outcome."""
+    """Step: release a reply that was held for approval; the result is an Outcome."""
 
     approval_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To be sent to where the request was for, with this body in place of its own; the answer is `Got`.
+    """Step: send the request with this body instead of its own; the result is a `Got`.
 
-    `headers` are those that change what a body means, as they were judged: of the request's own none of these is sent.
+    `headers` are the judged ones that affect the meaning of the body; they replace the request's own.
     """
 
     body: bytes
@@ -80,7 +80,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """What the provider answered, whole: the body as it came, up to `MAX_REPLY_BYTES`, unpacked by nobody."""
+    """The provider's complete response: the raw, still encoded body, up to `MAX_REPLY_BYTES`."""
 
     status: int
     headers: Mapping[str, str]  # by lower-case name
@@ -89,7 +89,7 @@ class Got:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the client gets: made here."""
+    """The response for the client."""
 
     status: int
     headers: Mapping[str, str]
@@ -101,9 +101,9 @@ Turn: TypeAlias = Generator[Step, Any, Answered]
 
 
 def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Turn:
-    """What to do about one request of a client, in order; at its end, what the client gets.
+    """The steps for one client request, and finally the response for the client.
 
-    What may not go out, or may not come in, is a refusal in the client's own format: nothing is raised for it.
+    A refused request or response becomes an error response in the client's own format; nothing is raised.
     """
     request_id = new_ulid()
     dialect = dialect_near(path)
@@ -140,13 +140,13 @@ def _answer(incoming: IncomingRequest, request: Request) -> Turn:
         return _written(incoming, request, raised((yield Release(approval))), {})
     provider = FORMAT_PROVIDERS[dialect.name]
     named = with_provider(request, provider)
-    facts = Context(headers=frozen_mapping(without_sensitive(incoming.headers)))  # they go out too
+    facts = Context(headers=frozen_mapping(without_sensitive(incoming.headers)))  # they are sent too
     admitted: Outcome = raised((yield Judge(named, facts)))
     if admitted.request is None:
-        raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
+        raise Refusal(503, "pipeline.no-request", "A stage replaced the request with something else.")
     sent = admitted.request
     if incoming.endpoint.model is not None and sent.model != named.model:
-        raise Refusal(503, "integration.other-model", "The model stands in the path, and is another now.")
+        raise Refusal(503, "integration.other-model", "Policy changed the model, which is part of the URL path.")
     headers = adapters.get(dialect.name).to_http(sent).headers
     judged = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
     got: Got = yield Send(dumps(emit(admitted, dialect.name)), judged)
@@ -157,10 +157,10 @@ def _answer(incoming: IncomingRequest, request: Request) -> Turn:
 
 
 def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept: Mapping[str, str]) -> Answered:
-    """What was judged, as the client's format says it."""
+    """The judged response in the client's format."""
     dialect, response = incoming.endpoint.dialect, outcome.response
     if response is None:
-        raise Refusal(503, "pipeline.no-response", "What was judged is no response.")
+        raise Refusal(503, "pipeline.no-response", "A stage replaced the response with something else.")
     told = {**kept, **decision_headers(outcome.decision)}
     if response.error is None and request.stream:
         events = without_unasked(incoming.endpoint, incoming.body, emit_events(outcome, dialect.name))
@@ -171,7 +171,7 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept
 
 
 def _endpoint(path: str, query: str, headers: Mapping[str, str]) -> Endpoint:
-    """What the path asks for, wherever the provider has put its API; Refusal where nothing of it is judged here."""
+    """The endpoint of a path, below whatever prefix the provider uses; Refusal if it cannot be judged."""
     pairs = query_of(query.encode("ascii", "replace"))
     for at in (found.start() for found in re.finditer("/", path)):
         endpoint = endpoint_of(path[at:], pairs, headers)
@@ -182,18 +182,18 @@ def _endpoint(path: str, query: str, headers: Mapping[str, str]) -> Endpoint:
 
 def _json(headers: Mapping[str, str], body: bytes) -> Any:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON or "content-encoding" in headers:
-        raise Refusal(415, "http.media-type", "What is no plain JSON is not judged, and so not sent.")
+        raise Refusal(415, "http.media-type", "Only plain JSON can be judged, so this is not sent.")
     try:
         return loads(body)
     except DecodeError as error:
         raise of_unreadable(error) from None
 
 
-# -- what came back ----------------------------------------------------------------------------------------------------
+# -- the response ------------------------------------------------------------------------------------------------------
 
 
 def _read(got: Got, incoming: IncomingRequest, request: Request) -> Response:
-    """The answer, whole or folded; of an error what it says. Refusal 502 for what cannot be read."""
+    """The response, folded if it was a stream, or the error that it carries. Refusal 502 if it cannot be read."""
     dialect = incoming.endpoint.dialect
     adapter = adapters.get(dialect.name)
     kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -205,7 +205,7 @@ def _read(got: Got, incoming: IncomingRequest, request: Request) -> Response:
             events = [event for event in [*reader.feed(got.body), *reader.close()] if "data" in event]
             response = adapter.from_wire_response(adapter.fold_events(events), request)
             if response.error is None and not is_whole(response):
-                raise Refusal(502, "upstream.cut", "The stream ended before its answer did.")
+                raise Refusal(502, "upstream.cut", "The stream ended early.")
             return response if response.error is None else _failed(response, response.error, 502)
         if kind == JSON:
             response = adapter.from_wire_response(loads(got.body), request)
@@ -217,7 +217,7 @@ def _read(got: Got, incoming: IncomingRequest, request: Request) -> Response:
         pass
     if got.status == 200:
         raise _unreadable()
-    message = "The provider gave an error instead of an answer."
+    message = "The provider returned an error."
     kind = dialect.error_type(got.status)
     return Response(error=ErrorInfo(message=message, code="upstream.error", status=got.status, type=kind))
 
@@ -227,7 +227,7 @@ def _failed(response: Response, error: ErrorInfo, status: int) -> Response:
 
 
 def _unreadable() -> Refusal:
-    return Refusal(502, "upstream.unreadable", "The provider's answer cannot be read.")
+    return Refusal(502, "upstream.unreadable", "The provider's response cannot be read.")
 
 
 def _own(headers: Mapping[str, str], media_type: str = JSON) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A local web page on which policy is tried out while it is typed. Spec: docs/spec/playground.md.
+"""A local web page for trying out policies while typing. Spec: docs/spec/playground.md.
 
-`state` is what the page holds and where it is read from and kept; `evaluation` judges it; `server` answers the browser.
+`state` is the content of the page, `project` loads and saves it, `evaluation` judges it, `server` serves the browser.
 """

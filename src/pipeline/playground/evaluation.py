@@ -1,6 +1,6 @@
-"""Judges what the page holds, by the real pipeline, and says all that the page shows. Spec: playground.md [PLAY-3] ff.
+"""Judging the page's state with the real pipeline. Spec: playground.md [PLAY-3] ff.
 
-Everything in the answer that comes from policies or traffic is text for people: invisible characters are spelled out.
+Everything in the answer that comes from policies or traffic is made safe to show: invisible characters are escaped.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from pipeline.policy_set import PolicySet
 
 Json: TypeAlias = dict[str, Any]
 
-KEPT_SETS: Final = 8  # compiled policy sets: who types goes back and forth
-TIMEOUT_SECONDS: Final = 2.0  # for each question to the engine; past it the parts it was about are denied
+KEPT_SETS: Final = 8  # cached compiled policy sets: typing goes back and forth
+TIMEOUT_SECONDS: Final = 2.0  # per engine query; parts that exceed it are denied
 MARKS_SECONDS: Final = 2.0
-_EMITTED: Final = {CASE_FORMAT: "openai_chat"}  # a case has no wire format: what would go out is shown in this one
-_END: Final = 1_000_000  # a line after the last one of any file
-MAX_SHOWN: Final = 200  # characters of a value beside an expression
-MAX_HAD: Final = 6  # values beside an expression
-MAX_EXPLAINED: Final = 20  # rules of a set; to explain those that are shipped would take seconds
-QUERY_SECONDS: Final = 0.1  # for each question of an explanation
-WHY_SECONDS: Final = 0.5  # for all explanations of an answer; where rules are many, some come without
+_EMITTED: Final = {CASE_FORMAT: "openai_chat"}  # a case has no wire format: its output is shown in this one
+_END: Final = 1_000_000  # beyond the last line of any file
+MAX_SHOWN: Final = 200  # characters of a value shown beside an expression
+MAX_HAD: Final = 6  # values shown beside an expression
+MAX_EXPLAINED: Final = 20  # largest set whose rules are explained; the shipped ones would take seconds
+QUERY_SECONDS: Final = 0.1  # per query of an explanation
+WHY_SECONDS: Final = 0.5  # for all explanations of an answer; with many rules, some are left out
 _LAST: Final = ("extensions", "session", "origins")
-MAX_PRINTED: Final = 200  # lines that rules print, and characters of each
-MAX_VIEWS: Final = 500  # that are shown; all are judged
+MAX_PRINTED: Final = 200  # lines printed by rules, and characters of each
+MAX_VIEWS: Final = 500  # views shown; all are judged
 
 
 class Evaluator:
-    """Judges states; safe to use from any number of threads."""
+    """Judges states. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._sets: OrderedDict[bytes, Compiled] = OrderedDict()
         self._lock = threading.Lock()
 
     def evaluate(self, state: State) -> Json:
-        """The answer: `problems` that keep it from being judged, each with its place, or the whole decision."""
+        """The answer: the decision, or the `problems` that prevent one, each with its place."""
         problems: list[Json] = []
         compiled, case = None, None
         try:
@@ -96,10 +96,10 @@ class Evaluator:
 
 
 class Compiled:
-    """A policy set with its engine. Files that are only data are settings over the shipped rules.
+    """A policy set with its engine. If there are only data files, they configure the shipped rules.
 
     Raises:
-        PolicyError: the set cannot be used: file, line, column and why.
+        PolicyError: the set cannot be used; the error has file, line and column.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -122,12 +122,12 @@ class Compiled:
 
     @functools.cached_property
     def why(self) -> Why:
-        """What explains the set: made when it is first asked for."""
+        """The explainer of the set, built on first use."""
         return Why(self.policies)
 
     @functools.cached_property
     def printing(self) -> Printing | None:
-        """What tells what the rules print; None where they print nothing."""
+        """The collector of printed lines; None if the rules print nothing."""
         return Printing(self.policies) if prints(self.policies) else None
 
 
@@ -183,7 +183,7 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
 
 
 def _view(view: ViewDecision, document: Json | None, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
-    """A view as policy saw it first, each value with the reference that reaches it, and what was decided."""
+    """A view as policy first saw it, each value with its Rego reference, and its decision."""
     labels = {hit.fields["label"] for hit in view.hits if "label" in hit.fields}
     known = (document or {}).get("extensions", {}).get("security", {}).get("labels", [])
     return {
@@ -203,7 +203,7 @@ def _view(view: ViewDecision, document: Json | None, compiled: Compiled, lines: 
 
 
 def _ordered(document: Json) -> Json:
-    """What is the view's own before what it shares with others."""
+    """The document with the view's own fields before those shared by all views."""
     return {key: item for key, item in document.items() if key not in _LAST} | {
         key: document[key] for key in _LAST if key in document
     }
@@ -227,13 +227,13 @@ def _hit(hit: Hit, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
 
 
 def _line(defined: Sequence[range], marks: Json | None) -> int:
-    """The line of the definition that gave a hit: of several, the first that something reached."""
+    """The line of the definition behind a hit: of several, the first one reached."""
     reached = set(marks["covered"]) if marks else set()
     return next((one.start for one in defined if one.start in reached), defined[0].start if defined else 0)
 
 
 def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str, Json]) -> list[Json]:
-    """For each rule that is on: of how many views it was asked, in how many it hit, and where it stopped."""
+    """For each active rule: on how many views it was evaluated and hit, and where it stopped."""
     told = []
     rules = [rule for rule in compiled.policies.rules if rule.mode is not Mode.OFF]
     why = compiled.why if len(rules) <= MAX_EXPLAINED else None
@@ -250,16 +250,16 @@ def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str,
                 "mode": rule.mode.value,
                 "asked": len(asked),
                 "hit": sum(any(hit.rule == rule.id for hit in view.hits) for view in asked),
-                "stopped": [] if why is None else list(_stops(why, rule, documents, until)),
+                "stopped": [] if why is None else list(_stopping_points(why, rule, documents, until)),
             }
         )
     return told
 
 
-def _stops(why: Why, rule: Rule, documents: Sequence[Json], until: float) -> Iterator[Json]:
-    """Of each definition that gave nothing, the expression at which it stopped where it came furthest, and its values.
+def _stopping_points(why: Why, rule: Rule, documents: Sequence[Json], until: float) -> Iterator[Json]:
+    """For each definition without a hit, the expression at which it stopped after getting furthest, with its values.
 
-    Looked at is as much as can be `until` that moment: to explain takes longer than to judge.
+    Stops at the moment `until`, because explaining takes longer than judging.
     """
     best: dict[tuple[str, Place], Body] = {}
     for document in documents:
@@ -277,7 +277,7 @@ def _stops(why: Why, rule: Rule, documents: Sequence[Json], until: float) -> Ite
 
 
 def _stop(body: Body) -> Json:
-    """Where a body stopped, in as many of the ways as it did, and what the rules behind that expression did."""
+    """Where a body stopped, for all its failures, and where the rules behind that expression stopped."""
     first = body.failing[0]
     behind = [one for one in first.behind if one.failing]
     failing = [*body.failing, *(one.failing[0] for one in behind)]
@@ -305,7 +305,7 @@ def _short(operand: Operand) -> str:
 
 
 def _lines(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> dict[str, Json]:
-    """For each file, the lines that judging reached and those that it did not; nothing where that cannot be told."""
+    """Line coverage of each file; empty if it cannot be determined."""
     try:
         report = compiled.engine.coverage(
             [(entrypoint, dumps(document)) for entrypoint, document in asked],
@@ -322,7 +322,7 @@ def _lines(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> dict[str, J
 
 
 def _printed(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> list[Json]:
-    """What the rules printed; nothing where that cannot be told."""
+    """The lines printed by the rules; empty if they cannot be determined."""
     try:
         if compiled.printing is None:
             return []
@@ -333,7 +333,7 @@ def _printed(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> list[Json
 
 
 def _out(outcome: Outcome, target: str) -> Json:
-    """What would go out: text of a wire body; or why there is none, which a refusal says by itself."""
+    """The output: the text of a wire body, or why there is none."""
     if outcome.value is None:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Where the page's contents come from and are kept: a project's directory, samples. Spec: playground.md [PLAY-6] ff."""
+"""Loading and saving the page's content: a project's directory, and samples. Spec: playground.md [PLAY-6] ff."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _SETTINGS: Final = "cmf/defaults/data.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A directory as `cmf test DIR` has it: policies in `policies`, cases in `directory`/cases."""
+    """A project as `cmf test DIR` reads it: policies in `policies`, cases in `directory`/cases."""
 
     directory: Path
     policies: Path
 
     @classmethod
     def at(cls, directory: Path) -> Project:
-        """The project in `directory`: its policies are in `policy`, or right there."""
+        """The project in `directory`, with its policies in `policy` or in the directory itself."""
         inner = directory / "policy"
         return cls(directory=directory, policies=inner if inner.is_dir() else directory)
 
     def files(self) -> tuple[PolicyFile, ...]:
-        """The policies of the project, their tests left out.
+        """The project's policies without their tests.
 
         Raises:
-            ConfigError: there is no such directory, there is nothing in it, or a file of it is not text.
+            ConfigError: the directory does not exist, has no policies, or a file is not text.
         """
         if not self.policies.is_dir():
             raise ConfigError("no such directory", path=str(self.policies), hint="name a project or its policies")
@@ -55,14 +55,14 @@ class Project:
         return found
 
     def samples(self) -> Iterator[Json]:
-        """The cases of the project, under its policies."""
+        """The project's cases, with its policies."""
         files = self.files()
         yield _sample("Project", self.directory.resolve().name, State(files=files, conversation=_HELLO))
         yield from _cases("Project", self.directory / "cases", files)
 
 
 def samples(project: Project | None) -> list[Json]:
-    """What can be chosen on the page: the project's cases, the templates of `cmf init`, the shipped rules, examples."""
+    """The samples of the page: the project's cases, the templates of `cmf init`, the shipped rules, examples."""
     listed = list(project.samples()) if project is not None else []
     templates = Path(str(importlib.resources.files("pipeline").joinpath("templates")))
     for name in TEMPLATES:
@@ -88,7 +88,7 @@ _SHIPPED_SAMPLES: Final = {
 
 
 def _examples(folder: Path) -> Iterator[Json]:
-    """The requests among the examples, where there is a checkout."""
+    """The example requests, in a checkout."""
     if not (folder / "requests").is_dir():
         return
     files = _policy_files(folder / "policies")
@@ -125,7 +125,7 @@ def _text(path: Path) -> str:
 
 
 def _cases(group: str, folder: Path, files: tuple[PolicyFile, ...], beside: Path | None = None) -> Iterator[Json]:
-    """The cases in a folder, as the page holds them; those that it cannot hold are left out."""
+    """The cases in a folder as page states; unsupported cases are left out."""
     for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
         try:
             for _, name, spelled in spelled_cases(path):
@@ -133,11 +133,11 @@ def _cases(group: str, folder: Path, files: tuple[PolicyFile, ...], beside: Path
                 if state is not None:
                     yield _sample(group, name, state)
         except CaseError:
-            continue  # `cmf test` says what is wrong with it
+            continue  # `cmf test` reports what is wrong with it
 
 
 def _held(spelled: Mapping[str, Any], files: tuple[PolicyFile, ...], folders: tuple[Path | None, ...]) -> State | None:
-    """A case as the page holds it."""
+    """A case as a page state."""
     if "profiles" in spelled:
         return None
     context = {key: spelled[key] for key in ("subject", "context", "session", "history") if spelled.get(key)}
@@ -166,21 +166,21 @@ def _wire_file(name: str, folders: tuple[Path | None, ...]) -> Any:
 
 
 def save(project: Project, name: str, state: State, evaluator: Evaluator) -> Json:
-    """Write what the page holds as a case of the project, which expects what policy says of it now.
+    """Save the state as a case of the project that expects the current decision.
 
     Returns:
-        {"file", "problems"}: where it is, and what `cmf test` will find wrong with it, as when the policies on the page
-        are not those of the project.
+        {"file", "problems"}: its file, and the failures that `cmf test` will report, for example because the page's
+        policies differ from the project's.
 
     Raises:
-        ConfigError: a name that is none, a state that cannot be judged, a directory that cannot be written.
+        ConfigError: an invalid name, a state that cannot be judged, a directory that cannot be written.
         PaneError: as `spelled_case`.
     """
     if not name.strip() or len(name) > MAX_NAME or visible(name) != name:
         raise ConfigError("not a name for a case", hint=f"write 1 to {MAX_NAME} visible characters")
     answer = evaluator.evaluate(state)
     if answer["problems"]:
-        raise ConfigError("what does not run is no case yet", hint="correct what is marked")
+        raise ConfigError("a state with errors cannot be saved", hint="correct the marked errors first")
     rules = sorted({hit["rule"] for view in answer["views"] for hit in view["hits"]})
     expected = {"verdict": answer["verdict"], "action": answer["action"], "rules": rules}
     path = _written(project.directory / "cases", name, {"name": name, **spelled_case(state), "expect": expected})
@@ -194,7 +194,7 @@ def save(project: Project, name: str, state: State, evaluator: Evaluator) -> Jso
 
 
 def _written(folder: Path, name: str, case: Mapping[str, Any]) -> Path:
-    """The new file; one that is there is never written over."""
+    """Write a new file and return it; existing files are never overwritten."""
     stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "case"
     text = _yaml({"cases": [case]})
     try:
@@ -208,13 +208,13 @@ def _written(folder: Path, name: str, case: Mapping[str, Any]) -> Path:
                 continue
             return path
     except OSError as error:
-        hint = "choose another place"
+        hint = "choose another directory"
         raise ConfigError(f"cannot be written: {error.strerror}", path=str(folder), hint=hint) from None
-    raise ConfigError("there are too many cases of this name", path=str(folder), hint="name it otherwise")
+    raise ConfigError("there are too many cases of this name", path=str(folder), hint="choose another name")
 
 
 def _yaml(body: Any) -> str:
-    """YAML in which invisible characters are escapes: what is read is what stands there."""
+    """YAML with invisible characters escaped, so that nothing in it is hidden."""
     text = _dumped(body, plain=True)
     line = text.replace("\n", " ")
     return text if visible(line) == line else _dumped(body, plain=False)
@@ -226,7 +226,7 @@ def _dumped(body: Any, *, plain: bool) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML's safe types, each written out where it stands."""
+    """YAML's safe types, without aliases."""
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True

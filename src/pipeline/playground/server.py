@@ -1,7 +1,7 @@
-"""The playground's HTTP: this machine alone, this page alone. Spec: docs/spec/playground.md [PLAY-10] ff.
+"""The playground's HTTP server, for this machine and this page only. Spec: docs/spec/playground.md [PLAY-10] ff.
 
-The page and its script are open to whoever reaches the port, and hold nothing. What answers needs the token, which is
-in the address that the command printed, behind the `#`: no browser sends that anywhere.
+The page and its script are public and hold no data. The API needs a token, which is in the fragment of the printed URL,
+so that browsers never send it by themselves.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pipeline.playground.project import Project, samples, save
 from pipeline.playground.state import FORMATS, PaneError, State, state_of
 
 MAX_BODY: Final = 2 * 1024 * 1024
-EVALUATE_SECONDS: Final = 10.0  # then the page is told so; the engine's own deadlines are shorter
+EVALUATE_SECONDS: Final = 10.0  # then the page gets an error; the engine's own deadlines are shorter
 THREADS: Final = 2
-WAITING: Final = 8  # requests that may wait for a thread; more are told to try again
+WAITING: Final = 8  # requests that may wait for a thread; more get an error to retry
 
 HEADERS: Final = {
     "content-security-policy": (
@@ -62,10 +62,10 @@ def build_app(*, token: str, hosts: frozenset[str], project: Project | None, rea
     """The application.
 
     Args:
-        token: what every question has to carry.
-        hosts: the values of `Host` that are this server's; all others come from a name that was turned on us.
-        project: where cases are kept; None for nowhere.
-        readonly: whether nothing is written.
+        token: required in every API request.
+        hosts: the accepted values of `Host`; any other indicates DNS rebinding.
+        project: where cases are saved; None to disable saving.
+        readonly: never write.
     """
     answers = Answers(project, readonly=readonly)
     routes = [
@@ -79,7 +79,7 @@ def build_app(*, token: str, hosts: frozenset[str], project: Project | None, rea
 
 
 class Wall:
-    """Lets through what comes from this page on this machine, and puts the same headers on every answer."""
+    """Accepts only requests from this page on this machine, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
         self._app = app
@@ -88,7 +88,7 @@ class Wall:
         self._origins = frozenset(f"http://{host}" for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         if scope["type"] != "http":
@@ -113,16 +113,16 @@ class Wall:
             headers.setdefault(name, []).append(value)
         host = headers.get(b"host", [])
         if len(host) != 1 or host[0].decode("latin-1").lower() not in self._hosts:
-            return 421, "playground.host", "This is not the name of this server."
+            return 421, "playground.host", "This host name is not served here."
         if any(origin.decode("latin-1") not in self._origins for origin in headers.get(b"origin", [])):
-            return 403, "playground.origin", "This server answers its own page alone."
+            return 403, "playground.origin", "Only the page of this server may send requests."
         if not scope["path"].startswith("/api/"):
             return None
         if any(site not in (b"same-origin", b"none") for site in headers.get(b"sec-fetch-site", [])):
-            return 403, "playground.origin", "This server answers its own page alone."
+            return 403, "playground.origin", "Only the page of this server may send requests."
         given = headers.get(b"x-cmf-token", [])
         if len(given) != 1 or not hmac.compare_digest(given[0], self._token):
-            return 403, "playground.token", "Open the address that `cmf playground` printed."
+            return 403, "playground.token", "Open the URL that `cmf playground` printed."
         kind = headers.get(b"content-type", [b""])[0].partition(b";")[0].strip()
         if scope["method"] == "POST" and kind != b"application/json":
             return 415, "playground.type", "Send JSON."
@@ -130,7 +130,7 @@ class Wall:
 
 
 class Answers:
-    """What the page asks for. Work is done on threads, a bounded number at a time."""
+    """The API of the page. Work runs on a bounded number of threads."""
 
     def __init__(self, project: Project | None, *, readonly: bool) -> None:
         self._project = project
@@ -140,12 +140,12 @@ class Answers:
         self._waiting = 0
 
     async def start(self, _request: Request) -> Response:
-        """What the page begins with: samples, formats, and whether cases can be kept."""
+        """The page's initial data: samples, formats, and whether cases can be saved."""
         return await self._answer(self._start)
 
     def _start(self) -> Json:
         saves = self._project is not None and not self._readonly
-        sets: list[Json] = []  # many samples have the same policies: each set is sent once
+        sets: list[Json] = []  # many samples share their policies: send each set once
         offered = []
         for sample in samples(self._project):
             files = sample["state"].pop("files")
@@ -155,18 +155,22 @@ class Answers:
         return {"sets": sets, "samples": offered, "formats": list(FORMATS), "saves": saves, "readonly": self._readonly}
 
     async def evaluate(self, request: Request) -> Response:
-        """The decision about a state."""
+        """Evaluate a state."""
         return await self._asked(request, self._evaluated)
 
     def _evaluated(self, body: bytes) -> Json:
         return self._evaluator.evaluate(state_of(body))
 
     async def save(self, request: Request) -> Response:
-        """A state kept as a case."""
+        """Save a state as a case."""
         if self._readonly:
-            return _error(403, "playground.readonly", "Nothing is written here: it was started with --readonly.")
+            return _error(403, "playground.readonly", "Saving is disabled: the playground was started with --readonly.")
         if self._project is None:
-            return _error(409, "playground.no-project", "There is no project: start it with --policies DIR.")
+            return _error(
+                409,
+                "playground.no-project",
+                "There is no project to save to: start the playground with --policies DIR.",
+            )
         return await self._asked(request, partial(self._saved, self._project))
 
     def _saved(self, project: Project, body: bytes) -> Json:
@@ -181,12 +185,12 @@ class Answers:
         except ClientDisconnect:
             return Response(status_code=400)
         if body is None:
-            return _error(413, "playground.too-large", f"More than {MAX_BODY} bytes.")
+            return _error(413, "playground.too-large", f"The request has more than {MAX_BODY} bytes.")
         return await self._answer(partial(work, body))
 
     async def _answer(self, work: Callable[[], Json]) -> Response:
         if self._waiting >= WAITING:
-            return _error(503, "playground.busy", "There is too much to judge: try again.")
+            return _error(503, "playground.busy", "Too many requests: try again.")
         self._waiting += 1
         doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
         doing.add_done_callback(self._done)
@@ -194,7 +198,7 @@ class Answers:
             async with asyncio.timeout(EVALUATE_SECONDS):
                 return _json(200, await asyncio.shield(doing))
         except TimeoutError:
-            return _error(503, "playground.timeout", f"This takes more than {EVALUATE_SECONDS:.0f} seconds.")
+            return _error(503, "playground.timeout", f"Evaluation takes longer than {EVALUATE_SECONDS:.0f} seconds.")
         except PaneError as error:
             return _error(422, "playground.state", f"{error.problem}; {error.hint}" if error.hint else error.problem)
         except (CmfError, PipelineError) as error:
@@ -203,11 +207,11 @@ class Answers:
     def _done(self, doing: asyncio.Future[Json]) -> None:
         self._waiting -= 1
         if not doing.cancelled():
-            doing.exception()  # asked for, so that one that nobody waits for any more is not complained about
+            doing.exception()  # retrieve the exception of an abandoned future, so that asyncio does not log it
 
 
 async def _body(request: Request) -> bytes | None:
-    """The whole body; None where it is larger than it may be, and then no more of it is read."""
+    """The whole body; None as soon as it exceeds the limit."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -226,7 +230,7 @@ def _file(name: str) -> _Endpoint:
 
 
 async def _broken(_request: Request, _reason: Exception) -> Response:
-    return _error(500, "playground.error", "This could not be done; the terminal says more.")
+    return _error(500, "playground.error", "An internal error occurred; see the terminal.")
 
 
 def _json(status: int, body: Mapping[str, object]) -> Response:

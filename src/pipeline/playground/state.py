@@ -1,6 +1,6 @@
-"""What the playground's page holds: policy files, a conversation, who has it. Spec: docs/spec/playground.md [PLAY-2].
+"""The state of the playground's page: policy files, conversation, context. Spec: docs/spec/playground.md [PLAY-2].
 
-It is the content of a case (docs/spec/cases.md), as text that may be wrong yet; here it becomes one, or says why not.
+It is a test case (docs/spec/cases.md) as text that may still have errors; this module parses it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.policies.metadata import load_yaml, yaml_problem
 from pipeline.policies.policy_files import DATA_FILES
 
 CASE_FORMAT: Final = "case"
-"""The conversation as a case spells it: a list of messages, or `{conversation, reply, model, tools}`."""
+"""The conversation as in a case: a list of messages, or `{conversation, reply, model, tools}`."""
 
 FORMATS: Final = (CASE_FORMAT, "canonical", *adapters.FORMATS)
 MAX_FILES: Final = 200
@@ -32,7 +32,7 @@ _CONTEXT: Final = frozenset({"subject", "context", "session", "history"})
 
 @value
 class PolicyFile(Value):
-    """One file of the policy set: its path in it, and its text."""
+    """One file of the policy set: its path and its text."""
 
     path: Str
     text: Str
@@ -40,7 +40,7 @@ class PolicyFile(Value):
 
 @value
 class State(Value):
-    """What the page holds. `format` is one of `FORMATS`; `kind` is request or response, for a wire format."""
+    """The page's state. `format` is one of `FORMATS`; `kind`, for a wire format, is request or response."""
 
     files: tuple[PolicyFile, ...] = ()
     format: Str = CASE_FORMAT
@@ -57,7 +57,7 @@ class State(Value):
         """The policy files by path.
 
         Raises:
-            PolicyError: too many, one twice, or one whose path is none within a policy set.
+            PolicyError: too many files, a duplicate, or an invalid path.
         """
         if len(self.files) > MAX_FILES:
             raise PolicyError(f"more than {MAX_FILES} files", hint="try fewer", code="policy.too-many")
@@ -77,7 +77,7 @@ def _is_path(path: str) -> bool:
 
 
 class PaneError(Exception):
-    """What is wrong with the text of one pane; `line` and `column` count from 1, 0 where it is not told."""
+    """An error in the text of one pane; `line` and `column` count from 1, 0 is unknown."""
 
     def __init__(self, pane: str, problem: str, *, line: int = 0, column: int = 0, hint: str = "") -> None:
         super().__init__(problem)
@@ -85,14 +85,14 @@ class PaneError(Exception):
 
 
 def spelled_case(state: State) -> dict[str, Any]:
-    """The keys of the case that the page's conversation and context make: nothing of it names a file.
+    """The case, as keys, made of the page's conversation and context; it may not name files.
 
     Raises:
-        PaneError: a text that is no YAML or JSON, or says what has no place here.
+        PaneError: a text is not YAML or JSON, or has unsupported keys.
     """
     context = _mapping("context", _parsed("context", state.context) or {}, _CONTEXT)
     if state.format not in FORMATS or state.kind not in ("request", "response"):
-        raise PaneError("conversation", "there is no such format", hint=f"one of {', '.join(FORMATS)}")
+        raise PaneError("conversation", "unknown format", hint=f"one of {', '.join(FORMATS)}")
     if state.format != CASE_FORMAT:
         body = _wire_body(state.conversation)
         return {"conversation": {"from": state.format, "body": body, "kind": state.kind}, **context}
@@ -109,14 +109,14 @@ def spelled_case(state: State) -> dict[str, Any]:
 
 
 def read_case(state: State) -> Case:
-    """The case that the page makes; what is expected of it is of no account.
+    """The case made of the page's state, without expectations.
 
     Raises:
-        PaneError: as `spelled_case`; a context or conversation that does not fit.
+        PaneError: as `spelled_case`; or an invalid context or conversation.
     """
     spelled = spelled_case(state)
     context = {key: spelled[key] for key in _CONTEXT & spelled.keys()}
-    # First with a conversation that fits, so that it is known which pane does not.
+    # First with a valid conversation, to find out which pane is invalid.
     _fitted("context", {**context, "conversation": [{"role": "user", "text": ""}]})
     return _fitted("conversation", spelled)
 
@@ -143,7 +143,7 @@ def _parsed(pane: str, text: str) -> Any:
         return load_yaml(text)
     except yaml.YAMLError as error:
         line, column, problem = yaml_problem(error)
-        raise PaneError(pane, f"not YAML: {problem}", line=line, column=column, hint="check the text there") from None
+        raise PaneError(pane, f"not YAML: {problem}", line=line, column=column, hint="correct the text there") from None
 
 
 def _bounded(pane: str, text: str) -> None:
@@ -165,11 +165,11 @@ def state_of(body: bytes) -> State:
     """The state in a JSON document.
 
     Raises:
-        CmfError: it is none.
+        CmfError: it is not a state.
     """
     document = loads(body)
     if not isinstance(document, dict):
-        raise ShapeError("not an object", path="$", hint="send the state")
+        raise ShapeError("not an object", path="$", hint="send the state as a JSON object")
     return State.model_validate(document)
 
 

@@ -57,30 +57,30 @@ def judged(runner: CaseRunner, folder: Path, **fields: Any) -> CaseResult:
         ("cases: [{conversation: []}]", "a case needs a name at {path}: cases[0]"),
         ("cases: [{name: a, x: 1}]", "unknown key 'x' at {path}: cases[0]"),
         ("cases: [{name: a}]", "a case needs a conversation at {path}: cases[0] (a) conversation"),
-        ("cases: [{name: a, conversation: []}]", "nothing is expected at {path}: cases[0] (a) expect"),
+        ("cases: [{name: a, conversation: []}]", "the expectation is empty at {path}: cases[0] (a) expect"),
         ("cases: [{name: a, conversation: [], expect: perhaps}]", "(a) expect.verdict"),
         (
             "cases: [{name: a, conversation: [1], expect: deny}]",
             "a message needs a role at {path}: cases[0] (a) conversation[0]",
         ),
-        ("cases: [{name: a, conversation: [{role: user, said: x}], expect: deny}]", "said is no part of a message"),
-        ("cases: [{name: a, conversation: [{role: user, tool_call: x}], expect: deny}]", "tool_call is an object"),
+        ("cases: [{name: a, conversation: [{role: user, said: x}], expect: deny}]", "unknown key said of a message"),
+        ("cases: [{name: a, conversation: [{role: user, tool_call: x}], expect: deny}]", "tool_call must be an object"),
         ("cases: [{name: a, conversation: {from: openai_chat}, expect: deny}]", "not {from, file or body, kind}"),
         ("cases: [{name: a, conversation: {from: x, body: 1, y: 1}, expect: deny}]", "not {from, file or body, kind}"),
         ("cases: [{name: a, conversation: {from: nowhere, body: {}}, expect: deny}]", "nowhere"),
         ("cases: [{name: a, conversation: {from: canonical, file: none.json}, expect: deny}]", "cannot be read"),
         ("cases: [{name: a, conversation: [], subject: 1, expect: deny}]", "at {path}: cases[0] (a)"),
-        ("cases: [{name: a, conversation: [], context: 1, expect: deny}]", "not what a case may hold"),
+        ("cases: [{name: a, conversation: [], context: 1, expect: deny}]", "not allowed in a case"),
         ("cases: [{name: a, conversation: [], history: said, expect: deny}]", "neither claimed nor trusted"),
         ("cases: [{name: a, expect_table: [deny]}]", "a table without a matrix"),
-        ("cases: [{name: a, matrix: {model: x}}]", "not paths with lists of values"),
-        ("cases: [{name: a, matrix: {model: []}}]", "not paths with lists of values"),
-        ("cases: [{name: a, conversation: [], matrix: {'conversation[3].text': [a]}}]", "a path leads nowhere"),
+        ("cases: [{name: a, matrix: {model: x}}]", "the matrix must map paths to lists of values"),
+        ("cases: [{name: a, matrix: {model: []}}]", "the matrix must map paths to lists of values"),
+        ("cases: [{name: a, conversation: [], matrix: {'conversation[3].text': [a]}}]", "the path does not exist"),
         ("cases: [{name: a, conversation: [], matrix: {model: [a, b]}, expect_table: [allow]}]", "write 2 entries"),
-        ("cases: [{name: a, conversation: [], matrix: {'a..b': [a]}}]", "no path"),
-        ("cases: [{name: a, conversation: [], matrix: {'a[x]': [a]}}]", "no path"),
-        ("cases: [{name: a, conversation: [], matrix: {'a[0': [a]}}]", "no path"),
-        ("cases: [{name: a, conversation: [], matrix: {'': [a]}}]", "no path"),
+        ("cases: [{name: a, conversation: [], matrix: {'a..b': [a]}}]", "not a valid path"),
+        ("cases: [{name: a, conversation: [], matrix: {'a[x]': [a]}}]", "not a valid path"),
+        ("cases: [{name: a, conversation: [], matrix: {'a[0': [a]}}]", "not a valid path"),
+        ("cases: [{name: a, conversation: [], matrix: {'': [a]}}]", "not a valid path"),
     ],
 )
 def test_what_does_not_fit_is_one_error_with_its_place(text: str, place: str, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_matrix_without_a_table_expects_the_same_everywhere(tmp_path: Path) ->
         (HELLO, {"rules_include": ["data/pii"]}, "rules: expected data/pii among none"),
         (CARD, {"codes": ["data.pii"]}, "codes: data.secret-label.pii hit, which was not expected"),
         (CARD, {"labels_include": ["secret"]}, "labels: expected secret among pii"),
-        (CARD, {"labels_exclude": ["pii"]}, "labels: pii was put on, which was not expected"),
+        (CARD, {"labels_exclude": ["pii"]}, "labels: pii was added, which was not expected"),
         (HELLO, {"views": {"7": {}}}, "views[7]: there is no such view; there are 0 request, 1 messages[0].content[0]"),
         (HELLO, {"views": {"nowhere": {}}}, "views[nowhere]: there is no such view; there are 0 request,"),
         (HELLO, {"views": {"0": {"kind": "text"}}}, "views[0].kind: expected text, got request"),
@@ -283,8 +283,8 @@ def test_of_what_is_refused_nothing_goes_out_and_nothing_is_kept(runner: CaseRun
     result = judged(runner, tmp_path, conversation=hidden, expect=expect)
 
     assert result.problems == (
-        "labels: nothing went on, so the session was given none",
-        "wire.openai_chat: nothing went out",
+        "labels: nothing was allowed, so the session got none",
+        "wire.openai_chat: there is no output",
     )
 
 

@@ -289,7 +289,7 @@ def test_what_could_go_unjudged_is_refused(guard: Guard) -> None:
         "", invalid_tool_calls=[{"name": "pay", "args": "{", "id": "c", "error": None, "type": "invalid_tool_call"}]
     )
     agent, _ = agent_of(guard, odd)
-    with pytest.raises(CallError, match="could not be read"):
+    with pytest.raises(CallError, match="could not be parsed"):
         agent.invoke(says("hi"))
     request: Any = cmf_langchain._quiet
     with pytest.raises(ConfigError, match="unjudged"):

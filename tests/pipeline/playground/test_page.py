@@ -361,7 +361,7 @@ def test_without_the_token_the_page_says_what_to_do(browser: Browser, address: s
         page = opened.new_page()
         page.goto(address.partition("#")[0])
 
-        expect(page.locator("#notice")).to_have_text("Open the address that `cmf playground` printed.")
+        expect(page.locator("#notice")).to_have_text("Open the URL that `cmf playground` printed.")
 
 
 @pytest.mark.spec("PLAY-7")

@@ -184,7 +184,7 @@ def test_what_was_let_go_on_under_one_is_judged_again_to_the_same(write: Write) 
     entry = read_entry(line)
 
     assert entry.session.overrides == (ONE,)
-    assert list(left_out(entry)) == ["overrides that held"]
+    assert list(left_out(entry)) == ["overrides in force"]
     judged = Replay(folder).judged(entry)
     assert agrees(entry, judged)
     assert judged.action is Action.FORWARD
