@@ -80,7 +80,8 @@ def test_a_reason_says_where_and_what_to_do(tmp_path: Path, rules: PolicySet) ->
     file = jsonl(tmp_path / "f.jsonl", [b'{"role": "user", "content": "hi"}'])
 
     assert [row.reason for row in judge([file], rules)] == [
-        "no line of judged input; `cmf eval --record` writes them; of bare traffic, say to a batch what it `holds` "
+        "not a line of a recorded input; `cmf eval --record` writes such lines; "
+        "for bare traffic, set `holds` of the batch "
         "[replay.invalid]"
     ]
     assert [row.reason for row in judge([file], rules, holds="message")] == [

@@ -1,1 +1,1 @@
-"""Functions and models with judgement around them. Spec: docs/spec/guard.md."""
+"""Guarding Python functions as tools and models. Spec: docs/spec/guard.md."""

@@ -1,4 +1,4 @@
-"""A Python function as a model: a request goes in, a response comes out, both judged. Spec: guard.md [GRD-12] ff."""
+"""A Python function guarded as a model: its request and its response are judged. Spec: guard.md [GRD-12] ff."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _EVENT_KEYS: Final = WireEvent.__annotations__.keys()
 
 
 class ModelFunction:
-    """One function that asks a model.
+    """A function that calls a model.
 
     Args:
-        model: `<provider>:<model>` that it asks, whatever the request says; None takes the request's word.
-        dialect: the wire format that it takes and gives; None for `Request` and `Response`.
+        model: the `<provider>:<model>` that it calls, regardless of the request; None to use the request's model.
+        dialect: the wire format that it takes and returns; None for `Request` and `Response`.
 
     Raises:
-        UnknownFormatError: no format goes by that name.
+        UnknownFormatError: unknown `dialect`.
     """
 
     def __init__(self, function: Callable[..., Any], *, model: str | None = None, dialect: str | None = None) -> None:
@@ -46,7 +46,7 @@ class ModelFunction:
 
     @cached_property
     def answer(self) -> Any:
-        """The declared type of what it gives."""
+        """The declared return type."""
         return hints_of(self._function).get("return", UNKNOWN)
 
 
@@ -73,18 +73,23 @@ class ModelCall:
         if adapter is None:
             given = [*args, *kwargs.values()]
             if len(given) != 1 or not isinstance(given[0], Request):
-                raise CallError("it takes one Request", path="$", code="guard.not-a-request", hint="give nothing else")
+                raise CallError(
+                    "the function takes exactly one Request",
+                    path="$",
+                    code="guard.not-a-request",
+                    hint="pass nothing else",
+                )
             self._named = tuple(kwargs) or None
             return given[0]
         if len(args) + bool(kwargs) != 1:
-            hint = "give one body, or its fields by name"
-            raise CallError("what goes beside the body would not be judged", code="guard.not-a-request", hint=hint)
+            hint = "pass one body, or its fields by name"
+            raise CallError("arguments besides the body would not be judged", code="guard.not-a-request", hint=hint)
         self._named = () if kwargs else None
         self._body = spelled(dict(kwargs) if kwargs else args[0], UNKNOWN, "$")
         return adapter.from_wire_request(thaw(self._body.json), model=self._asks.model)
 
     def admitted(self, outcome: Outcome) -> Given:
-        """The request as policy left it, in the form in which it was given."""
+        """The request after policy, in its original form."""
         if outcome.request is None:
             raise CallError("a stage replaced the request", code="guard.other-request", hint="check the stages")
         self.asked = outcome.request
@@ -99,20 +104,20 @@ class ModelCall:
     # -- after the call ------------------------------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> None:
-        """An event and a log line: names and types, no text of the error, which may quote content."""
+        """Emit an event and a log line with names and types, without the error's message, which may quote content."""
         kind = type(error).__name__
-        _log.warning("asking model %s failed: %s", self.asked.model, kind)
+        _log.warning("the call of model %s failed: %s", self.asked.model, kind)
         self._events.publish(CallFailed(called=self.asked.model or "", error=kind))
 
     def answered(self, result: Any) -> Response | Message:
-        """The response, read from its wire form where it came in one; of a stream, what it adds up to."""
+        """The response, decoded from its wire form if it has one, and folded if it was a stream."""
         if isinstance(result, Yielded):
             self._streamed = True
             return self._folded(result)
         adapter = self._asks.adapter
         if adapter is None:
             if not isinstance(result, Response | Message):
-                raise _no_response("give a Response or a Message")
+                raise _no_response("return a Response or a Message")
             return result
         self._result = spelled(result, self._asks.answer, "$")
         return adapter.from_wire_response(thaw(self._result.json), self.asked)
@@ -132,7 +137,7 @@ class ModelCall:
         return adapter.from_wire_response(adapter.fold_events(events), self.asked)
 
     def released(self, outcome: Outcome) -> Any:
-        """What policy left of the response, in the form in which it came; a stream is made anew from it."""
+        """The response after policy, in its original form; a stream is rebuilt from it."""
         if self._streamed:
             return self._released_stream(outcome)
         dialect = self._asks.dialect
@@ -172,4 +177,4 @@ def _canonical_events(response: Response) -> list[StreamEvent]:
 
 
 def _no_response(hint: str) -> CallError:
-    return CallError("what came back is not a response", path="$", code="guard.not-a-response", hint=hint)
+    return CallError("the function did not return a response", path="$", code="guard.not-a-response", hint=hint)

@@ -1,7 +1,7 @@
-"""The JSON of what a Python function takes or returns, and values of the function's own types again. Spec: guard.md.
+"""Converting Python values to JSON and back to the function's own types. Spec: guard.md.
 
-What a function gets back is made of what was judged, never the object that was there before: what is not in the JSON
-form was not judged, and does not pass.
+A value handed on is always rebuilt from the judged JSON, never the original object: whatever is not in the JSON form
+was not judged.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from cmf.frozen import freeze, thaw
 from pipeline.errors import CallError
 
 UNKNOWN: Final = object()
-"""The declared type of what has none."""
+"""The declared type of a value without one."""
 _LEAVES: Final = (str, int, float, bool, NoneType)
 _NO_SCHEMA: Final = (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeError)
 
 
 def hints_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """The annotations of a function, resolved, the result's as `return`; none where one of them cannot be."""
+    """The resolved annotations of a function, its result's as `return`; empty if one of them cannot be resolved."""
     try:
         return get_type_hints(function, include_extras=True)
-    except Exception:  # noqa: BLE001  (evaluating an annotation runs whatever it says)
+    except Exception:  # noqa: BLE001  (evaluating an annotation runs arbitrary code)
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
-    """A value as frozen JSON, and how to make a value of its type again: None where JSON types are its own."""
+    """A value as frozen JSON, and the adapter that rebuilds its type; None if it consists of JSON types."""
 
     json: Any
     adapter: TypeAdapter[Any] | None
 
     def made(self, json: Any, path: str) -> Any:
-        """A value of the same type from `json`: what policy left of it.
+        """A value of the same type from `json`, the value after policy.
 
         Raises:
-            CallError: it does not fit the type any more.
+            CallError: it no longer fits the type.
         """
         if self.adapter is None:
             return thaw(json)
         try:
             return self.adapter.validate_json(dumps(json))
-        except Exception:  # noqa: BLE001  (a validator is somebody's code; its text may quote the value)
-            hint = "let the rule leave what the type needs"
+        except Exception:  # noqa: BLE001  (validators run user code; the message may quote the value)
+            hint = "have the rule keep what the type requires"
             raise CallError(
-                "what policy left does not fit its type", path=path, code="guard.no-value", hint=hint
+                "the value no longer fits its type after policy", path=path, code="guard.no-value", hint=hint
             ) from None
 
 
 def spelled(value: Any, declared: Any, path: str) -> Spelled:
-    """`value` as JSON, by its declared type where that helps, else by its own.
+    """`value` as JSON, by its declared type if that helps, else by its own.
 
     Raises:
         CallError: it has no JSON form that can be judged.
@@ -79,23 +79,23 @@ def spelled(value: Any, declared: Any, path: str) -> Spelled:
 
 
 def item_of(declared: Any) -> Any:
-    """What an iterator of the declared type yields."""
+    """The item type of a declared iterator type."""
     inner = get_args(declared)
     return inner[0] if get_origin(declared) is not None and inner else UNKNOWN
 
 
 def list_of(declared: Any) -> Any:
-    """The type of a list of what is declared."""
+    """The list type with this item type."""
     return UNKNOWN if declared is UNKNOWN else GenericAlias(list, (declared,))
 
 
 def adapter_of(declared: Any) -> TypeAdapter[Any] | None:
-    """What reads and writes values of a type; None where there is none, or the type says nothing."""
+    """The adapter that reads and writes a type; None if there is none, or the type is unknown."""
     if declared in (UNKNOWN, Any, object):
         return None
     try:
         return _adapter(declared)
-    except TypeError:  # unhashable: an annotation that holds a list, say
+    except TypeError:  # an unhashable annotation, such as one containing a list
         return _made_adapter(declared)
 
 
@@ -106,7 +106,7 @@ def _made_adapter(declared: Any) -> TypeAdapter[Any] | None:
         return None
 
 
-_adapter: Final = lru_cache(maxsize=1_024)(_made_adapter)  # building one costs a thousand times what using it does
+_adapter: Final = lru_cache(maxsize=1_024)(_made_adapter)  # building one costs a thousand times as much as using it
 
 
 def _is_json(value: Any) -> bool:
@@ -127,6 +127,6 @@ def _frozen(json: Any, path: str) -> Any:
 
 def _not_json(path: str) -> CallError:
     hint = "use JSON types, a dataclass or a pydantic model"
-    if path.startswith("$.arguments."):  # `self`, mostly
-        hint += "; or say `private=[…]` of a parameter that is no input"
+    if path.startswith("$.arguments."):  # usually `self`
+        hint += "; or list a parameter that is not an input in `private=[…]`"
     return CallError("a value that has no JSON form cannot be judged", path=path, code="guard.not-json", hint=hint)

@@ -1,4 +1,4 @@
-"""A Python function as a tool: its arguments as a tool call, its result as a tool result. Spec: guard.md [GRD-7] ff."""
+"""A Python function guarded as a tool: its arguments and result are judged. Spec: guard.md [GRD-7] ff."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _OPEN: Final = inspect.Parameter.VAR_KEYWORD
 
 
 class ToolFunction:
-    """One function, as the tool that policy knows.
+    """A function as a tool.
 
     Args:
         name: by default the function's own.
-        schema: what the arguments are held to right before the call; by default made from the annotations.
-        private: parameters that are no input of the tool (`self`, a connection): passed on, and seen by nobody.
+        schema: validates the arguments right before the call; by default generated from the annotations.
+        private: parameters that are not inputs of the tool (`self`, a connection): passed on without being judged.
 
     Raises:
-        ConfigError: the function has no name, or no parameter of a private name.
+        ConfigError: the function has no name, or no parameter with a name in `private`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ToolFunction:
         self.signature = inspect.signature(function)
         self.private = frozenset(private)
         if not self.private <= self.signature.parameters.keys():
-            raise ConfigError("a private parameter is not there", code="guard.no-parameter", hint="check its spelling")
+            raise ConfigError("unknown private parameter", code="guard.no-parameter", hint="check its spelling")
         self._function = function
         self._schema = schema
 
@@ -72,12 +72,12 @@ class ToolFunction:
 
     @cached_property
     def hints(self) -> Mapping[str, Any]:
-        """See `hints_of`. Read at the first call: by then all names are there."""
+        """See `hints_of`. Resolved at the first call, when all names are defined."""
         return hints_of(self._function)
 
     @cached_property
     def definition(self) -> ToolDefinition:
-        """The tool as it is offered to a model."""
+        """The tool's definition for a model."""
         described = inspect.getdoc(self._function)
         return ToolDefinition(
             name=self.name,
@@ -87,7 +87,7 @@ class ToolFunction:
         )
 
     def declared(self, parameter: inspect.Parameter) -> Any:
-        """The declared type of what a parameter holds; a default of None adds None to it."""
+        """The declared type of a parameter; a default of None adds None to it."""
         hint = self.hints.get(parameter.name, UNKNOWN)
         if hint is UNKNOWN:
             return UNKNOWN
@@ -106,13 +106,13 @@ class ToolFunction:
             kind = Any if adapter_of(declared) is None else declared
             kind = list_of(kind) if parameter.kind is _LISTED else kind
             needed = parameter.default is inspect.Parameter.empty and parameter.kind is not _LISTED
-            # Under an alias: a parameter may have a name that a model's field may not.
+            # An alias, because a parameter may have a name that is not allowed for a model's field.
             fields[f"p{at}"] = (kind, Field(alias=parameter.name) if needed else Field(None, alias=parameter.name))
         config = ConfigDict(extra="allow" if open_ended else "forbid")
         made: Any = create_model("Arguments", __config__=config, **fields)
         schema: dict[str, Any] = made.model_json_schema()
         for shown in schema.get("properties", {}).values():
-            shown.pop("default", None)  # the placeholder above, not the function's own
+            shown.pop("default", None)  # the placeholder name, not the function's
         schema.pop("title", None)
         return schema
 
@@ -145,7 +145,7 @@ class ToolCall:
             if parameter.kind is _OPEN:
                 open_ended = {key: self._spell(key, UNKNOWN, item) for key, item in value.items()}
                 if open_ended.keys() & arguments.keys():
-                    hint = "call it with another name"
+                    hint = "rename one of them"
                     raise CallError("two arguments have the same name", code="guard.same-name", hint=hint)
                 arguments |= open_ended
             elif parameter.kind is _LISTED:
@@ -164,17 +164,19 @@ class ToolCall:
         return known.json
 
     def admitted(self, outcome: Outcome) -> Given:
-        """What policy left of the arguments, held to the tool's schema [A8].
+        """The arguments after policy, validated against the tool's schema [A8].
 
         Raises:
-            ToolInputError: they do not fit it. CallError: what is left is another call, or cannot be made.
+            ToolInputError: they do not fit it. CallError: the call was replaced, or its arguments cannot be rebuilt.
         """
         arguments = self._left(outcome)
         problem = input_problem(self._tool.definition, thaw(arguments))
         if problem is not None:
             self._events.publish(ToolInputInvalid(path="content[0]", tool=self._tool.uri, problem=problem))
             hint = "fit the tool's schema"
-            raise ToolInputError("the arguments do not fit the tool", path=f"$.arguments{problem[1:]}", hint=hint)
+            raise ToolInputError(
+                "the arguments do not fit the tool's schema", path=f"$.arguments{problem[1:]}", hint=hint
+            )
         self.context = self.context.model_copy(update={"labels": self.context.labels | outcome.labels})
         left = dict(arguments)
         bound = self._bound.arguments
@@ -183,12 +185,12 @@ class ToolCall:
             if name in self._tool.private or parameter.kind is _OPEN:
                 continue
             if name not in left:
-                # Taken out by policy: the function's own default would be something that nobody judged.
+                # Removed by policy: the function's default would be an unjudged value.
                 raise CallError(
-                    "policy left an argument out",
+                    "policy removed a required argument",
                     path=f"$.arguments.{name}",
                     code="guard.no-argument",
-                    hint="drop only what has a default",
+                    hint="remove only arguments with a default",
                 )
             value = self._made(name, left.pop(name))
             bound[name] = tuple(value) if parameter.kind is _LISTED else value
@@ -204,7 +206,7 @@ class ToolCall:
                 "policy added an argument",
                 path=f"$.arguments.{min(left)}",
                 code="guard.more-arguments",
-                hint="rewrite only what the function takes",
+                hint="rewrite only existing arguments",
             )
 
     def _made(self, name: str, json: Any) -> Any:
@@ -220,8 +222,8 @@ class ToolCall:
             or not isinstance(part.arguments, FrozenDict)
             or part.arguments_raw is not None
         ):
-            hint = "no stage may make another call of it"
-            raise CallError("what was judged is not this call", code="guard.other-call", hint=hint)
+            hint = "check the stages: they may not replace the call"
+            raise CallError("a stage replaced the call", code="guard.other-call", hint=hint)
         return part.arguments
 
     # -- after the call ------------------------------------------------------------------------------------------------
@@ -233,7 +235,7 @@ class ToolCall:
         self._events.publish(CallFailed(called=self._tool.uri, error=kind))
 
     def answered(self, result: Any) -> Message:
-        """The result as a message of role tool."""
+        """The result as a message with role tool."""
         declared = self._tool.hints.get("return", UNKNOWN)
         content: Any
         if isinstance(result, Yielded):
@@ -259,12 +261,12 @@ class ToolCall:
         return {"yielded": self._result.json, "returned": self._returned.json}
 
     def released(self, outcome: Outcome) -> Any:
-        """What policy left of the result, in its own type where it has one."""
+        """The result after policy, in its declared type if it has one."""
         parts = outcome.message.content if outcome.message is not None else ()
         part = parts[0] if len(parts) == 1 else None
         if not isinstance(part, ToolResultPart) or self._result is None:
-            hint = "no stage may make anything else of it"
-            raise CallError("what was judged is not this result", code="guard.other-result", hint=hint)
+            hint = "check the stages: they may not replace the result"
+            raise CallError("a stage replaced the result", code="guard.other-result", hint=hint)
         if self._streamed is not None:
             return self._released_stream(self._streamed, self._result, _as_json(part.content))
         if _are_parts(self._result.json):
@@ -273,7 +275,7 @@ class ToolCall:
 
     def _released_stream(self, streamed: Yielded, known: Spelled, left: Any) -> Yielded:
         if isinstance(known.json, str):
-            # Whole as it came: in the pieces in which it came. Else the pieces are no longer there.
+            # Unchanged: in its original items. Otherwise the items can no longer be told apart.
             return streamed if left == known.json else Yielded([known.made(left, "$.result")])
         if streamed.returned is None:
             return Yielded(known.made(left, "$.result"))
@@ -288,19 +290,22 @@ def _are_parts(result: Any) -> bool:
 
 
 def _released_parts(result: Any, left: Any) -> Any:
-    """The parts, alone or in the sequence in which they came."""
+    """The parts, as a single one or as the original sequence type."""
     parts = left if isinstance(left, tuple) else ()
     if isinstance(result, Part):
         if len(parts) != 1:
             raise CallError(
-                "policy left no single part", path="$.result", code="guard.no-value", hint="edit the result, or deny it"
+                "policy did not leave exactly one part",
+                path="$.result",
+                code="guard.no-value",
+                hint="edit the result, or deny it",
             )
         return parts[0]
     return list(parts) if isinstance(result, list) else tuple(parts)
 
 
 def _as_json(content: Any) -> Any:
-    """A result's content as JSON; a JSON array that reads like parts is kept as parts."""
+    """A result's content as JSON; a JSON array that looks like parts stays parts."""
     if not isinstance(content, tuple):
         return content
     return [part.value if isinstance(part, OpaquePart) else to_json(part) for part in content]

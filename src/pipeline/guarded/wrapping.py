@@ -1,7 +1,7 @@
-"""A function with judgement around it, of whatever kind the function is. Spec: guard.md [GRD-7], [GRD-8].
+"""Wrapping functions, coroutines and generators with judgement. Spec: guard.md [GRD-7], [GRD-8].
 
-One order for all kinds: judge what goes in, call, judge what came out. What a generator yields is held until it ended
-and was judged; text could otherwise be split so that no piece shows what the whole says.
+The order is always the same: judge the input, call, judge the output. A generator's items are held back until it has
+ended and is judged; otherwise text could be split so that no piece reveals what the whole says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Given(NamedTuple):
-    """What a function is called with."""
+    """The arguments of a call."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Yielded:
-    """What a generator gave: its items, in order, and what it returned at its end."""
+    """A generator's items, in order, and its return value."""
 
     items: list[Any]
     returned: Any = None
@@ -42,28 +42,28 @@ class Call(Protocol):
 
     @property
     def asked(self) -> Traffic:
-        """What the call is, to be judged before it is made."""
+        """The call as traffic, to be judged before it is made."""
         ...
 
     @property
     def context(self) -> Context:
-        """Who asks; after `admitted`, with the labels that the call brought."""
+        """The context; after `admitted`, with the labels from the call."""
         ...
 
     def admitted(self, outcome: Outcome) -> Given:
-        """What the function is called with: as policy left it."""
+        """The arguments after policy."""
         ...
 
     def answered(self, result: Any) -> Traffic:
-        """What came back (`Yielded` from a generator), to be judged before it is given on."""
+        """The result as traffic (`Yielded` for a generator), to be judged before it is returned."""
         ...
 
     def released(self, outcome: Outcome) -> Any:
-        """What the caller gets, `Yielded` for a generator: as policy left it."""
+        """The result after policy, `Yielded` for a generator."""
         ...
 
     def failed(self, error: BaseException) -> None:
-        """The function raised: put it on record. Raises nothing."""
+        """Report that the function raised. Never raises."""
         ...
 
 
@@ -73,7 +73,7 @@ AsyncJudge = Callable[[Traffic, Context], Awaitable[Outcome]]
 
 
 class _Watched:
-    """Puts on record what the function raises, and lets it pass as it is, interrupts and cancellation included."""
+    """Reports what the function raises and lets it propagate, including interrupts and cancellation."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -87,7 +87,7 @@ class _Watched:
 
 
 def wrapped(function: Callable[P, R], begin: Begin, judge: Judge, ajudge: AsyncJudge) -> Callable[P, R]:
-    """`function` with judgement before and after, of the same kind, name and signature."""
+    """`function` with judgement before and after, with the same kind, name and signature."""
     made: Callable[..., Any]
     if inspect.isasyncgenfunction(function):
         made = _async_generator(function, begin, ajudge)

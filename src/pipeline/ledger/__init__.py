@@ -1,1 +1,1 @@
-"""Conversations kept for good: sessions, runs, messages, tool calls. Spec: docs/spec/ledger.md."""
+"""Stored conversations: sessions, runs, messages, tool calls. Spec: docs/spec/ledger.md."""

@@ -1,4 +1,4 @@
-"""What a conversation cost, as it was priced, or under another price table. Spec: docs/spec/ledger.md [LED-13]."""
+"""The cost of a conversation, as recorded or under another price table. Spec: docs/spec/ledger.md [LED-13]."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cmf.pricing import PriceTable
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Exact US dollars. `unpriced` are messages that used tokens of a model without a price: they cost something."""
+    """Exact US dollars. `unpriced` are messages with token usage whose model has no price."""
 
     total: Decimal
     by_model: dict[str, Decimal]
@@ -21,7 +21,7 @@ class Cost:
 
 
 def cost_of(messages: Iterable[Message], prices: PriceTable | None = None) -> Cost:
-    """What these messages cost: as it stands in them, or anew under `prices`."""
+    """The cost of these messages, as recorded in them or recomputed under `prices`."""
     by_model: dict[str, Decimal] = {}
     unpriced: list[str] = []
     for message in messages:

@@ -1,6 +1,6 @@
-"""Conversations as files, in and out. Spec: docs/spec/ledger.md [LED-12].
+"""Importing and exporting conversations. Spec: docs/spec/ledger.md [LED-12].
 
-A file that is written here is an operator's export: it is no road for traffic, and no policy is asked.
+This is for operators, not for traffic: no policy is evaluated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CANONICAL: Final = "canonical"
 AGENT_THREADS: Final = "agent_threads"
 WIRES: Final = ("openai_chat", "anthropic_messages", "aisdk")
 FORMATS: Final = (CANONICAL, AGENT_THREADS, *WIRES)
-_HINT: Final = "a list of messages, or an object with `messages`"
+_HINT: Final = "give a list of messages, or an object with `messages`"
 
 
 def read_conversation(data: bytes, name: str) -> list[Message]:
@@ -38,7 +38,7 @@ def read_conversation(data: bytes, name: str) -> list[Message]:
 
 
 def write_conversation(messages: Sequence[Message], name: str) -> bytes:
-    """The file that `read_conversation` reads: what a wire format has no word for is dropped, with a loss on record.
+    """The file that `read_conversation` reads; what a wire format cannot express is dropped and recorded as a loss.
 
     Raises:
         CmfError: something that the format cannot express. UnknownFormatError: no such format.
@@ -54,7 +54,7 @@ def write_conversation(messages: Sequence[Message], name: str) -> bytes:
 def _listed(body: Any) -> list[Any]:
     found = body.get("messages") if isinstance(body, dict) else body
     if not isinstance(found, list):
-        raise ShapeError("this is no conversation", path="$", hint=_HINT)
+        raise ShapeError("not a conversation", path="$", hint=_HINT)
     return found
 
 

@@ -14,12 +14,12 @@ from pipeline.errors import LedgerError
 from pipeline.moments import instant_of, micros
 
 _COLUMNS: Final = ("id", "session_id", "role", "content", "created_at", "schema_version", "parent_id")
-_FIRST_VERSION: Final = 1  # its metadata was one field of the message; today's stands beside the others
+_FIRST_VERSION: Final = 1  # it had one metadata field per message; now they are separate fields
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSession:
-    """A conversation. `subject` and `session` are whose it is and what the client calls it, where somebody said."""
+    """A conversation. `subject` and `session` are its owner and the client's id for it, if known."""
 
     id: str
     workspace_path: str
@@ -32,7 +32,7 @@ class LedgerSession:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """A piece of a conversation that is committed as one; it goes on from a message, or (None) from nothing."""
+    """A part of a conversation that is committed as a unit; it continues from a message, or (None) starts over."""
 
     id: str
     session_id: str
@@ -44,7 +44,7 @@ class LedgerRun:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCall:
-    """A tool call, and the message that answers it."""
+    """A tool call, and the message with its result."""
 
     id: str
     session_id: str
@@ -61,7 +61,7 @@ class LedgerCall:
 def row_of(message: Message, *, session_id: str, run_id: str) -> dict[str, Any]:
     """The row of a message that has an id and a time."""
     if message.id is None or message.created_at is None:
-        hint = "`cmf.identity.stamp` gives both"
+        hint = "`cmf.identity.stamp` sets both"
         raise LedgerError("a message needs an id and a time", code="ledger.unstamped", hint=hint)
     shown = message.model_dump()
     return {
@@ -78,10 +78,10 @@ def row_of(message: Message, *, session_id: str, run_id: str) -> dict[str, Any]:
 
 
 def message_of(row: Mapping[str, Any]) -> Message:
-    """The message in a row, of whichever version it was written.
+    """The message in a row of any supported version.
 
     Raises:
-        LedgerError: the row holds none (`ledger.damaged`), or one of a newer version.
+        LedgerError: the row is damaged (`ledger.damaged`), or of a newer version.
     """
     try:
         content, metadata = loads(row["content_json"]), loads(row["metadata_json"])
@@ -99,18 +99,18 @@ def message_of(row: Mapping[str, Any]) -> Message:
             f"a message cannot be read ({code})",
             path=f"messages[{row['id']}]",
             code="ledger.damaged",
-            hint=hint or "see the backup",
+            hint=hint or "restore it from a backup",
         ) from None
     return message.model_copy(update={"parent_id": row["parent_id"]})
 
 
 def calls_in(message: Message) -> Iterator[ToolCallPart]:
-    """The tool calls that a message makes."""
+    """The tool calls in a message."""
     return (part for part in message.content if isinstance(part, ToolCallPart))
 
 
 def results_in(message: Message) -> Iterator[ToolResultPart]:
-    """The tool calls that a message answers, by their results."""
+    """The tool results in a message."""
     return (part for part in message.content if isinstance(part, ToolResultPart))
 
 

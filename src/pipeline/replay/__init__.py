@@ -1,1 +1,1 @@
-"""Judged inputs on file: judged again, compared under two sets of policies, measured. Spec: docs/spec/replay.md."""
+"""Recorded inputs: replaying them, comparing two policy sets, measuring. Spec: docs/spec/replay.md."""

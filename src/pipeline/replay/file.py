@@ -1,6 +1,6 @@
-"""Judged inputs on file, to be judged again: a JSON line each, with all that judgement used. Spec: docs/spec/replay.md.
+"""Files of recorded inputs for replay: a JSON line each, with everything the decision used. Spec: docs/spec/replay.md.
 
-Such a file holds content. It is what an operator exports on purpose; the records of the audit never hold any [E3].
+Such a file contains content. Operators export it on purpose; audit records never contain any [E3].
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ KINDS: Final[dict[str, type[Message] | type[Request] | type[Response]]] = {
     "response": Response,
 }
 _GZIP: Final = b"\x1f\x8b"
-_HINT: Final = "docs/spec/replay.md says what a line holds"
+_HINT: Final = "docs/spec/replay.md describes the lines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One judged input.
+    """One recorded input.
 
     Attributes:
-        id: that of its decision.
-        session: what was known of the session; `seen` are the marks on record for it that judgement asked about.
-        mode: how its decision was carried out. history: how far its history was believed.
-        decision: what came of it, as `summary_of` gives it.
-        masked: whether stand-ins were put in place of its secrets.
+        id: the id of its decision.
+        session: the session's facts; `seen` are the session's marks that the decision looked up.
+        mode: how its decision was enforced. history: how far its history was trusted.
+        decision: the decision, as in `summary_of`.
+        masked: whether its secrets were replaced by placeholders.
     """
 
     id: str
@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def subject(self) -> str:
-        """Who asked, for people to read."""
+        """The subject, for display."""
         subject = self.context.subject
         return "anonymous" if subject is None or subject.id is None else subject.id
 
@@ -91,7 +91,7 @@ def entry_of(
     seen: frozenset[str] = frozenset(),
     history: HistoryTrust = "claimed",
 ) -> Entry:
-    """The entry of a run: `traffic` and `context` as the pipeline was given them, `session` as it was read for it."""
+    """The entry of a run: `traffic` and `context` as passed to the pipeline, `session` as read for the run."""
     return Entry(
         id=decision.id,
         traffic=traffic,
@@ -105,9 +105,9 @@ def entry_of(
 
 
 def summary_of(decision: Decision) -> dict[str, Any]:
-    """What is kept of a decision: verdict, action, hits by view, and the stages that had a part in it.
+    """The recorded part of a decision: verdict, action, hits by view, and the stages that affected it.
 
-    A refusal of what is only referred to is the pipeline's own and comes again: it is complete, and no host's stage.
+    A refusal of referenced content is excluded from the stages: the pipeline itself reproduces it.
     """
     referring = [one for one in decision.stages if one.hit is not None and one.hit.rule == BY_REFERENCE]
     others = [one for one in decision.stages if one not in referring]
@@ -134,7 +134,7 @@ def read_entry(line: bytes) -> Entry:
     """The entry that a line holds.
 
     Raises:
-        ReplayError: it is of a newer version (`replay.newer-schema`), or not what a line should be (`replay.invalid`).
+        ReplayError: it has a newer version (`replay.newer-schema`), or is not valid (`replay.invalid`).
     """
     try:
         body = loads(line)
@@ -142,13 +142,13 @@ def read_entry(line: bytes) -> Entry:
             raise ShapeError("not an object", path="$")
         if body.get("schema") != VERSION:
             if not isinstance(body.get("schema"), int):
-                hint = "`cmf eval --record` writes them; of bare traffic, say to a batch what it `holds`"
-                raise ReplayError("no line of judged input", hint=hint, code="replay.invalid")
-            hint = "use the version that wrote it"
+                hint = "`cmf eval --record` writes such lines; for bare traffic, set `holds` of the batch"
+                raise ReplayError("not a line of a recorded input", hint=hint, code="replay.invalid")
+            hint = "read it with the version that wrote it"
             raise ReplayError(f"not of schema {VERSION}", path="schema", hint=hint, code="replay.newer-schema")
         history = history_trust(body["history"])
         if history is None or not isinstance(body["id"], str):
-            raise ShapeError("not what it should be", path="history")
+            raise ShapeError("a field is not valid", path="history")
         return Entry(
             id=body["id"],
             traffic=KINDS[body["kind"]].model_validate(body["traffic"]),
@@ -165,11 +165,11 @@ def read_entry(line: bytes) -> Entry:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, ReplayError):
             raise
-        raise ReplayError("not what a line should hold", hint=_HINT) from None
+        raise ReplayError("the line is not valid", hint=_HINT) from None
 
 
 def _decision(spelled: Any) -> Mapping[str, Any]:
-    """A summary, looked at as far as anything here reads it."""
+    """A summary, validated as far as it is used here."""
     for view in spelled["views"]:
         for hit in view["hits"]:
             if not all(isinstance(hit[name], str) for name in ("rule", "code", "effect")):
@@ -226,7 +226,7 @@ def _session(spelled: Mapping[str, Any]) -> SessionFacts:
 
 
 def append(path: Path, entry: Entry) -> None:
-    """Put `entry` at the end of the file, which is made if there is none: its owner's alone. `.gz` is compressed.
+    """Append `entry` to the file, created readable by its owner only if missing. `.gz` is compressed.
 
     Raises:
         ReplayError: the file cannot be written (`replay.unwritable`).
@@ -235,15 +235,15 @@ def append(path: Path, entry: Entry) -> None:
     try:
         held = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(held, "ab") as stream:
-            # In one piece: whoever else appends at the same time stands before or after it.
+            # In a single write, so that concurrent appends do not interleave.
             stream.write(gzip.compress(line) if path.suffix == ".gz" else line)
     except OSError as error:
-        message, hint = f"cannot be written: {error.strerror}", "choose another place"
+        message, hint = f"cannot be written: {error.strerror}", "choose another file"
         raise ReplayError(message, path=str(path), hint=hint, code="replay.unwritable") from None
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, compressed or not; empty ones are left out. One that is too long is given cut, unreadable.
+    """The lines of a file, compressed or not, without empty ones. A line that is too long is truncated, so unreadable.
 
     Raises: as `numbered`.
     """
@@ -251,10 +251,10 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """The entries of a file, in their order.
+    """The entries of a file, in order.
 
     Raises:
-        ReplayError: as `numbered`, and as `read_entry`, with the file and the line that it is.
+        ReplayError: as `numbered`, and as `read_entry`, with file and line.
     """
     for number, line in numbered(path):
         try:
@@ -268,7 +268,7 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file as `lines` gives them, each with its number, from 1.
 
     Raises:
-        ReplayError: the file cannot be read, or ends in the midst of what was compressed (`replay.unreadable`).
+        ReplayError: the file cannot be read, or its compressed data is truncated (`replay.unreadable`).
     """
     try:
         with path.open("rb") as raw:
@@ -279,7 +279,7 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
                     if line.strip():
                         yield number, line
     except (OSError, EOFError) as error:
-        message = f"cannot be read: {getattr(error, 'strerror', None) or 'what was compressed is not whole'}"
+        message = f"cannot be read: {getattr(error, 'strerror', None) or 'its compressed data is truncated'}"
         raise ReplayError(message, path=str(path), hint="check the file", code="replay.unreadable") from None
 
 
@@ -295,7 +295,7 @@ def find(path: Path, id: str) -> Entry:
             entry = read_entry(line)
             if entry.id == id:
                 return entry
-    raise ReplayError("no line has this id", path=str(path), hint="`cmf impact` names ids", code="replay.unknown-id")
+    raise ReplayError("no entry has this id", path=str(path), hint="`cmf impact` lists ids", code="replay.unknown-id")
 
 
 __all__ = ["KINDS", "VERSION", "Entry", "append", "entries", "entry_of", "find", "lines", "read_entry", "summary_of"]

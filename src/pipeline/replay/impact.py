@@ -1,4 +1,4 @@
-"""What other policies would have done to what is on file: entry by entry, and in all. Spec: docs/spec/replay.md."""
+"""What other policies would have decided on recorded inputs: per entry, and in total. Spec: docs/spec/replay.md."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pipeline.errors import ReplayError
 from pipeline.replay.file import Entry, read_entry
 from pipeline.replay.replay import Replay, agrees
 
-MAX_IDS: Final = 10_000  # named of each kind of change; all are counted
+MAX_IDS: Final = 10_000  # ids listed per kind of change; all are counted
 _GOES_OUT: Final = frozenset({Action.FORWARD, Action.FORWARD_MODIFIED})
 _STOPS: Final = frozenset({Effect.DENY, Effect.REQUIRE_APPROVAL})
 
 
 class Change(StrEnum):
-    """What a change of policies is to one entry."""
+    """The effect of a policy change on one entry."""
 
-    NEWLY_DENIED = "newly_denied"  # it went out, and now is refused or waits for a person
+    NEWLY_DENIED = "newly_denied"  # it was allowed, and is now refused or needs approval
     NEWLY_ALLOWED = "newly_allowed"
-    CHANGED_EFFECT = "changed_effect"  # the same goes out or not, but something else is done about it
+    CHANGED_EFFECT = "changed_effect"  # allowed or refused as before, but with different effects
     UNCHANGED = "unchanged"
     NOT_REPLAYABLE = "not_replayable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What came of one entry: `rules` made the difference; `reason` is why nothing can be said."""
+    """The comparison of one entry: `rules` made the difference; `reason` is why it cannot be compared."""
 
     id: str
     change: Change
@@ -41,7 +41,7 @@ class Compared:
 
 
 def compare(line: bytes, base: Replay, head: Replay) -> Compared:
-    """What the change from `base` to `head` is to the entry that `line` holds. Never raises because of the line."""
+    """The effect of the change from `base` to `head` on the entry in `line`. No line makes it raise."""
     try:
         entry = read_entry(line)
     except ReplayError as error:
@@ -49,7 +49,7 @@ def compare(line: bytes, base: Replay, head: Replay) -> Compared:
     try:
         before = base.judged(entry)
         if base.revision == entry.decision["revision"] and entry.mode == "enforce" and not agrees(entry, before):
-            raise ReplayError("these policies said something else then", code="replay.differs")
+            raise ReplayError("these policies do not reproduce the recorded decision", code="replay.differs")
         after = before if head is base else head.judged(entry)
     except ReplayError as error:
         reason = f"{error.message} [{error.code}]"
@@ -59,7 +59,7 @@ def compare(line: bytes, base: Replay, head: Replay) -> Compared:
 
 def _compared(entry: Entry, before: Decision, after: Decision) -> Compared:
     went, goes = before.action in _GOES_OUT, after.action in _GOES_OUT
-    old, new = _by_what_they_do(before), _by_what_they_do(after)
+    old, new = _by_effect(before), _by_effect(after)
     if went and not goes:
         change, differing = Change.NEWLY_DENIED, [hit for key, hit in new.items() if key not in old and _stops(hit)]
     elif goes and not went:
@@ -85,8 +85,8 @@ def _stops(hit: Hit) -> bool:
 _Key: TypeAlias = tuple[str, str, str, str, str, bytes]
 
 
-def _by_what_they_do(decision: Decision) -> dict[_Key, Hit]:
-    """The hits, by all of them that matters to the traffic: not by the words that explain them."""
+def _by_effect(decision: Decision) -> dict[_Key, Hit]:
+    """The hits, keyed by everything that affects the traffic; explanations do not count."""
     return {
         (view.path, hit.rule, hit.code, hit.effect.value, hit.mode.value, dumps(dict(hit.fields))): hit
         for view in decision.views
@@ -96,7 +96,7 @@ def _by_what_they_do(decision: Decision) -> dict[_Key, Hit]:
 
 @dataclass(slots=True)
 class Impact:
-    """What came of all entries: counts, and by kind of change the rules, the subjects and the ids."""
+    """The comparison of all entries: counts, and rules, subjects and ids by kind of change."""
 
     entries: int = 0
     views: int = 0

@@ -1,4 +1,4 @@
-"""Compares many entries, on all cores or on a Ray cluster; each process compiles both policy sets once.
+"""Comparing many entries, on all cores or on a Ray cluster; each process compiles both policy sets once.
 
 Spec: docs/spec/replay.md, docs/spec/batch.md.
 """
@@ -18,7 +18,7 @@ from pipeline.spreading import spread
 
 
 class Comparing:
-    """The work of comparing lines under two sets.
+    """Compares lines under two sets.
 
     Raises:
         PolicyError, ConfigError: a set or the profiles cannot be used.
@@ -30,7 +30,7 @@ class Comparing:
         self._head = self._base if base.revision == head.revision else Replay(head, profiles=known)
 
     def __call__(self, lines: list[bytes]) -> list[Compared]:
-        """What came of each line."""
+        """The comparison of each line."""
         return [compare(line, self._base, self._head) for line in lines]
 
 
@@ -45,17 +45,17 @@ def impact_of(
     told: Callable[[int], None] = lambda _: None,
     ray: bool = False,
 ) -> Impact:
-    """What the change from `base` to `head` is to the entries in the lines.
+    """The effect of the change from `base` to `head` on the entries in the lines.
 
     Args:
         found: lines of a file of entries.
-        base: the policies as they are.
-        head: the policies as they are to be.
-        expected: how many there are, about: a few are not worth other processes.
-        profiles: a file of them, for both sets.
-        jobs: processes; by default as many as there are cores to run on.
-        told: called with the number of lines done since it was last called.
-        ray: whether the processes are those of a Ray cluster: the one that is there, or a local one [BAT-5].
+        base: the current policies.
+        head: the changed policies.
+        expected: the approximate number of lines: a few are not worth starting processes.
+        profiles: a profiles file, for both sets.
+        jobs: the number of processes; by default one per available core.
+        told: called with the number of lines finished since the last call.
+        ray: whether to use a Ray cluster, an existing one or a local one [BAT-5].
 
     Raises:
         PolicyError, ConfigError: a set or the profiles cannot be used, or Ray is not installed. ReplayError: the lines
@@ -63,7 +63,7 @@ def impact_of(
     """
     recipe = partial(Comparing, base, head, profiles)
     if ray:
-        from pipeline.batch_ray import spread_on_ray  # an extra
+        from pipeline.batch_ray import spread_on_ray  # an optional dependency
 
         judged = spread_on_ray(found, recipe, jobs=jobs)
     else:

@@ -1,6 +1,6 @@
-"""Takes secrets out of judged inputs on file: stand-ins of the same shape take their place. Spec: docs/spec/replay.md.
+"""Replacing secrets in recorded inputs by placeholders of the same shape. Spec: docs/spec/replay.md.
 
-What a secret is, the shipped library says (`data.cmf.lib.secrets`, `data.cmf.lib.pii`); nothing is guessed beyond it.
+Secrets are what the shipped library finds (`data.cmf.lib.secrets`, `data.cmf.lib.pii`), and nothing else.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from pipeline.replay.file import Entry, read_entry
 _SECRETS: Final = "data.cmf.lib.secrets.in_content"
 _PII: Final = "data.cmf.lib.pii.in_content"
 _TIMEOUT_SECONDS: Final = 30.0
-# Known to be nobody's: test numbers of card networks, a number that was printed on a sample card, the standard's own.
+# Known to be unassigned: test numbers of card networks, a number printed on sample cards, the standard's own example.
 _CARDS: Final = {16: "4111111111111111", 15: "378282246310005", 14: "30569309025904"}
 _SSN: Final = "078-05-1120"
 _IBAN: Final = "GB82WEST12345698765432"
-_SHORT: Final = 8  # runs of fewer letters and digits are words of a shape (`BEGIN RSA PRIVATE KEY`), not the secret
+_SHORT: Final = (
+    8  # shorter runs of letters and digits are literals of a shape (`BEGIN RSA PRIVATE KEY`), not the secret
+)
 _RUN: Final = re.compile(r"[0-9A-Za-z]+")
 
 
 class Masking:
-    """Finds what the shipped library calls secret, and puts stand-ins in its place.
+    """Replaces the secrets that the shipped library finds by placeholders.
 
     Raises:
-        PolicyError: the shipped policies are not there.
+        PolicyError: the shipped policies are missing.
     """
 
     def __init__(self) -> None:
@@ -47,65 +49,65 @@ class Masking:
         }
 
     def masked(self, entry: Entry) -> Entry:
-        """The entry without its secrets: in values and keys, wherever they stand; equal secrets get equal stand-ins.
+        """The entry with secrets replaced in all values and keys; equal secrets get equal placeholders.
 
         Raises:
-            ReplayError: what is left is no entry (`replay.unmaskable`).
+            ReplayError: the result is not a valid entry (`replay.unmaskable`).
         """
         line = entry.to_json()
         parts = {name: line[name] for name in ("traffic", "context", "session")}
-        stand_ins = self._stand_ins(parts)
+        stand_ins = self._placeholders(parts)
         if stand_ins:
             line |= {name: _replaced(part, stand_ins) for name, part in parts.items()}
         try:
             return read_entry(dumps(line | {"masked": True}))
         except ReplayError as error:
-            hint = "export it with its secrets, or not at all"
+            hint = "export it unmasked, or not at all"
             raise ReplayError(
-                "without its secrets it cannot be read", path=error.path, hint=hint, code="replay.unmaskable"
+                "the entry is not valid after masking", path=error.path, hint=hint, code="replay.unmaskable"
             ) from None
 
-    def _stand_ins(self, parts: Any) -> dict[str, str]:
-        """Each secret in it, and what stands for it; the longest first, so that none is cut by another."""
+    def _placeholders(self, parts: Any) -> dict[str, str]:
+        """Secret → placeholder; longest first, so that none is cut by another."""
         found = sorted(self._found(list(_texts(parts))), key=lambda one: (-len(one[1]), one))
         numbers = count(1)
         made: dict[str, str] = {}
         for kind, secret in found:
             if secret not in made:
-                made[secret] = self._stand_in(kind, secret, next(numbers))
+                made[secret] = self._placeholder(kind, secret, next(numbers))
         return made
 
     def _found(self, texts: list[str]) -> set[tuple[str, str]]:
-        """(kind, secret) for all that is in the texts."""
+        """(kind, secret) for every secret in the texts."""
         found: set[tuple[str, str]] = set()
         for entrypoint, value in ((_SECRETS, "secret"), (_PII, "value")):
             views = [dumps({"kind": "text", "content": text, "properties": {}, "extensions": {}}) for text in texts]
             results = self._engine.evaluate([entrypoint] * len(views), b"{}", views, timeout_seconds=_TIMEOUT_SECONDS)
             for result in results:
                 if not isinstance(result, Decided):
-                    hint = "export it with its secrets, or not at all"
-                    raise ReplayError("its secrets could not be looked for", hint=hint, code="replay.unmaskable")
+                    hint = "export it unmasked, or not at all"
+                    raise ReplayError("the search for secrets failed", hint=hint, code="replay.unmaskable")
                 found |= {(one.get("kind") or one["type"], one[value]) for one in result.value}
         return found
 
-    def _stand_in(self, kind: str, secret: str, number: int) -> str:
-        """Another text of the same shape, that the library finds as the same; a mask where none can be made."""
+    def _placeholder(self, kind: str, secret: str, number: int) -> str:
+        """A text of the same shape that the library recognises as the same kind; a mask if there is none."""
         literals = self._literals.get(kind, ())
-        tries: list[Callable[[], str]] = [lambda: _of_pii(kind, secret)]
+        tries: list[Callable[[], str]] = [lambda: _pii_placeholder(kind, secret)]
         if kind not in ("payment_card", "us_ssn", "iban"):
-            tries = [lambda: _of_shape(secret, literals, number, shortest=1)]
-            # Of a shape with words in it, those have to stay; of what was merely assigned to a name, nothing may.
-            tries += [lambda: _of_shape(secret, literals, number, shortest=_SHORT)] if literals else []
+            tries = [lambda: _same_shape(secret, literals, number, shortest=1)]
+            # Keep the literals of a known shape; of a value found only by the name it is assigned to, keep nothing.
+            tries += [lambda: _same_shape(secret, literals, number, shortest=_SHORT)] if literals else []
         for attempt in tries:
             made = attempt()
-            # A name before it, because some shapes are known by that alone.
+            # With a name before it, because some kinds are recognised only by that.
             if made != secret and any(kind == one for one, _ in self._found([f'"secret": "{made}"', made])):
                 return made
         return MASK
 
 
 def _texts(item: Any, key: str = "") -> Iterator[str]:
-    """Every text in it, its keys too; a value also with its key before it: `password` says what a value is."""
+    """Every string in it, including keys; values also with their key in front, since `password` identifies a secret."""
     if isinstance(item, Mapping):
         for name, each in item.items():
             yield name
@@ -140,7 +142,7 @@ def _in_text(text: str, stand_ins: Mapping[str, str]) -> str:
     return text
 
 
-def _of_pii(kind: str, value: str) -> str:
+def _pii_placeholder(kind: str, value: str) -> str:
     """A well-known sample in the layout of `value`."""
     compact = re.sub(r"[ -]", "", value)
     if kind == "us_ssn":
@@ -151,8 +153,8 @@ def _of_pii(kind: str, value: str) -> str:
     return "".join(next(sample, "") if character.isdecimal() else character for character in value)
 
 
-def _of_shape(secret: str, literals: Iterable[str], number: int, *, shortest: int) -> str:
-    """`secret` with its runs of letters and digits drawn anew: each character one of its own class."""
+def _same_shape(secret: str, literals: Iterable[str], number: int, *, shortest: int) -> str:
+    """`secret` with its runs of letters and digits redrawn, each character from its own class."""
     kept = {
         place
         for literal in literals
@@ -170,7 +172,7 @@ def _of_shape(secret: str, literals: Iterable[str], number: int, *, shortest: in
 
 
 def _draw(number: int) -> Iterator[int]:
-    """Bytes that depend on nothing but the number."""
+    """Bytes derived from the number only."""
     for block in count():
         yield from hashlib.sha256(f"stand-in {number} {block}".encode()).digest()
 

@@ -1,4 +1,4 @@
-"""How long decisions take on judged inputs on file, and which rules take longest. Spec: docs/spec/replay.md."""
+"""Measuring how long decisions take on recorded inputs, and which rules take longest. Spec: docs/spec/replay.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.profiles import Profiles
 from pipeline.replay.file import Entry
 from pipeline.replay.replay import Replay
 
-SAMPLED_VIEWS: Final = 200  # of each kind, on which the rules are timed one by one
+SAMPLED_VIEWS: Final = 200  # views of each kind on which the rules are timed individually
 PERCENTILES: Final = (50, 95, 99)
 _TIMEOUT_SECONDS: Final = 10.0
 _MIN_ROUNDS: Final = 3
@@ -25,12 +25,12 @@ _MIN_ROUNDS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured.
+    """The measurements.
 
     Attributes:
-        decisions: how many were timed, of how many entries; `skipped` entries cannot be replayed.
-        decision_us: percentile → microseconds from canonical traffic to outcome. evaluate_us: of that, in the engine.
-        rules_us: rule → microseconds that it takes for a view of its kinds, on average; the slowest first.
+        decisions: how many were timed, on how many `entries`; `skipped` entries cannot be replayed.
+        decision_us: percentile → microseconds from canonical traffic to outcome. evaluate_us: the engine's part of it.
+        rules_us: rule → average microseconds per view of its kinds, slowest first.
     """
 
     revision: str
@@ -42,7 +42,7 @@ class Figures:
     rules_us: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON; what `cmf bench --baseline` reads."""
+        """The figures as JSON, as `cmf bench --baseline` reads them."""
         return {
             "revision": self.revision,
             "entries": self.entries,
@@ -62,14 +62,14 @@ def measure(
     profiles: Profiles | None = None,
     told: Callable[[int], None] = lambda _: None,
 ) -> Figures:
-    """The figures of judging each entry `rounds` times, after once that does not count; on one core.
+    """The figures of judging each entry `rounds` times on one core, after one warm-up.
 
     Raises:
         PolicyError: the set cannot be used.
     """
-    seen = _Seen()
-    # The bare engine: one that remembers verdicts would be asked about each entry once.
-    replay = Replay(policies, profiles=profiles, engine=_Watched(embedded_engine(policies), seen))
+    seen = _Samples()
+    # Without the verdict cache, which would answer all but the first round.
+    replay = Replay(policies, profiles=profiles, engine=_SamplingEngine(embedded_engine(policies), seen))
     decisions: list[int] = []
     evaluations: list[int] = []
     judged = skipped = 0
@@ -101,10 +101,10 @@ def measure(
 
 
 def regressions(figures: Mapping[str, Any], baseline: Mapping[str, Any], allowed: float) -> list[str]:
-    """What is slower than `baseline` by more than `allowed` (0.1 is ten percent): p50 and p95 of decisions.
+    """The percentiles, p50 and p95 of decisions, that exceed `baseline` by more than `allowed` (0.1 is ten percent).
 
     Raises:
-        KeyError, TypeError: the baseline is not what `Figures.to_json` gives.
+        KeyError, TypeError: the baseline is not the output of `Figures.to_json`.
     """
     found = []
     for name in ("p50", "p95"):
@@ -115,8 +115,8 @@ def regressions(figures: Mapping[str, Any], baseline: Mapping[str, Any], allowed
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the engine took, and a sample of what it was asked: (entrypoint, shared, view)."""
+class _Samples:
+    """The engine's time, and a sample of its queries: (entrypoint, shared, view)."""
 
     listening: bool = False
     evaluate_ns: int = 0
@@ -129,10 +129,10 @@ class _Seen:
             self.calls.append((entrypoint, shared, view))
 
 
-class _Watched(InlineEngine):
-    """An engine around another one: it notes what it is asked, and how long the other takes."""
+class _SamplingEngine(InlineEngine):
+    """Wraps an engine, recording its queries and its time."""
 
-    def __init__(self, engine: Engine, seen: _Seen) -> None:
+    def __init__(self, engine: Engine, seen: _Samples) -> None:
         self._engine = engine
         self._seen = seen
 
@@ -162,8 +162,8 @@ def _percentiles(nanoseconds: Sequence[int]) -> dict[int, float]:
     }
 
 
-def _rules(policies: PolicySet, seen: _Seen, rounds: int) -> dict[str, float]:
-    """Microseconds a view by rule: each is asked by itself, with the views of its kinds."""
+def _rules(policies: PolicySet, seen: _Samples, rounds: int) -> dict[str, float]:
+    """Rule → microseconds per view: each rule is evaluated alone on the views of its kinds."""
     asked = {rule.id: [f"data.{rule.package}.{effect.value}" for effect in rule.effects] for rule in policies.rules}
     engine = EmbeddedEngine(policies.modules, policies.data, [name for names in asked.values() for name in names])
     views: dict[str, list[tuple[bytes, bytes]]] = defaultdict(list)
@@ -182,7 +182,7 @@ def _rules(policies: PolicySet, seen: _Seen, rounds: int) -> dict[str, float]:
 
 
 def _fastest(engine: EmbeddedEngine, names: Sequence[str], shared: bytes, view: bytes, rounds: int) -> int:
-    """The least time of several: what else the machine does only adds to it."""
+    """The minimum of several runs, because other load only adds time."""
     best = 0
     for turn in range(rounds):
         begin = perf_counter_ns()

@@ -1,4 +1,4 @@
-"""Judges what is on file again, by the facts that stand there: the same input under other policies. Spec: replay.md."""
+"""Judging recorded inputs again, with their recorded facts, under other policies. Spec: replay.md."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pipeline.replay.file import Entry, summary_of
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
 
-TIMEOUT_SECONDS: Final = 10.0  # nobody waits for a replay, and one that is cut off says nothing
-_UNDEFINED: Final = "engine.undefined"  # an answer of the policies, unlike an engine that fails
+TIMEOUT_SECONDS: Final = 10.0  # generous: nobody waits for a replay, and one that times out is useless
+_UNDEFINED: Final = "engine.undefined"  # a result of the policies, not a failure of the engine
 
 
 class Replay:
@@ -30,9 +30,9 @@ class Replay:
 
     Args:
         policies: as for `Guard`.
-        profiles: what is known of tools and resources: no file of entries holds that.
-        timeout_seconds: for each question to the engine.
-        engine: one with these policies in it; by default that of a guard.
+        profiles: the tool and resource profiles, which entries do not contain.
+        timeout_seconds: per engine query.
+        engine: an engine with these policies; by default as for a guard.
 
     Raises:
         PolicyError: the policies cannot be used.
@@ -50,12 +50,12 @@ class Replay:
         self._engine = engine or build_engine(self.policies, "embedded", Config())
         self._profiles = profiles
         self._timeout_seconds = timeout_seconds
-        self._session = _OnFile(self.revision)
+        self._session = _RecordedSession(self.revision)
         self._pipelines: dict[HistoryTrust, Pipeline] = {}
 
     @property
     def revision(self) -> str:
-        """The policies and data that judge."""
+        """The revision of the policies and data."""
         return self.policies.revision
 
     def judged(self, entry: Entry) -> Decision:
@@ -63,27 +63,33 @@ class Replay:
         return self.outcome(entry).decision
 
     def outcome(self, entry: Entry) -> Outcome:
-        """The decision about `entry`, and what would go on.
+        """The decision about `entry`, and the output.
 
         Raises:
-            ReplayError: nothing can be said of it: stages had a part in what was judged (`replay.stages`), it was not
-                judged in full (`replay.incomplete`), or these policies could not be asked about it (`replay.failed`).
+            ReplayError: it cannot be replayed: stages affected it (`replay.stages`), it was not judged completely
+                (`replay.incomplete`), or evaluating these policies failed (`replay.failed`).
         """
         if entry.decision.get("stages"):
             raise ReplayError(
-                "stages had a part in what was judged", code="replay.stages", hint="only policy is judged again"
+                "stages affected this decision",
+                code="replay.stages",
+                hint="only decisions of policy alone can be replayed",
             )
         if entry.decision.get("complete") is not True:
-            raise ReplayError("it was not judged in full", code="replay.incomplete", hint="leave this entry out")
+            raise ReplayError(
+                "the input was not judged completely", code="replay.incomplete", hint="leave this entry out"
+            )
         self._session.entry = entry
         pipeline = self._pipeline(entry.history)
         outcome = pipeline.run(entry.traffic, entry.context)
-        # What this process remembers of a conversation is no fact of the next entry.
+        # Settled turns of one entry must not affect the next.
         remembered = pipeline.conversations
         remembered.erase(remembered.due(LAST, 2))
         if any(map(_is_outage, outcome.decision.hits)):
             raise ReplayError(
-                "policy could not be asked", code="replay.failed", hint="look whether the engine answers, and try again"
+                "evaluating the policies failed",
+                code="replay.failed",
+                hint="check that the engine is available, and try again",
             )
         return outcome
 
@@ -100,7 +106,7 @@ class Replay:
 
 
 def agrees(entry: Entry, decision: Decision) -> bool:
-    """Whether `decision` says what is on file: only then is a replay of the entry one of what happened."""
+    """Whether `decision` equals the recorded one; only then does the replay reproduce what happened."""
     found = summary_of(decision)
     return all(found[part] == entry.decision[part] for part in ("verdict", "views"))
 
@@ -109,18 +115,18 @@ def _is_outage(hit: Hit) -> bool:
     return hit.rule == SESSION_RULE or (hit.rule == ENGINE_RULE and hit.code != _UNDEFINED)
 
 
-class _OnFile(MemorySessions):
-    """The session of an entry, where a store is asked for it. What a run changes in it, is gone."""
+class _RecordedSession(MemorySessions):
+    """A session store that returns the entry's recorded session. Changes by a run are discarded."""
 
     def __init__(self, revision: str) -> None:
         super().__init__()
         self.revision = revision
         self.entry: Entry | None = None
 
-    def read(self, context: Context) -> SessionFacts:  # noqa: ARG002 - there is one session at a time
+    def read(self, context: Context) -> SessionFacts:  # noqa: ARG002 - it holds a single session
         if self.entry is None:
             return SessionFacts()
-        # What a person approved is no matter of the set: it counts as if given under these policies.
+        # Approvals do not depend on the policy set: they count as if given under these policies.
         facts = self.entry.session
         bound = tuple(replace(one, asked=replace(one.asked, revision=self.revision)) for one in facts.asked)
         return replace(facts, asked=bound, approvals=tuple(one.shown() for one in bound if one.usable(facts.moment)))

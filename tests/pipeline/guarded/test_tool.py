@@ -326,7 +326,7 @@ def test_a_method_is_told_that_self_is_no_input(lenient: Path) -> None:
         def close(self) -> str:
             return "closed"
 
-    with pytest.raises(CallError, match=r"at \$\.arguments\.self; .* say `private=\[…\]`"):
+    with pytest.raises(CallError, match=r"at \$\.arguments\.self; .* in `private=\[…\]`"):
         Desk().open()
     assert Desk().close() == "closed"
 
