@@ -129,7 +129,7 @@ def test_a_directory_with_rules_is_the_whole_set_and_an_empty_one_is_refused(tmp
     assert guard.decide(says("AKIAIOSFODNN7EXAMPLE")).hits == ()
 
     (tmp_path / "empty").mkdir()
-    with pytest.raises(PolicyError, match="no policy"):
+    with pytest.raises(PolicyError, match="no policies found"):
         Guard(tmp_path / "empty")
 
 

@@ -177,4 +177,4 @@ def _canonical_events(response: Response) -> list[StreamEvent]:
 
 
 def _no_response(hint: str) -> CallError:
-    return CallError("the function did not return a response", path="$", code="guard.not-a-response", hint=hint)
+    return CallError("the result is not a response", path="$", code="guard.not-a-response", hint=hint)

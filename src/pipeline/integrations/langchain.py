@@ -140,10 +140,10 @@ def _released(outcome: Outcome, answer: ModelResponse[Any]) -> ModelResponse[Any
         raise CallError("policy changed a structured response", code="integration.structured", hint=hint)
     (made,) = convert_to_messages([body["choices"][0]["message"]])
     own = next(message for message in answer.result if isinstance(message, AIMessage))
-    after_policy = AIMessage(
+    released = AIMessage(
         content=made.content, tool_calls=getattr(made, "tool_calls", []), id=own.id, usage_metadata=own.usage_metadata
     )
-    others = [after_policy if message is own else message for message in answer.result]
+    others = [released if message is own else message for message in answer.result]
     return ModelResponse(result=others, structured_response=answer.structured_response)
 
 

@@ -241,7 +241,7 @@ def test_a_stage_can_make_nothing_else_of_a_request_or_response(guard: Guard) ->
     call = ModelCall(ModelFunction(says), Context(), guard.events, (asks("x"),), {})
     request = guard.check(asks("x"))
 
-    with pytest.raises(CallError, match="not this request"):
+    with pytest.raises(CallError, match="replaced the request"):
         call.admitted(other)
     call.answered(says("x"))
     with pytest.raises(CallError, match="not a response"):

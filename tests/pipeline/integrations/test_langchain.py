@@ -261,7 +261,7 @@ def test_which_tool_a_model_must_call_is_judged_in_the_words_of_a_chat(choice: A
         tool_choice=choice,
     )
 
-    asked = cmf_langchain._Asked(request).request
+    asked = cmf_langchain._ModelCall(request).request
 
     assert get("openai_chat").to_wire(asked)["tool_choice"] == told
 
@@ -272,7 +272,7 @@ def test_an_answer_of_several_messages_is_refused(guard: Guard) -> None:
     request: Any = ModelRequest(model=Played(script=[]), messages=[HumanMessage("hi")])
     answer: Any = ModelResponse(result=[AIMessage("a"), AIMessage("b")])
 
-    with pytest.raises(CallError, match="not one message"):
+    with pytest.raises(CallError, match="not exactly one message"):
         judging.wrap_model_call(request, lambda _: answer)
 
 
@@ -291,8 +291,8 @@ def test_what_could_go_unjudged_is_refused(guard: Guard) -> None:
     agent, _ = agent_of(guard, odd)
     with pytest.raises(CallError, match="could not be parsed"):
         agent.invoke(says("hi"))
-    request: Any = cmf_langchain._quiet
+    request: Any = cmf_langchain._without_streaming
     with pytest.raises(ConfigError, match="unjudged"):
         request(Played(script=[]).bind(stop=["x"]))
-    with pytest.raises(ConfigError, match="no guard"):
+    with pytest.raises(ConfigError, match="a guard is required"):
         cmf_langchain.middleware(None)  # type: ignore[arg-type]

@@ -199,7 +199,7 @@ def test_settings_under_which_something_goes_unjudged_are_refused(made: Any, set
     assert made_class(guardrail_name="cmf", event_hook=["pre_call", "post_call"]).default_on
     with pytest.raises(ConfigError, match="a subclass could let streams go unjudged"):
         type("Own", (made_class,), {})
-    with pytest.raises(ConfigError, match="no guard"):
+    with pytest.raises(ConfigError, match="a guard is required"):
         cmf_litellm.guardrail_class(None)  # type: ignore[arg-type]
 
 
@@ -234,7 +234,7 @@ async def test_a_stream_that_says_nothing_and_an_answer_that_cannot_be_read_are_
     odd = calling("query", "{}")
     odd.choices[0].message.role = "zebra"
 
-    with pytest.raises(GuardrailRaisedException, match="ended before"):
+    with pytest.raises(GuardrailRaisedException, match="The stream ended early"):
         _ = [one async for one in rail.async_post_call_streaming_iterator_hook(ANN, nothing(), asks("hi"))]
     with pytest.raises(GuardrailRaisedException, match="cannot be read"):
         await rail.async_post_call_success_hook(asks("hi"), ANN, odd)

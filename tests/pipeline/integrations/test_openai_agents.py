@@ -232,9 +232,9 @@ async def test_an_agent_with_a_model_of_its_own_is_refused_under_that_configurat
 @pytest.mark.spec("INT-24")
 @pytest.mark.parametrize("make", [cmf_agents.run_config, cmf_agents.guarded_provider])
 def test_without_a_guard_there_is_nothing(make: Any) -> None:
-    with pytest.raises(ConfigError, match="no guard"):
+    with pytest.raises(ConfigError, match="a guard is required"):
         make(None)
-    with pytest.raises(ConfigError, match="no guard"):
+    with pytest.raises(ConfigError, match="a guard is required"):
         cmf_agents.guarded_model(None, testing.ScriptedModel([]))  # type: ignore[arg-type]
 
 

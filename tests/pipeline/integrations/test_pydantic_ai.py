@@ -243,7 +243,7 @@ async def test_media_by_address_is_judged(guard: Guard) -> None:
 
 @pytest.mark.spec("INT-24")
 def test_without_a_guard_there_is_nothing() -> None:
-    with pytest.raises(ConfigError, match="no guard"):
+    with pytest.raises(ConfigError, match="a guard is required"):
         cmf_pydantic.capability(None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="no guard"):
+    with pytest.raises(ConfigError, match="a guard is required"):
         cmf_pydantic.guarded_model("guard", Played().model)  # type: ignore[arg-type]

@@ -108,14 +108,14 @@ def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
 
     masked = MASKING.masked(entry)
 
-    if not MASKING._stand_ins({"x": text}):
+    if not MASKING._placeholders({"x": text}):
         assert masked.traffic == entry.traffic
 
 
 @pytest.mark.spec("RPL-4")
 def test_what_cannot_be_read_without_its_secrets_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = judged(asks("hello"), SHIPPED)
-    monkeypatch.setattr(MASKING, "_stand_ins", lambda _: {"user": "CONTENT"})
+    monkeypatch.setattr(MASKING, "_placeholders", lambda _: {"user": "CONTENT"})
 
     with pytest.raises(ReplayError) as caught:
         MASKING.masked(entry)
