@@ -72,6 +72,7 @@ _OF_SIGNS: Final = {
     "or ": "write a rule of its own for each alternative",
     "not in ": "write `not a in b`",
     "is ": "compare with `==`",
+    ":= not ": "`not` has no value: make a rule of it, `_absent if not …`, and ask for that",
     '$"': "use sprintf: templates are not read here",
     "$`": "use sprintf: templates are not read here",
 }
@@ -92,6 +93,8 @@ def _hint_for(message: str, rest: str) -> str:
     if message.startswith(("expecting", "invalid character", "rule must have a body")):
         # What stands there says more than what the parser waits for.
         found += [hint for sign, hint in _OF_SIGNS.items() if rest.startswith(sign)]
+        if re.match(r"\w+(?:\s*,\s*\w+)?\s+in\b", rest):  # what stood before is `for`, `each`, or a whole condition
+            found.append("go through members with `some x in …`; write each condition on a line of its own")
         if rest[:1] and not rest[0].isascii():
             found.append("write it in ASCII: other letters, quotes and blanks stand in texts alone")
     found += [hint for words, hint in _OF_MESSAGES.items() if words in message]

@@ -134,6 +134,9 @@ def test_constants_are_put_together_as_far_as_they_go() -> None:
         ("r if { input.a not in {1} }", "`not a in b`"),
         ("r if { input.a is true }", "`==`"),
         ("r if { input.a in (1, 2) }", "members in"),
+        ("r if {\n\tx := not input.a\n\tx\n}", "`_absent if not …`"),
+        ("r if {\n\tfor x in input.a\n\tx == 1\n}", "`some x in …`"),
+        ("r if { for k, v in input.a; v == 1 }", "`some x in …`"),
         ("r := = 1", "reference"),
     ],
 )
