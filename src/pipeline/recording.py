@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, cast
 
 from cmf.message import Message
 from cmf.value import trusted
@@ -38,7 +38,6 @@ class Records(Protocol):
         ...
 
 
-@runtime_checkable
 class SharingRecords(Records, Protocol):
     """Records that may be in the same database as sessions, so that one transaction can do for both."""
 
@@ -49,6 +48,11 @@ class SharingRecords(Records, Protocol):
     def kept(self, record: Record) -> None:
         """Be told of a record that became durable so."""
         ...
+
+
+def sharing(records: Records) -> SharingRecords | None:
+    """The records, if their class makes them `SharingRecords`: to ask an instance may run code of the host's."""
+    return cast("SharingRecords", records) if hasattr(type(records), "shares") else None
 
 
 class Recording:
@@ -74,8 +78,8 @@ class Recording:
         self._events = events
         self._release = release
         # What may go out unrecorded must not depend on a transaction that a record can spoil.
-        sharing = records if isinstance(records, SharingRecords) and not release else None
-        self.kept: Final = sharing.kept if sharing is not None and sharing.shares(sessions) else None
+        shared = None if release else sharing(records)
+        self.kept: Final = shared.kept if shared is not None and shared.shares(sessions) else None
         """To be told of a record that a commit of `sessions` made durable; None if it is to be given none."""
         self.goes_first: Final = sessions.waits and self.kept is None
         """Whether a run is to be put on record before it changes its session, which a crash would leave changed."""
@@ -140,4 +144,4 @@ class Recording:
         return self._release
 
 
-__all__ = ["NOT_ON_RECORD", "UNRECORDED", "Recording", "Records", "SharingRecords"]
+__all__ = ["NOT_ON_RECORD", "UNRECORDED", "Recording", "Records", "SharingRecords", "sharing"]

@@ -13,7 +13,7 @@ from pipeline.events import Event, PoliciesChanged, PoliciesRefused, RecordUnava
 from pipeline.gateway.intake import GONE
 from pipeline.gateway.tally import Tally
 from pipeline.record import Record
-from pipeline.recording import Records, SharingRecords
+from pipeline.recording import Records, SharingRecords, sharing
 from pipeline.sessions import SessionStore
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -72,7 +72,8 @@ class Counted(SharingRecords):
 
     def shares(self, sessions: SessionStore) -> bool:
         """See `SharingRecords`."""
-        return isinstance(self._records, SharingRecords) and self._records.shares(sessions)
+        records = sharing(self._records)
+        return records is not None and records.shares(sessions)
 
     def kept(self, record: Record) -> None:
         """See `SharingRecords`."""

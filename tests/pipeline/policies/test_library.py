@@ -140,7 +140,9 @@ def test_modes_that_are_no_object_are_refused(write: Write) -> None:
 @pytest.mark.spec("POL-35", "POL-53")
 def test_a_check_says_which_rules_data_put_off_and_which_it_names_amiss(write: Write) -> None:
     def found(said: str) -> list[str]:
-        folder = write({PLACE: GOOD.replace("#   capabilities: [read_labels]\n", ""), MODES: said})
+        folder = write(
+            {PLACE: GOOD.replace("#   capabilities: [read_labels]\n", "").replace("redacted", "extra"), MODES: said}
+        )
         report = check(Job(places=[folder], own=[folder], cases=[], today=date(2026, 1, 1)))
         return [one.code for one in report.findings]
 
