@@ -348,7 +348,7 @@ def _body(path: Path) -> Any:
         line, column, problem = yaml_problem(error) if isinstance(error, yaml.YAMLError) else (0, 0, "")
         if not line:
             raise _wrong(path, "$", "not YAML", "save it as UTF-8") from None
-        why, hint = "not YAML", "quote strings; check brackets and indentation"
+        why, hint = "not YAML", "put strings in quotes; check brackets and indentation"
         if problem == SAID_TWICE:
             why, hint = SAID_TWICE, "remove one of them"
         raise CaseError(why, path=f"{path}:{line}:{column}", code="case.invalid", hint=hint) from None
