@@ -107,6 +107,8 @@ def why(
 ) -> None:
     """Explain a decision: which rules hit and with which values, and at which expression the others stopped.
 
+    FILE may be a recorded input, as `cmf audit reveal` writes it: then it has its own context and session.
+
     Exit codes: 0 explained, 2 usage, 3 policy does not compile, 4 input not readable.
     """
     from pipeline.cli.why import run

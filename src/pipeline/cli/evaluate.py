@@ -16,7 +16,7 @@ from pipeline.checks.printing import Printed, Printing, prints
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
-from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_seal_key, read_wire
+from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_seal_key, read_wire
 from pipeline.cli.tracing import Level, Traced, Tracing
 from pipeline.decision import Action
 from pipeline.display import visible
@@ -27,6 +27,7 @@ from pipeline.outcome import Outcome
 from pipeline.policies.bundle_signature import Key, Verification
 from pipeline.replay.file import append, entry_of
 from pipeline.replay.masking import Masking
+from pipeline.replay.replay import Replay
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.watched_sessions import WatchedSessions
 
@@ -76,10 +77,15 @@ def run(
         with one_line_errors(file):
             read = read_wire(file, source, kind)
             traffic, target = read.traffic, target or read.source
+        own = {"--context": context, "--subject": subject, "--session": session, "--store": store, "--record": record}
+        check_has_none(read.entry, own)
         if session is not None:
             known = known.model_copy(update={"session": session})
         with watched.watching() as noted:
-            outcome = guard.run(traffic, context=known)
+            if read.entry is None:
+                outcome = guard.run(traffic, context=known)
+            else:
+                outcome = Replay(loaded, engine=tap or build_engine(loaded, name, config)).outcome(read.entry)
         if record is not None:
             entry = entry_of(traffic, known, noted.session, outcome.decision, seen=noted.seen)
             append(record, Masking().masked(entry) if without_secrets else entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,6 +22,7 @@ from cmf.request import Request, Response
 from pipeline.cli.detecting import detected
 from pipeline.cli.policy_places import file_of
 from pipeline.context import Context
+from pipeline.display import visible
 from pipeline.emission import with_provider
 from pipeline.errors import (
     AuditError,
@@ -34,6 +35,7 @@ from pipeline.errors import (
     SessionError,
 )
 from pipeline.policies.metadata import load_yaml, yaml_problem
+from pipeline.replay.file import Entry, read_entry
 
 _CONTEXT: Final = (
     "write `subject: {id: ann, roles: [editor]}`; further keys are session, environment, labels, classification,"
@@ -106,19 +108,26 @@ def read_seal_key(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A file's value, and its format and kind."""
+    """A file's value, and its format and kind; `entry` if it is a recorded input, with its own context and session."""
 
     traffic: Message | Request | Response
     source: str
     kind: str
+    entry: Entry | None = None
 
 
 def read_wire(file: str, source: str | None, kind: str | None) -> Read:
     """The request, response or message in `file`. Identity in it is only a claim: the subject comes from the context.
 
-    A format or kind that is not given is detected from the shape, and noted on standard error.
+    A format or kind that is not given is detected from the shape, and noted on standard error. A recorded input, as
+    `cmf audit reveal` and `--record` write it, is recognised too.
     """
-    body = loads(read_bytes(file))
+    raw = read_bytes(file)
+    body = loads(raw)
+    if source is None and isinstance(body, dict) and {"schema", "traffic", "decision"} <= body.keys():
+        entry = read_entry(raw)
+        typer.echo(f"cmf: read as the recorded input of {visible(entry.id)}", err=True)
+        return Read(traffic=entry.traffic, source="canonical", kind=body["kind"], entry=entry)
     if source is None:
         source, seen = detected(body)
         kind = kind or seen
@@ -161,6 +170,13 @@ def _canonical(body: Any) -> Message | Request | Response:
         path="$",
         hint="give an object with `role`, `messages` or `choices`",
     )
+
+
+def check_has_none(entry: Entry | None, given: Mapping[str, object]) -> None:
+    """Exit if an option is given whose value a recorded input has itself."""
+    named = next((option for option, value in given.items() if value is not None), None)
+    if entry is not None and named is not None:
+        fail(f"{named} cannot be used with a recorded input, which has its own; leave it out", Exit.USAGE)
 
 
 def read_context(path: Path | None, subject: str | None) -> Context:

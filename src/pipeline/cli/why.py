@@ -18,13 +18,14 @@ from pipeline.assembly import Config, build_engine, load_policies
 from pipeline.checks.why import Body, Failing, RuleWhy, Why
 from pipeline.cli.policy_places import chosen, file_of
 from pipeline.cli.progress import progress
-from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_wire
+from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_wire
 from pipeline.cli.rendering import console
 from pipeline.decision import Decision, Effect, ViewDecision
 from pipeline.display import counted, escaped_json, meant, visible
 from pipeline.engines.tap import Tap
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
+from pipeline.replay.replay import Replay
 
 MAX_VALUE_LENGTH: Final = 160  # characters shown of a value
 
@@ -63,11 +64,15 @@ def run(
         with one_line_errors(str(context or "")):
             known = read_context(context, subject)
         with one_line_errors(file):
-            traffic = read_wire(file, source, kind).traffic
+            read = read_wire(file, source, kind)
+        check_has_none(read.entry, {"--context": context, "--subject": subject})
         if rule is not None:
             _check_rule(loaded, rule)
         tap = Tap(build_engine(loaded, "embedded", Config()))
-        decision = Pipeline(policies=loaded, engine=tap).run(traffic, known).decision
+        if read.entry is None:
+            decision = Pipeline(policies=loaded, engine=tap).run(read.traffic, known).decision
+        else:
+            decision = Replay(loaded, engine=tap).judged(read.entry)
         views = _chosen(decision, view)
         why, seen = Why(loaded), tap.documents()
         with progress("explaining", len(views)) as done:

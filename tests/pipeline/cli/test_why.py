@@ -215,3 +215,35 @@ def test_own_policies_need_an_entrypoint_that_is_there_and_have_no_rules(
     result = why_own(project, own, *options)
 
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)
+
+
+@pytest.mark.spec("CLI-33")
+def test_a_recorded_input_is_explained_with_its_own_context_and_session(project: Path, tmp_path: Path) -> None:
+    policies = ("--policies", str(project / "policy"))
+    context, record = tmp_path / "chief.yaml", tmp_path / "seen.jsonl"
+    context.write_text("subject: {id: chief, roles: [editor]}", encoding="utf-8")
+    mail = str(project / "cases/mail.json")
+    judged = RUN.invoke(app, ["eval", mail, *policies, "--context", str(context), "--record", str(record)])
+    asked = why(project, "--context", str(context), "--format", "json")
+
+    again = RUN.invoke(app, ["eval", str(record), *policies, "--to", "openai_chat", "--format", "json"])
+    explained = RUN.invoke(app, ["why", str(record), *policies, "--format", "json"])
+    named = [RUN.invoke(app, [one, str(record), *policies, "--subject", "joe"]) for one in ("eval", "why")]
+
+    assert again.exit_code == judged.exit_code
+    assert json.loads(again.stdout)["verdict"] in judged.stdout
+    assert json.loads(explained.stdout)["views"] == json.loads(asked.stdout)["views"]
+    assert why(project, "--format", "json").stdout != explained.stdout  # without the role, policy says something else
+    assert [(one.exit_code, one.stderr.count("--subject cannot be used")) for one in named] == [(2, 1)] * 2
+    assert "read as the recorded input of dec_" in explained.stderr
+
+
+@pytest.mark.spec("CLI-33")
+def test_a_recorded_input_that_is_not_valid_is_one_line(project: Path, tmp_path: Path) -> None:
+    record = tmp_path / "seen.jsonl"
+    record.write_text('{"schema": 1, "traffic": {}, "decision": {}}', encoding="utf-8")
+
+    done = RUN.invoke(app, ["why", str(record), "--policies", str(project / "policy")])
+
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "docs/spec/replay.md describes the lines" in done.stderr
