@@ -5,8 +5,9 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::PolicyFault;
+use crate::mentions::Mentions;
 use crate::names::{constant, Names};
-use crate::outline::{mentions, Mentions};
+use crate::outline::mentions;
 use regorus::unstable::{Expr, Module, Ref, Span};
 
 /// Steps for all references of a set: some 20 MB.

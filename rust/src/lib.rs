@@ -2,7 +2,7 @@
 //!
 //! Loading a set:
 //! - `policy_set` and `programs` compile; `failure` is what can go wrong, here and later;
-//! - `prescan`, `names`, `outline`, `brackets`, `distinct` and `vet` decide what may be loaded, `survey` tells what it reads;
+//! - `prescan`, `names`, `mentions`, `outline`, `brackets`, `distinct` and `vet` decide what may be loaded, `survey` tells what it reads;
 //! - `exact` and `negated` make patterns and negations mean what they mean in OPA;
 //! - `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors;
 //! - `folding` and `ruled_out` evaluate ahead what `known` and `literals` allow, `lean` and `asked_once` leave out steps.
@@ -59,6 +59,7 @@ pub mod literals;
 #[cfg(feature = "python")]
 mod making;
 pub mod members;
+pub mod mentions;
 pub mod names;
 pub mod negated;
 pub mod outline;

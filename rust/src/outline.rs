@@ -5,81 +5,15 @@
 
 use crate::brackets;
 use crate::distinct::{keys_are_distinct, loops_beside};
-use crate::known::{known, Known};
+use crate::known::known;
+use crate::mentions::{Call, Hoisted, Membership, Mentions, Reference};
 use crate::names::{constant, first_span, fixed_path, head_of, locals, pattern_names, steps, Names, Step};
 use regorus::unstable::{AssignOp, BoolOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead, Span};
 use regorus::Value;
 use std::collections::BTreeSet;
 
-pub struct Reference {
-    /// From the root: `data` or `input`.
-    pub path: Vec<Step>,
-    pub span: Span,
-}
-
-/// What OPA asks for before it asks whether a negated expression holds: if it is not there, nothing holds.
-pub struct Hoisted {
-    /// From the root; None for a member of a local, and for a call.
-    pub path: Option<Vec<Step>>,
-    /// The function, if it is a call inside of another expression.
-    pub call: Option<String>,
-    pub span: Span,
-}
-
-/// Where `k, v in xs` stands, and what is on either side of its `in`, without brackets around them.
-pub struct Membership {
-    pub span: Span,
-    pub has_key: bool,
-    pub value: Span,
-    pub from: Span,
-}
-
-pub struct Call {
-    /// As written, aliases resolved: `data.lib.f`, `count`.
-    pub name: String,
-    pub arguments: usize,
-    pub span: Span,
-    /// All of the call, where it is a condition by itself.
-    pub statement: Option<Span>,
-    /// What is known of each argument before any evaluation.
-    pub arguments_known: Vec<Known>,
-}
-
 /// Beyond it engines disagree about a whole number.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
-
-/// What one definition of a rule mentions.
-#[derive(Default)]
-pub struct Mentions {
-    pub references: Vec<Reference>,
-    pub calls: Vec<Call>,
-    /// First `with`, and every one whose target is neither input nor data.
-    pub with: Option<Span>,
-    pub with_function: Option<Span>,
-    /// First object comprehension whose keys could meet with different values.
-    pub keyed: Option<Span>,
-    /// First minus before a literal, which the compiler takes for the bitwise complement, and first before anything
-    /// else, which no form can evaluate.
-    pub minus: Option<Span>,
-    /// First bracket that names a variable of an `every` around it: the compiler takes it for a loop of its own.
-    pub every_index: Option<Span>,
-    /// First `_ := …`: the compiled form does not ask whether there is a value.
-    pub discarded: Option<Span>,
-    pub minus_of_expression: Option<Span>,
-    /// First `k, v in xs`: the compiler does not look at the key.
-    pub keyed_member: Option<Span>,
-    /// Every `v in xs` that is part of another expression.
-    pub memberships: Vec<Membership>,
-    pub hoisted: Vec<Hoisted>,
-    /// The first names of references that an import gave, and what they stand for.
-    pub imported: Vec<(Span, Vec<String>)>,
-    /// Whole numbers beyond ±2^53.
-    pub long_numbers: Vec<Span>,
-    /// Whether the body can hold in more than one way, outside of comprehensions.
-    pub iterates: bool,
-    /// Steps of the crate's analysis for references with brackets.
-    pub bracket_work: u64,
-}
 
 /// Everything that one definition mentions.
 pub fn mentions(rule: &Rule, names: &Names) -> Mentions {
@@ -108,6 +42,10 @@ struct Walker<'a> {
     hoisting: bool,
     /// The next call is what is negated, and not inside of it.
     outermost: bool,
+    /// References without which the query around them does not hold; None where nothing is known of that.
+    required: Option<Vec<Vec<Step>>>,
+    /// What the negations of that query hoist, with the reference as written.
+    pending: Vec<(Hoisted, Vec<Step>)>,
 }
 
 impl<'a> Walker<'a> {
@@ -120,6 +58,8 @@ impl<'a> Walker<'a> {
             quantified: Vec::new(),
             hoisting: false,
             outermost: false,
+            required: None,
+            pending: Vec::new(),
         }
     }
 
@@ -195,10 +135,37 @@ impl<'a> Walker<'a> {
 
     fn query(&mut self, query: &Query) {
         self.scopes.push(locals(query));
+        let required = self.required.replace(Vec::new());
+        let pending = std::mem::take(&mut self.pending);
         for statement in &query.stmts {
-            self.statement(statement);
+            if statement.with_mods.is_empty() {
+                self.statement(statement);
+            } else {
+                self.unrequired(|walker| walker.statement(statement));
+            }
         }
+        let required = std::mem::replace(&mut self.required, required).unwrap_or_default();
+        let pending = std::mem::replace(&mut self.pending, pending);
+        // What the query needs anyway is there when the negation is evaluated.
+        let may_be_missing =
+            |path: &[Step]| path.contains(&Step::Any) || !required.iter().any(|one| one.starts_with(path));
+        self.found.hoisted.extend(pending.into_iter().filter(|(_, path)| may_be_missing(path)).map(|(one, _)| one));
         self.scopes.pop();
+    }
+
+    /// Visit what the query around it does not need, or needs of another input.
+    fn unrequired(&mut self, visit: impl FnOnce(&mut Self)) {
+        let required = self.required.take();
+        visit(self);
+        self.required = required;
+    }
+
+    fn hoist(&mut self, hoisted: Hoisted, written: Vec<Step>) {
+        if self.required.is_some() {
+            self.pending.push((hoisted, written));
+        } else {
+            self.found.hoisted.push(hoisted);
+        }
     }
 
     fn statement(&mut self, statement: &LiteralStmt) {
@@ -254,14 +221,18 @@ impl<'a> Walker<'a> {
         };
         self.hoisting = !is_alone;
         self.outermost = matches!(expr, Expr::Call { .. });
-        self.expr(expr);
+        if is_alone {
+            self.unrequired(|walker| walker.expr(expr));
+        } else {
+            self.expr(expr);
+        }
         self.hoisting = false;
     }
 
     fn inside(&mut self, visit: impl FnOnce(&mut Self)) {
         let hoisting = std::mem::replace(&mut self.hoisting, false);
         self.depth += 1;
-        visit(self);
+        self.unrequired(visit);
         self.depth -= 1;
         self.hoisting = hoisting;
     }
@@ -387,8 +358,12 @@ impl<'a> Walker<'a> {
         }
         let Some((Step::Name(root), _)) = path.first() else { return };
         let span = first_span(expr);
+        let written: Vec<Step> = path.iter().map(|(step, _)| step.clone()).collect();
+        if let (false, Some(required)) = (self.hoisting, &mut self.required) {
+            required.push(written.clone());
+        }
         if self.hoisting && self.is_local(root) && path.len() > 1 {
-            self.found.hoisted.push(Hoisted { path: None, call: None, span: span.clone() });
+            self.hoist(Hoisted { path: None, call: None, span: span.clone() }, written.clone());
         }
         if self.is_local(root) || root.starts_with('_') && root.chars().all(|c| c == '_') {
             return;
@@ -399,7 +374,7 @@ impl<'a> Walker<'a> {
         let mut absolute: Vec<Step> = self.names.root(root).into_iter().map(Step::Name).collect();
         absolute.extend(path.iter().skip(1).map(|(step, _)| step.clone()));
         if self.hoisting {
-            self.found.hoisted.push(Hoisted { path: Some(absolute.clone()), call: None, span: span.clone() });
+            self.hoist(Hoisted { path: Some(absolute.clone()), call: None, span: span.clone() }, written);
         }
         self.found.references.push(Reference { path: absolute, span: span.clone() });
     }

@@ -6,8 +6,9 @@
 //! `deny contains cmf_value__ if { some x in input.xs; cmf_value__ := x.code }`. Lines stay where they are.
 #![forbid(unsafe_code)]
 
+use crate::mentions::Membership;
 use crate::names::{constant, head_of, locals, pattern_names, Names};
-use crate::outline::{mentions, Membership};
+use crate::outline::mentions;
 use regorus::unstable::{Expr, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span};
 use regorus::Value;
 use std::collections::BTreeSet;

@@ -5,8 +5,9 @@
 
 use crate::failure::PolicyFault;
 use crate::known::{known, Known};
+use crate::mentions::Mentions;
 use crate::names::{assigned_names, first_span, head_of, locals, pattern_names, Names, Step};
-use crate::outline::{mentions, Mentions};
+use crate::outline::mentions;
 use crate::policy_set::{check_modules, engine_of, Options};
 use crate::repair::{assigned, is_defined, range, term_of};
 use crate::stack::{on_large_stack, NO_STACK};
@@ -130,7 +131,7 @@ fn reads(found: &Mentions) -> Vec<Value> {
 }
 
 fn calls(found: &Mentions) -> Vec<Value> {
-    let call = |call: &crate::outline::Call| {
+    let call = |call: &crate::mentions::Call| {
         let arguments: Vec<Value> = call.arguments_known.iter().map(known_json).collect();
         json!({"name": call.name, "line": call.span.line, "column": call.span.col, "arguments": arguments})
     };
@@ -138,7 +139,7 @@ fn calls(found: &Mentions) -> Vec<Value> {
 }
 
 fn hoisted(found: &Mentions) -> Vec<Value> {
-    let one = |entry: &crate::outline::Hoisted| {
+    let one = |entry: &crate::mentions::Hoisted| {
         let path = entry.path.as_ref().map(|path| path_json(path).0);
         json!({"path": path, "call": entry.call, "line": entry.span.line, "column": entry.span.col})
     };

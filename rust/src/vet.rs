@@ -4,8 +4,9 @@
 use crate::builtins::{self, Standing};
 use crate::distinct::keys_are_distinct;
 use crate::failure::PolicyFault;
+use crate::mentions::{Call, Mentions};
 use crate::names::{constant, dotted, head_of, Head, Names, Step};
-use crate::outline::{mentions, Call, Mentions};
+use crate::outline::mentions;
 use crate::prints::PRINT;
 use regorus::unstable::{Expr, Module, Ref, Rule, Span};
 use regorus::Value;

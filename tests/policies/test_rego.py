@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import pytest
 from tests.opa_server import write_bundle
 
 from pipeline import policy_set
+from pipeline.checks.checking import Job, check
 from pipeline.engines.embedded import allowed_builtins
 from pipeline.policy_set import PolicySet
 
@@ -50,6 +52,13 @@ def test_every_rule_is_tested_denied_allowed_and_with_a_fact_missing(shipped: Po
         if "deny" in rule.effects:
             assert any(name.startswith("test_denied") for name in names), rule.id
         assert any("missing" in name or "nothing" in name or "without" in name for name in names), rule.id
+
+
+@pytest.mark.spec("POL-35")
+def test_the_shipped_policies_give_no_finding() -> None:
+    report = check(Job(places=(POLICIES,), own=(POLICIES,), cases=(), today=date(2026, 1, 1)))
+
+    assert report.findings == ()
 
 
 @pytest.mark.opa

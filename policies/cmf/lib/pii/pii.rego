@@ -80,9 +80,9 @@ _hyphenated(text) := {value |
 # By its name it is known without its hyphens.
 _named_ssn := `(?i:ssn|social security)[^0-9\n]{0,24}([0-9]{3}[ .]?[0-9]{2}[ .]?[0-9]{4})(?:[^0-9]|$)`
 
-_named(text) := {groups[1] |
-	some groups in regex.find_all_string_submatch_n(_named_ssn, text, -1)
-	not regex.match(`^(?:000|666|9)|^[0-9]{3}[ .-]?00|0000$`, groups[1])
+_named(text) := {number |
+	some [_, number] in regex.find_all_string_submatch_n(_named_ssn, text, -1)
+	not regex.match(`^(?:000|666|9)|^[0-9]{3}[ .-]?00|0000$`, number)
 }
 
 _ibans(text) := {value |

@@ -24,7 +24,8 @@ deny contains {
 	not "*" in _settings.allowed_hosts
 	_held
 	some found in urls.in_content
-	not urls.host_matches(found.host, _settings.allowed_hosts)
+	host := found.host
+	not urls.host_matches(host, _settings.allowed_hosts)
 }
 
 deny contains {
@@ -34,7 +35,8 @@ deny contains {
 	not "*" in _settings.mail_domains
 	_held
 	some groups in regex.find_all_string_submatch_n(_mail, scan.content, -1)
-	not urls.host_matches(lower(groups[1]), _settings.mail_domains)
+	domain := lower(groups[1])
+	not urls.host_matches(domain, _settings.mail_domains)
 }
 
 # What is written behind the last `@` of a run without spaces, up to what no domain holds.

@@ -19,12 +19,13 @@ import data.cmf.lib.calls
 deny contains {
 	"code": "session.sequence",
 	"reason": "Another step has to come before this call.",
-	"detail": {"first": step.first},
+	"detail": {"first": first},
 } if {
 	calls.new
 	some step in data.cmf.defaults.session.sequence.steps
 	_meant(step)
-	not _made(step.first)
+	first := step.first
+	not _made(first)
 }
 
 _meant(step) if lib.uri_matches(input.uri, step.before)
