@@ -11,11 +11,23 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from pipeline.decision import Effect, Mode, Verdict
 from pipeline.errors import AuditError
 from pipeline.moments import micros
+
+
+class Disposition(StrEnum):
+    """A person's verdict on a decision."""
+
+    OK = "ok"
+    FALSE_POSITIVE = "false_positive"
+    FALSE_NEGATIVE = "false_negative"
+    NEEDS_POLICY_CHANGE = "needs_policy_change"
+    INCIDENT = "incident"
+
 
 COLUMNS: Final = ("id", "kind", "verdict", "action", "subject", "session", "revision")
 FACTS: Final = (
@@ -33,6 +45,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "covered": _BOOLEAN,
     "needs": ("review",),
     "reviewed": _BOOLEAN,
+    "disposition": tuple(Disposition),
     "signed": _BOOLEAN,
 }
 """Names with a fixed set of values: a typo such as `verdict:denied` must not look like an empty result."""
@@ -140,7 +153,7 @@ def _moment(value: str, now: datetime) -> int:
 
 
 def _not_understood(word: str, hint: str) -> AuditError:
-    return AuditError("this part of the query is not valid", path=word, hint=hint, code="audit.query")
+    return AuditError("the query is not valid", path=word, hint=hint, code="audit.query")
 
 
-__all__ = ["COLUMNS", "FACTS", "REVIEWS", "TIMES", "Query", "Term", "Value", "exactly", "parse", "plain"]
+__all__ = ["COLUMNS", "FACTS", "REVIEWS", "TIMES", "Disposition", "Query", "Term", "Value", "exactly", "parse", "plain"]

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.query import Disposition
 from pipeline.moments import micros
 from pipeline.review import detail, oversight, revisions
 from pipeline.review.access import Role
-from pipeline.review.annotations import KINDS, Disposition, ranges_of, sampled, set_hash
+from pipeline.review.annotations import KINDS, ranges_of, sampled, set_hash
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from cmf.codec import loads
 from cmf.errors import DecodeError
+from pipeline.audit.query import Disposition
 from pipeline.store.overview import Placed
 
 KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export", "declassify"})
@@ -17,16 +17,6 @@ MAX_TEXT: Final = 4_000  # characters of a comment or reason
 _DECLASSIFY_KEYS: Final = frozenset(
     {"action", "by", "second", "grant", "label", "session", "sources", "scope", "reason", "until"}
 )
-
-
-class Disposition(StrEnum):
-    """A person's verdict on a decision."""
-
-    OK = "ok"
-    FALSE_POSITIVE = "false_positive"
-    FALSE_NEGATIVE = "false_negative"
-    NEEDS_POLICY_CHANGE = "needs_policy_change"
-    INCIDENT = "incident"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pipeline.audit.evidence import FIELDS, leaf_of
+from pipeline.audit.query import Disposition
 from pipeline.moments import iso
-from pipeline.review.annotations import Annotation, Disposition
+from pipeline.review.annotations import Annotation
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.lists import decision_row, session_row
 from pipeline.review.site import Page, Refused, Site, Visit

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
+from pipeline.audit.query import Disposition
 from pipeline.decision import OUTAGE_RULES, Action
 from pipeline.moments import SECOND, instant_of
-from pipeline.review.annotations import Disposition
 from pipeline.review.catalog import EDITS
 from pipeline.review.lists import saved
 from pipeline.review.site import Page, Site, Visit

@@ -24,12 +24,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from cmf.codec import dumps
-from pipeline.audit.query import exactly
+from pipeline.audit.query import Disposition, exactly
 from pipeline.display import visible
 from pipeline.errors import AuditError, PipelineError, StoreError
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
 from pipeline.review.access import Authenticator, Forms, Named, Person, Role, SignedIn
-from pipeline.review.annotations import Disposition
 from pipeline.review.charts import HEIGHT, WIDTH
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
 

@@ -168,7 +168,10 @@ def test_decisions_are_found_by_what_people_said_of_them(kept: Kept, tmp_path: P
     assert ids("reviewed:yes") == ids("disposition:false_positive") == ids("disposition:false_*") == [first]
     assert ids("reviewed:no") == ids("kind:decision -disposition:false_positive") == [third, second]
     assert ids("reviewed:no", "-n", 1) == ids("reviewed:no subject:ann") == [third]
-    assert ids("disposition:incident") == ids("reviewed:maybe") == []
+    assert ids("disposition:incident") == []
+    for typo, values in (("reviewed:maybe", "yes, no"), ("disposition:false", "ok, false_positive")):
+        refused = cmf("find", kept.store, typo)
+        assert (refused.exit_code, f"values of {typo.partition(':')[0]} are {values}" in refused.stderr) == (4, True)
     some = tmp_path / "some.zip"
     found = cmf("export", kept.store, some, "--query", "reviewed:yes", "--signing-key", kept.key)
     assert found.stdout.startswith("2 records written")

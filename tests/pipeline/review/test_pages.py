@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from pipeline.assembly import load_policies
 from pipeline.audit.bundle import open_bundle
+from pipeline.audit.query import Disposition
 from pipeline.authority import DECLASSIFY, holder
 from pipeline.cli.commands import app
 from pipeline.declassification import declassify
 from pipeline.record import Record
-from pipeline.review.annotations import Disposition
 from pipeline.review.catalog import Catalog
 from pipeline.review.charts import spread
 from pipeline.review.contents import Kept, kept_of

@@ -230,7 +230,7 @@ def test_what_a_query_does_not_say_is_refused_with_what_would_be_understood(clie
 
     assert answer.status_code == 422
     assert "audit.query" in answer.text
-    assert "This part of the query is not valid" in answer.text or "quotation mark" in answer.text
+    assert "The query is not valid" in answer.text or "quotation mark" in answer.text
     assert 'id="q" name="q" value="' in answer.text
     heading, _, rest = answer.text.partition("<h1>")[2].partition("</h1>")
     assert len(heading) < 80  # what is wrong; what would be understood stands below it
