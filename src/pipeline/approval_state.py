@@ -48,7 +48,7 @@ def shown_subject(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ApprovalRequest:
     """What a run asks a person to approve [C10]: one effect by digest, its target, and the rules that ask."""
 
     id: str
@@ -63,7 +63,7 @@ class Asked:
 class Approval:
     """What was asked, by whom in which session, and what came of it. Times as elsewhere; None is not yet."""
 
-    asked: Asked
+    asked: ApprovalRequest
     key: SessionKey
     status: ApprovalStatus = ApprovalStatus.PENDING
     approver: str | None = None
@@ -124,15 +124,15 @@ class Approval:
         """The whole approval as flat JSON, for storage."""
         own = {"subject": self.key.subject, "session": self.key.session, "status": self.status.value}
         times = {"requested_at": self.requested_at, "decided_at": self.decided_at, "used_at": self.used_at}
-        asked = {name: getattr(self.asked, name) for name in Asked.__dataclass_fields__}
+        asked = {name: getattr(self.asked, name) for name in ApprovalRequest.__dataclass_fields__}
         return {**asked, "rules": list(self.asked.rules), **own, "approver": self.approver, **times}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Approval:
         """The approval that `to_json` gave."""
-        asked = {name: stored[name] for name in Asked.__dataclass_fields__}
+        asked = {name: stored[name] for name in ApprovalRequest.__dataclass_fields__}
         return cls(
-            asked=Asked(**{**asked, "rules": tuple(stored["rules"])}),
+            asked=ApprovalRequest(**{**asked, "rules": tuple(stored["rules"])}),
             key=SessionKey(stored["subject"], stored["session"]),
             status=ApprovalStatus(stored["status"]),
             approver=stored["approver"],
@@ -152,6 +152,6 @@ class ApprovalUse:
     revision: str
 
 
-def asked_before() -> ApprovalError:
+def already_requested() -> ApprovalError:
     """The error for an approval's id that is taken, in whatever session."""
     return ApprovalError("this was asked before", code="approval.asked-before", hint="mint a new id")

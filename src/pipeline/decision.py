@@ -427,13 +427,13 @@ def with_stages(
     for stage in stages:
         if stage.hit is not None:
             verdict = min(verdict, verdict_of([stage.hit]), key=_VERDICTS.index)
-            hits = without_wishes([stage.hit]) if approved else (stage.hit,)
+            hits = without_approval_hits([stage.hit]) if approved else (stage.hit,)
             action = stronger(action, action_of(hits, Mode.ENFORCE if stage.closed else mode))
     return verdict, action
 
 
-def without_wishes(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    """The hits without those that ask for a person's approval."""
+def without_approval_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
+    """The hits without those that require a person's approval."""
     return tuple(hit for hit in hits if hit.effect is not Effect.REQUIRE_APPROVAL)
 
 

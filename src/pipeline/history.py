@@ -28,8 +28,8 @@ from pipeline.paths import part_at
 from pipeline.profiles import Profiles
 from pipeline.retention import FOREVER, Keep
 from pipeline.sessions import SessionStore
-from pipeline.settled import Turn
 from pipeline.stage import Traffic
+from pipeline.turn_memory import KeptTurn
 from pipeline.unchanged import same_start
 
 MAX_SESSIONS: Final = 256  # whose conversations are kept; the least recently used are forgotten first
@@ -98,7 +98,7 @@ class _Kept:
 
     messages: tuple[Message, ...] | None = None
     trails: list[Trail] = field(default_factory=list)
-    turn: Turn | None = None
+    turn: KeptTurn | None = None
     keep: Keep = FOREVER
     found: frozenset[str] = frozenset()
 
@@ -127,7 +127,7 @@ class History:
         look: Look,
         seen: Look,
         tools: Sequence[ToolDefinition] = (),
-        turn: Turn | None = None,
+        turn: KeptTurn | None = None,
         found: set[str],
     ) -> None:
         self.seen = seen
@@ -315,7 +315,7 @@ class Histories:
         continued: Callable[[tuple[Message, ...] | None], tuple[Message, ...] | None],
         keep: Keep = FOREVER,
         *,
-        turn: Turn | None = None,
+        turn: KeptTurn | None = None,
         found: Collection[str] = (),
     ) -> None:
         """Keep for the session's next run what this one read, and what it settled (`turn`), if it went out.

@@ -1,4 +1,4 @@
-"""One pass of judgement: which views go to the engine, what policy says of each, and what an earlier turn settled.
+"""One pass of judgement: which views are evaluated, the decision on each, and what is carried over from the last turn.
 
 Spec: docs/spec/pipeline.md [PIPE-1], [PIPE-16].
 """
@@ -24,15 +24,15 @@ from pipeline.data_policy import DataRule
 from pipeline.decision import Action, Coverage, Hit, Mode, RuleFacts, Skipped, ViewDecision, hits_of, view_decision
 from pipeline.effects import Replacer, apply_edits
 from pipeline.engines.base import EngineResult
-from pipeline.fitting import Fitting
 from pipeline.history import History, Origins, Trail, may_call
 from pipeline.origins.provenance import Origin
 from pipeline.policies.rule_exceptions import Excuses
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
-from pipeline.settled import NOTHING, Labels, PassBasis, Section, Settled, depends_on_later
+from pipeline.schema_checks import SchemaChecks
 from pipeline.stage import Traffic
-from pipeline.stamping import Brought, added_labels
+from pipeline.stamping import LabelSources, added_labels
+from pipeline.turn_memory import EMPTY_SECTION, Labels, PassBasis, Section, SettledPass, depends_on_later
 from pipeline.unchanged import same_start, unchanged
 
 _CALL: Final = ViewKind.TOOL_CALL.value
@@ -50,17 +50,17 @@ class Batch(NamedTuple):
     views: list[bytes]
 
 
-Asked: TypeAlias = Batch | Callable[[], Any]
-"""What a run has to wait for: a batch for the engine, or a call that reads from a store."""
+Awaited: TypeAlias = Batch | Callable[[], Any]
+"""What a run waits for: a batch for the engine, or a call that reads from a store."""
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
-    """What decides on a view besides the answer of the engine.
+class HitFinder:
+    """Finds the hits on a view: those in the engine's answer, and those of the pipeline's own rule on data.
 
     Attributes:
-        rules: what METADATA says of each rule.
-        excuses: the exceptions and overrides in force. They excuse hits of the set's rules, never the pipeline's.
+        rules: the severity and mode that each rule's METADATA declares.
+        excuses: the exceptions and overrides in force. They apply to hits of the policy set, never to the pipeline's.
         data: the pipeline's own rule on what data may be used for.
     """
 
@@ -70,125 +70,131 @@ class Law:
 
     def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
         """The hits on one view."""
-        said = hits_of(result, self.rules, view.kind)
-        if said and self.excuses.active:
-            said = self.excuses(said, view.uri)
-        more = self.data(view, origins)
-        return (*said, *more) if more else said
+        hits = hits_of(result, self.rules, view.kind)
+        if hits and self.excuses.active:
+            hits = self.excuses(hits, view.uri)
+        data_hits = self.data(view, origins)
+        return (*hits, *data_hits) if data_hits else hits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """What a pass takes over from the turn before, and what of that is judged again.
+class CarriedOver:
+    """What a pass carries over from the previous turn, and which of it is judged again.
 
     Attributes:
-        settled: what the same pass settled in the turn before; None where nothing is taken over.
-        tools, messages: those at the beginning of the request that are the same as then, with their decisions.
-        again: the kinds of view whose rules read something that is different now; such views are judged again.
+        settled: the same pass of the previous turn; None if nothing is carried over.
+        tools, messages: the unchanged tools and messages at the beginning of the request, with their decisions.
+        again: the kinds of view whose rules read something that has changed since; such views are judged again.
     """
 
-    settled: Settled | None = None
-    tools: Section = NOTHING
-    messages: Section = NOTHING
+    settled: SettledPass | None = None
+    tools: Section = EMPTY_SECTION
+    messages: Section = EMPTY_SECTION
     again: frozenset[str] = frozenset()
 
     @property
     def whole(self) -> bool:
-        """Whether all messages of the turn before are taken over."""
+        """Whether all messages of the previous turn are carried over."""
         return self.settled is not None and len(self.messages.items) == len(self.settled.messages.items)
 
 
-_ANEW: Final = Start()
+_NOTHING_CARRIED: Final = CarriedOver()
 
 
-class _Edited(NamedTuple):
-    """The messages that are taken over, as edits left them, and the paths of what edits removed from them."""
+class _EditedMessages(NamedTuple):
+    """The messages that are carried over, after their edits, and the paths that the edits removed."""
 
     messages: tuple[Message, ...]
-    gone: tuple[str, ...]
+    removed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What came of one pass.
+class PassResult:
+    """The result of one pass.
 
     Attributes:
-        views: a decision per view, in order.
+        views: one decision per view, in order.
         hit: those of `views` with hits.
-        new: those of `hit` whose edits are still to be carried out.
-        done: the messages whose edits were carried out in an earlier turn; None where no such edits are known.
+        new: those of `hit` whose edits are still to be applied.
+        done: the messages whose edits were applied in an earlier turn; None if there are none.
         coverage: how many views were evaluated.
         labels: the labels that rules added, by the path of the message.
-        brought: the same labels, each with its source event.
-        settle: given the request as edits left it and the paths that they removed, what the next turn can take over;
-            None where no request was judged.
+        label_sources: the same labels, each with its source event.
+        settle: given the edited request and the paths that were removed, returns what the next turn can carry over;
+            None if no request was judged.
     """
 
     views: tuple[ViewDecision, ...]
     hit: Sequence[ViewDecision]
     new: Sequence[ViewDecision]
-    done: _Edited | None = None
+    done: _EditedMessages | None = None
     coverage: Coverage
     labels: Labels
-    brought: Brought
-    settle: Callable[[Request, Sequence[str]], Settled] | None = None
+    label_sources: LabelSources
+    settle: Callable[[Request, Sequence[str]], SettledPass] | None = None
 
     @property
     def stops(self) -> bool:
         """Whether the run ends here as a refusal."""
-        # A rule that wants approval does not end it: a person is asked only about what was judged to the last pass.
+        # A rule that requires approval does not: a person is asked only about what went through all passes.
         return any(view.outcome is Action.REFUSE for view in self.hit) or not self.coverage.full
 
-    def edited(self, value: Traffic, mode: Mode, replacer: Replacer, gone: list[str]) -> Traffic:
-        """`value` with all edits carried out; the paths of what they removed are added to `gone`. See `apply_edits`."""
+    def edited(self, value: Traffic, mode: Mode, replacer: Replacer, removed: list[str]) -> Traffic:
+        """`value` with all edits applied; the paths that they removed are added to `removed`. See `apply_edits`."""
         if self.done is not None and isinstance(value, Request):
             count = len(self.done.messages)
             if same_start(self.done.messages, value.messages) < count:
                 value = replace(value, messages=(*self.done.messages, *value.messages[count:]))
-            gone += self.done.gone
-        return apply_edits(value, self.new, mode, replacer, gone)
+            removed += self.done.removed
+        return apply_edits(value, self.new, mode, replacer, removed)
 
 
 @dataclass(slots=True)
-class _Asking:
-    """The views that are judged in this pass."""
+class _PassViews:
+    """The views that are judged in this pass.
 
-    head: list[MessageView]  # of the request itself and its new tools; of a message or response, all views
-    again: list[tuple[int, MessageView]]  # of messages that are taken over, with the index in `Start.messages.lines`
-    fresh: list[list[MessageView]]  # of the new messages, a list for each
+    Attributes:
+        head: those of the request itself and its new tools; all views of a message or response.
+        again: those of carried-over messages, each with its index in `CarriedOver.messages.lines`.
+        fresh: those of new messages, a list for each message.
+    """
+
+    head: list[MessageView]
+    again: list[tuple[int, MessageView]]
+    fresh: list[list[MessageView]]
 
     def all(self) -> list[MessageView]:
         return [*self.head, *(view for _, view in self.again), *chain.from_iterable(self.fresh)]
 
 
 @dataclass(slots=True)
-class _Lines:
-    """The decisions on the views of an `_Asking`, in the same order; None where the engine gave no answer."""
+class _PassLines:
+    """The decisions on the views of a `_PassViews`, in the same order; None where the engine gave no answer."""
 
     head: list[ViewDecision | None]
     again: dict[int, ViewDecision | None]
     fresh: list[list[ViewDecision | None]]
 
     @classmethod
-    def of(cls, asking: _Asking, decided: Iterable[ViewDecision | None]) -> _Lines:
+    def of(cls, views: _PassViews, decided: Iterable[ViewDecision | None]) -> _PassLines:
         each = iter(decided)
-        head = [next(each) for _ in asking.head]
-        again = {place: next(each) for place, _ in asking.again}
-        return cls(head, again, [[next(each) for _ in views] for views in asking.fresh])
+        head = [next(each) for _ in views.head]
+        again = {place: next(each) for place, _ in views.again}
+        return cls(head, again, [[next(each) for _ in message] for message in views.fresh])
 
 
 class _Pass(NamedTuple):
-    """One pass: what was judged, by what, what it took over, its decisions, and the origins of calls (None: unread)."""
+    """One pass: its value and basis, what was carried over, its decisions, and the origins of calls (None: unread)."""
 
     value: Traffic
     basis: PassBasis
-    start: Start
-    lines: _Lines
+    carried: CarriedOver
+    lines: _PassLines
     trail: Trail | None
 
 
 class Judge:
-    """Judges traffic under one policy set. It calls no engine: it yields what to ask, and is sent the answers."""
+    """Judges traffic under one policy set. It does no I/O: it yields what to wait for, and is sent the results."""
 
     def __init__(self, policies: PolicySet, mode: Mode) -> None:
         self._capabilities = policies.capabilities
@@ -203,49 +209,52 @@ class Judge:
         value: Traffic,
         session: SessionFacts,
         history: History,
-        law: Law,
-        fitting: Fitting,
-        kept: Settled | None,
+        finder: HitFinder,
+        schemas: SchemaChecks,
+        previous: SettledPass | None,
         same: int | None = None,
         *,
         keeps: bool = True,
-    ) -> Generator[Asked, Any, Judged]:
+    ) -> Generator[Awaited, Any, PassResult]:
         """One pass over `value`.
 
-        `kept` is what the same pass settled in the turn before, if there was one, and `same` how many messages at the
-        beginning are those of that turn (None to find out). `keeps` says whether a later turn can go on from this one.
+        `previous` is the same pass of the previous turn, if there was one, and `same` how many messages at the
+        beginning are those of that turn (None to find out). `keeps` says whether a later turn can continue from this.
         """
-        basis = self._basis(value, session, law, keeps=keeps)
-        start = self._start(value, law, basis, kept, same)
+        basis = self._basis(value, session, finder, keeps=keeps)
+        carried = self._carried_over(value, finder, basis, previous, same)
         try:
-            asking = self._asking(value, start)
+            to_judge = self._views_to_judge(value, carried)
         except CmfError as error:
             coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
-            return Judged(views=(), hit=(), new=(), coverage=coverage, labels={}, brought=frozenset())
-        origins, trail = yield from self._origins(value, history, fitting, start, asking)
-        views = asking.all()
+            return PassResult(views=(), hit=(), new=(), coverage=coverage, labels={}, label_sources=frozenset())
+        origins, trail = yield from self._origins(value, history, schemas, carried, to_judge)
+        views = to_judge.all()
         decided: list[ViewDecision | None] = [None] * len(views)
         for shared, places in _by_context(views, session).items():
-            some = [views[place] for place in places]
-            came = [origins.get(view.path) for view in some]
-            entrypoints = [self._entrypoints[view.kind] for view in some]
-            answers = yield Batch(entrypoints, shared, list(map(view_bytes, some, came)))
-            for place, view, answer, known in zip(places, some, answers, came, strict=False):
-                decided[place] = view_decision(view, law.hits(view, answer, known), self._mode, known)
+            group = [views[place] for place in places]
+            group_origins = [origins.get(view.path) for view in group]
+            entrypoints = [self._entrypoints[view.kind] for view in group]
+            answers = yield Batch(entrypoints, shared, list(map(view_bytes, group, group_origins)))
+            # Not strict: views without an answer count as skipped, so that nothing is forwarded.
+            for place, view, answer, known in zip(places, group, answers, group_origins, strict=False):
+                decided[place] = view_decision(view, finder.hits(view, answer, known), self._mode, known)
         skipped = tuple(
             Skipped(path=view.path, reason="engine.no-answer")
             for view, line in zip(views, decided, strict=True)
             if line is None
         )
-        return self._judged(_Pass(value, basis, start, _Lines.of(asking, decided), trail), skipped)
+        return self._result(_Pass(value, basis, carried, _PassLines.of(to_judge, decided), trail), skipped)
 
-    # -- what is taken over --------------------------------------------------------------------------------------------
+    # -- what is carried over ------------------------------------------------------------------------------------------
 
-    def _basis(self, value: Traffic, session: SessionFacts, law: Law, *, keeps: bool) -> PassBasis:
-        if not (keeps and isinstance(value, Request)):  # nothing is taken over from it
+    def _basis(self, value: Traffic, session: SessionFacts, finder: HitFinder, *, keeps: bool) -> PassBasis:
+        if not (keeps and isinstance(value, Request)):  # no later turn continues from it
             return trusted(PassBasis, session={}, excuses=(), lifted=session.lifted, data=None)
         count, read = len(value.messages), self._read_of(session)
-        return PassBasis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))
+        return PassBasis(
+            session=read, excuses=finder.excuses.active, lifted=session.lifted, data=finder.data.upto(count)
+        )
 
     def _read_of(self, session: SessionFacts) -> dict[str, bytes]:
         """For each kind of view whose rules read the session: what they read of it, as JSON bytes."""
@@ -253,96 +262,100 @@ class Judge:
         read = {paths: to_bytes([_at(block, path) for path in paths]) for paths in set(self._reads.values())}
         return {kind: read[paths] for kind, paths in self._reads.items()}
 
-    def _start(self, value: Traffic, law: Law, basis: PassBasis, kept: Settled | None, same: int | None) -> Start:
-        if kept is None or not isinstance(value, Request) or kept.basis.excuses != basis.excuses:
-            return _ANEW
-        messages = kept.messages.upto(unchanged(kept.messages.items, tuple(value.messages)) if same is None else same)
-        changed = {kind for kind, read in basis.session.items() if kept.basis.session[kind] != read}
-        if law.data.upto(len(kept.messages.items)) != kept.basis.data:
+    def _carried_over(
+        self, value: Traffic, finder: HitFinder, basis: PassBasis, previous: SettledPass | None, same: int | None
+    ) -> CarriedOver:
+        if previous is None or not isinstance(value, Request) or previous.basis.excuses != basis.excuses:
+            return _NOTHING_CARRIED
+        before = previous.messages
+        messages = before.first(unchanged(before.items, tuple(value.messages)) if same is None else same)
+        changed = {kind for kind, read in basis.session.items() if previous.basis.session[kind] != read}
+        if finder.data.upto(len(before.items)) != previous.basis.data:
             changed |= _CALLS
         # Tools are judged in the context of the first message: if that is new, so are they.
-        is_same = messages.items and ViewKind.TOOL_DEFINITION.value not in changed and not kept.tools.loose
-        tools = kept.tools.upto(unchanged(kept.tools.items, tuple(value.tools)) if is_same else 0)
-        return Start(settled=kept, tools=tools, messages=messages, again=frozenset(changed))
+        is_same = messages.items and ViewKind.TOOL_DEFINITION.value not in changed and not previous.tools.unstable
+        tools = previous.tools.first(unchanged(previous.tools.items, tuple(value.tools)) if is_same else 0)
+        return CarriedOver(settled=previous, tools=tools, messages=messages, again=frozenset(changed))
 
-    def _asking(self, value: Traffic, start: Start) -> _Asking:
+    def _views_to_judge(self, value: Traffic, carried: CarriedOver) -> _PassViews:
         if not isinstance(value, Request):
-            return _Asking(list(iter_views(value, capabilities=self._capabilities)), [], [])
-        messages = start.messages
-        tools = range(len(start.tools.items), len(value.tools))
+            return _PassViews(list(iter_views(value, capabilities=self._capabilities)), [], [])
+        messages = carried.messages
+        tools = range(len(carried.tools.items), len(value.tools))
         head = list(envelope_views(value, tools, capabilities=self._capabilities))
-        items = {item for kind in start.again for item in messages.kinds.get(kind, ())}
+        items = {item for kind in carried.again for item in messages.kinds.get(kind, ())}
         again = [
             (place, view)
-            for item in sorted(items.union(messages.loose))
-            for place, view in self._settled_views(value, start, item)
-            if item in messages.loose or view.kind.value in start.again
+            for item in sorted(items.union(messages.unstable))
+            for place, view in self._settled_views(value, carried, item)
+            if item in messages.unstable or view.kind.value in carried.again
         ]
-        return _Asking(head, again, [self._views(value, at) for at in range(len(messages.items), len(value.messages))])
+        new = range(len(messages.items), len(value.messages))
+        return _PassViews(head, again, [self._views(value, at) for at in new])
 
     def _views(self, value: Request, place: int) -> list[MessageView]:
         return list(views_at(value, place, capabilities=self._capabilities))
 
-    def _settled_views(self, value: Request, start: Start, item: int) -> Iterable[tuple[int, MessageView]]:
-        """The views of a message that is taken over, each with the index of its line in `start.messages`."""
-        return enumerate(self._views(value, item), start.messages.start_of(item))
+    def _settled_views(self, value: Request, carried: CarriedOver, item: int) -> Iterable[tuple[int, MessageView]]:
+        """The views of a carried-over message, each with the index of its line in `carried.messages`."""
+        return enumerate(self._views(value, item), carried.messages.start_of(item))
 
     # -- where the values of calls came from ---------------------------------------------------------------------------
 
     def _origins(
-        self, value: Traffic, history: History, fitting: Fitting, start: Start, asking: _Asking
-    ) -> Generator[Asked, Any, tuple[Origins, Trail | None]]:
-        """The origins of the calls in `asking`, and what read them.
+        self, value: Traffic, history: History, schemas: SchemaChecks, carried: CarriedOver, to_judge: _PassViews
+    ) -> Generator[Awaited, Any, tuple[Origins, Trail | None]]:
+        """The origins of the calls in `to_judge`, and the trail that they were read from.
 
-        Calls that are taken over but have other origins now are added to `asking.again`.
+        Carried-over calls whose origins have changed are added to `to_judge.again`.
         """
-        kinds = start.messages.kinds
+        kinds = carried.messages.kinds
         settled = kinds.get(_CALL, ())
-        if not settled and not any(view.kind is ViewKind.TOOL_CALL for view in asking.all()):
+        if not settled and not any(view.kind is ViewKind.TOOL_CALL for view in to_judge.all()):
             return _NO_ORIGINS, None
         if not isinstance(value, Request):
-            return fitting.look(value, (yield partial(history.origins, value))), None
-        new = [at for at in range(len(start.messages.items), len(value.messages)) if may_call(value.messages[at])]
+            return schemas.look(value, (yield partial(history.origins, value))), None
+        new = [at for at in range(len(carried.messages.items), len(value.messages)) if may_call(value.messages[at])]
         last = max((places[-1] for places in (*(kinds.get(kind, ()) for kind in _HOLDING), new) if places), default=-1)
         trail: Trail = yield partial(history.read, tuple(value.messages), last + 1)
-        doubtful = settled[bisect_left(settled, _known_until(value, trail, fitting, start)) :]
-        already = dict(asking.again)
-        again = {start.messages.item_of(place) for place in already}
+        doubtful = settled[bisect_left(settled, _known_until(value, trail, schemas, carried)) :]
+        already = dict(to_judge.again)
+        again = {carried.messages.item_of(place) for place in already}
         wanted = (at for at in sorted({*doubtful, *again, *new}) if at <= last)
         found = {f"messages[{at}].{path}": known for at in wanted for path, known in trail.origins[at].items()}
-        origins = fitting.look(value, found)
-        asking.again += [
+        origins = schemas.look(value, found)
+        to_judge.again += [
             (place, view)
             for item in doubtful
-            for place, view in self._settled_views(value, start, item)
+            for place, view in self._settled_views(value, carried, item)
             if view.kind is ViewKind.TOOL_CALL
             and place not in already
-            and origins.get(view.path) != start.messages.lines[place].origins
+            and origins.get(view.path) != carried.messages.lines[place].origins
         ]
         return origins, trail
 
-    # -- what came of it -----------------------------------------------------------------------------------------------
+    # -- the result ----------------------------------------------------------------------------------------------------
 
-    def _judged(self, made: _Pass, skipped: tuple[Skipped, ...]) -> Judged:
-        value, basis, start, lines, _ = made
-        head, fresh = _given(lines.head), _given(chain.from_iterable(lines.fresh))
-        old, before = start.messages.lines, start.messages.hit()
+    def _result(self, made: _Pass, skipped: tuple[Skipped, ...]) -> PassResult:
+        value, basis, carried, lines, _ = made
+        head, fresh = _present(lines.head), _present(chain.from_iterable(lines.fresh))
+        old, before = carried.messages.lines, carried.messages.lines_with_hits()
         if lines.again:
-            old = tuple(_given(lines.again.get(place, line) for place, line in enumerate(old)))
+            old = tuple(_present(lines.again.get(place, line) for place, line in enumerate(old)))
             before = [line for line in old if line.hits]
         is_same = all(
-            line is not None and line.hits == start.messages.lines[place].hits for place, line in lines.again.items()
+            line is not None and line.hits == carried.messages.lines[place].hits for place, line in lines.again.items()
         )
-        views = (*head[:1], *start.tools.lines, *head[1:], *old, *fresh)
-        of_rest = [line for line in (*head[:1], *start.tools.hit(), *head[1:]) if line.hits]
+        views = (*head[:1], *carried.tools.lines, *head[1:], *old, *fresh)
+        of_rest = [line for line in (*head[:1], *carried.tools.lines_with_hits(), *head[1:]) if line.hits]
         of_new = [line for line in fresh if line.hits]
-        labels, brought = self._labels(value, basis, start, before, is_same=is_same)
-        more, brought_more = added_labels(of_new, value, basis.lifted)
-        others, brought_others = added_labels(of_rest, value, basis.lifted)
-        labels, brought = {**labels, **more}, brought | brought_more
-        done = _edits_of(start) if is_same else None
+        labels, label_sources = self._labels(value, basis, carried, before, is_same=is_same)
+        more, more_sources = added_labels(of_new, value, basis.lifted)
+        others, other_sources = added_labels(of_rest, value, basis.lifted)
+        labels, label_sources = {**labels, **more}, label_sources | more_sources
+        done = _edits_of(carried) if is_same else None
         return trusted(
-            Judged,
+            PassResult,
             views=views,
             hit=[*of_rest, *before, *of_new],
             new=[*of_rest, *of_new] if done is not None else [*of_rest, *before, *of_new],
@@ -352,73 +365,81 @@ class Judge:
                 produced=len(views) + len(skipped),
                 evaluated=len(views),
                 skipped=skipped,
-                reused=len(start.tools.lines) + len(start.messages.lines) - len(lines.again),
+                reused=len(carried.tools.lines) + len(carried.messages.lines) - len(lines.again),
             ),
             labels={**labels, **others},
-            brought=brought | brought_others,
-            settle=partial(self._settled, made, value, labels, brought) if isinstance(value, Request) else None,
+            label_sources=label_sources | other_sources,
+            settle=partial(self._settled, made, value, labels, label_sources) if isinstance(value, Request) else None,
         )
 
     def _labels(
-        self, value: Traffic, basis: PassBasis, start: Start, hit: Sequence[ViewDecision], *, is_same: bool
-    ) -> tuple[Labels, Brought]:
-        """The labels that rules added to messages that are taken over."""
-        settled = start.settled
-        if settled is not None and start.whole and is_same and settled.basis.lifted == basis.lifted:
-            return settled.labels, settled.brought
+        self, value: Traffic, basis: PassBasis, carried: CarriedOver, hit: Sequence[ViewDecision], *, is_same: bool
+    ) -> tuple[Labels, LabelSources]:
+        """The labels that rules added to carried-over messages."""
+        settled = carried.settled
+        if settled is not None and carried.whole and is_same and settled.basis.lifted == basis.lifted:
+            return settled.labels, settled.label_sources
         return added_labels(hit, value, basis.lifted)
 
     def _settled(
-        self, made: _Pass, value: Request, labels: Labels, brought: Brought, edited: Request, gone: Sequence[str]
-    ) -> Settled:
-        """What is kept of the pass over a request, for the next turn."""
-        start, lines = made.start, made.lines
-        tools = start.tools.then(tuple(value.tools), [[line] for line in _taken(lines.head[1:])], self._watched)
-        again = dict(zip(lines.again, _taken(lines.again.values()), strict=True))
-        messages = start.messages.patched(again) if again else start.messages
-        messages = messages.then(tuple(value.messages), list(map(_taken, lines.fresh)), self._watched)
-        counted = any(depends_on_later(line.hits) for line in messages.hit())
-        return Settled(
+        self,
+        made: _Pass,
+        value: Request,
+        labels: Labels,
+        label_sources: LabelSources,
+        edited: Request,
+        removed: Sequence[str],
+    ) -> SettledPass:
+        """What the next turn can carry over from this pass over a request."""
+        carried, lines = made.carried, made.lines
+        tools = carried.tools.extended(
+            tuple(value.tools), [[line] for line in _as_reused(lines.head[1:])], self._watched
+        )
+        again = dict(zip(lines.again, _as_reused(lines.again.values()), strict=True))
+        messages = carried.messages.patched(again) if again else carried.messages
+        messages = messages.extended(tuple(value.messages), list(map(_as_reused, lines.fresh)), self._watched)
+        counted = any(depends_on_later(line.hits) for line in messages.lines_with_hits())
+        return SettledPass(
             basis=made.basis,
             tools=tools,
             messages=messages,
             trail=made.trail,
             labels=labels,
-            brought=brought,
+            label_sources=label_sources,
             edited=None if counted else tuple(edited.messages),
-            gone=tuple(path for path in gone if path.startswith("messages[")),
+            removed=tuple(path for path in removed if path.startswith("messages[")),
         )
 
 
-def _edits_of(start: Start) -> _Edited | None:
-    """The messages that are taken over, as edits left them; None where the edits have to be carried out again."""
-    settled = start.settled
-    if settled is None or settled.edited is None or (settled.gone and not start.whole):
+def _edits_of(carried: CarriedOver) -> _EditedMessages | None:
+    """The carried-over messages after their edits; None if the edits have to be applied again."""
+    settled = carried.settled
+    if settled is None or settled.edited is None or (settled.removed and not carried.whole):
         return None
     if settled.edited is settled.messages.items:
-        return _Edited((), ())
-    return _Edited(settled.edited[: len(start.messages.items)], settled.gone)
+        return _EditedMessages((), ())
+    return _EditedMessages(settled.edited[: len(carried.messages.items)], settled.removed)
 
 
-def _known_until(value: Request, trail: Trail, fitting: Fitting, start: Start) -> int:
+def _known_until(value: Request, trail: Trail, schemas: SchemaChecks, carried: CarriedOver) -> int:
     """The index of the first message whose calls may have other origins now than when they were judged.
 
     It is 0 whenever the tools changed, since edited calls are then held against their tools' schemas again.
     """
-    settled = start.settled
+    settled = carried.settled
     if settled is None or settled.trail is not trail:
         return 0
-    is_same = len(start.tools.items) == len(settled.tools.items) == len(value.tools)
-    return fitting.first_new(value) if is_same else 0
+    is_same = len(carried.tools.items) == len(settled.tools.items) == len(value.tools)
+    return schemas.first_new(value) if is_same else 0
 
 
-def _given(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
+def _present(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
     return [line for line in lines if line is not None]
 
 
-def _taken(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
-    """The lines, marked as reused: as the next turn has them if it takes them over."""
-    return [dataclasses.replace(line, reused=True) for line in _given(lines)]
+def _as_reused(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
+    """The lines, marked as reused, for the next turn to carry over."""
+    return [dataclasses.replace(line, reused=True) for line in _present(lines)]
 
 
 def _at(block: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
@@ -444,4 +465,4 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
     return batches
 
 
-__all__ = ["Asked", "Batch", "Judge", "Judged", "Law"]
+__all__ = ["Awaited", "Batch", "HitFinder", "Judge", "PassResult"]

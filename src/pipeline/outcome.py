@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cmf.message import Message
 from cmf.request import Request, Response
-from pipeline.asking import Answer
+from pipeline.approval_needs import ApprovalAnswer
 from pipeline.certificate import Bound, Certificate
 from pipeline.decision import OUTAGE_RULES, Action, Decision
 from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
@@ -39,7 +39,7 @@ class Outcome:
     certificate: Certificate | None = None
     labels: frozenset[str] = frozenset()
     events: frozenset[tuple[str, str]] = frozenset()
-    answer: Answer | None = None
+    answer: ApprovalAnswer | None = None
     session: str | None = None
     session_version: int | None = None
     timings: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -45,7 +45,7 @@ MAX_CONFLICTS: Final = 64  # times that a run is judged because other runs chang
 
 
 @dataclass(slots=True)
-class _Course:
+class _Job:
     """One run under way.
 
     Attributes:
@@ -210,45 +210,45 @@ class Pipeline:
     def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
         known, refused = self._in_session(_traffic(value, known), known)
-        course = _Course(value, known, approval_id, begin)
-        ran = self._judged(course) if refused is None else self._recorded(course, refused)
+        job = _Job(value, known, approval_id, begin)
+        ran = self._judged(job) if refused is None else self._recorded(job, refused)
         if ran.ends is not None:
             raise ran.ends
         if ran.staged is not None:
             self._runner.afterwards(ran.staged, known)
         return ran.outcome
 
-    def _judged(self, course: _Course) -> Ran:
+    def _judged(self, job: _Job) -> Ran:
         """The outcome of the run, put on record."""
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = self._read(course)
+                facts, history = self._read(job)
                 with self._serving.lease() as runner:
-                    ran = runner.run(course.value, course.context, facts, history)
-                ran, changes = self._changed(course, ran, facts, history)
+                    ran = runner.run(job.value, job.context, facts, history)
+                ran, changes = self._changed(job, ran, facts, history)
                 is_first = self._records_first and changes.touch_session
-                if is_first and not self._kept(course, ran):
-                    return self._unrecorded(course, ran)
-                course.overtaken += (ran.outcome.decision.id,) if is_first else ()
-                committed = self._committed(course, ran, changes, history)
+                if is_first and not self._kept(job, ran):
+                    return self._unrecorded(job, ran)
+                job.overtaken += (ran.outcome.decision.id,) if is_first else ()
+                committed = self._committed(job, ran, changes, history)
                 if committed is not None:
-                    is_kept = self._after_commit(course, ran, committed, history) or is_first
-                    return ran if is_kept else self._recorded(course, ran)
-            ran = Ran(self._runner.closed(course.value, "session.conflict"))
+                    is_kept = self._after_commit(job, ran, committed, history) or is_first
+                    return ran if is_kept else self._recorded(job, ran)
+            ran = Ran(self._runner.closed(job.value, "session.conflict"))
         except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
-            ran = self._outage(course.value, error)
-        return self._recorded(course, ran)
+            ran = self._outage(job.value, error)
+        return self._recorded(job, ran)
 
-    def _kept(self, course: _Course, ran: Ran) -> bool:
+    def _kept(self, job: _Job, ran: Ran) -> bool:
         recording = self._recording
-        return recording is None or recording.keep(course.value, course.context, *course.so_far(ran))
+        return recording is None or recording.keep(job.value, job.context, *job.so_far(ran))
 
-    def _recorded(self, course: _Course, ran: Ran) -> Ran:
+    def _recorded(self, job: _Job, ran: Ran) -> Ran:
         """`ran`, put on record; a refusal if that failed."""
-        return ran if self._kept(course, ran) else self._unrecorded(course, ran)
+        return ran if self._kept(job, ran) else self._unrecorded(job, ran)
 
-    def _unrecorded(self, course: _Course, ran: Ran) -> Ran:
-        return Ran(self._runner.closed(course.value, UNRECORDED, reason=NOT_ON_RECORD), ends=ran.ends)
+    def _unrecorded(self, job: _Job, ran: Ran) -> Ran:
+        return Ran(self._runner.closed(job.value, UNRECORDED, reason=NOT_ON_RECORD), ends=ran.ends)
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
         """`run`, awaiting stages and engine; concurrent stages run together."""
@@ -257,37 +257,37 @@ class Pipeline:
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
         known, refused = await self._choosing(self._in_session, _traffic(value, known), known)
-        course = _Course(value, known, approval_id, begin)
-        ran = await (self._ajudged(course) if refused is None else self._arecorded(course, refused))
+        job = _Job(value, known, approval_id, begin)
+        ran = await (self._ajudged(job) if refused is None else self._arecorded(job, refused))
         if ran.ends is not None:
             raise ran.ends
         if ran.staged is not None:
             self._runner.afterwards_in_background(ran.staged, known)
         return ran.outcome
 
-    async def _ajudged(self, course: _Course) -> Ran:
+    async def _ajudged(self, job: _Job) -> Ran:
         """The outcome of the run, put on record."""
-        known = course.context
+        known = job.context
         offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = await offload(self._read, course)
+                facts, history = await offload(self._read, job)
                 with self._serving.lease() as runner:
-                    ran = await runner.arun(course.value, known, facts, history, offload)
-                ending = self._acommitted(offload, course, ran, facts, history)
+                    ran = await runner.arun(job.value, known, facts, history, offload)
+                ending = self._acommitted(offload, job, ran, facts, history)
                 # Where a session may change, the run is brought to its end even if the caller is cancelled [REC-22].
                 ended = await (ending if known.session is None else run_to_end(ending))
                 if ended is not None:
                     return ended
-            ran = Ran(self._runner.closed(course.value, "session.conflict"))
+            ran = Ran(self._runner.closed(job.value, "session.conflict"))
         except BaseException as error:
             if is_cancelled(error):
                 raise
-            ran = self._outage(course.value, error)
-        return await self._arecorded(course, ran)
+            ran = self._outage(job.value, error)
+        return await self._arecorded(job, ran)
 
     async def _acommitted(
-        self, offload: Offload, course: _Course, ran: Ran, facts: SessionFacts, history: History
+        self, offload: Offload, job: _Job, ran: Ran, facts: SessionFacts, history: History
     ) -> Ran | None:
         """The outcome, its changes committed to the session and put on record; None if another run committed first.
 
@@ -296,38 +296,38 @@ class Pipeline:
         try:
             is_first = False
             if self._records_first:
-                ran, changes = await offload(self._changed, course, ran, facts, history)
+                ran, changes = await offload(self._changed, job, ran, facts, history)
                 is_first = changes.touch_session
-                if is_first and not await self._akept(course, ran):
-                    return self._unrecorded(course, ran)
-                course.overtaken += (ran.outcome.decision.id,) if is_first else ()
-                committed = await offload(self._committed, course, ran, changes, history)
+                if is_first and not await self._akept(job, ran):
+                    return self._unrecorded(job, ran)
+                job.overtaken += (ran.outcome.decision.id,) if is_first else ()
+                committed = await offload(self._committed, job, ran, changes, history)
             else:
-                ran, committed = await offload(self._changed_at_once, course, ran, facts, history)
+                ran, committed = await offload(self._changed_at_once, job, ran, facts, history)
             if committed is None:
                 return None
-            is_kept = self._after_commit(course, ran, committed, history) or is_first
+            is_kept = self._after_commit(job, ran, committed, history) or is_first
         except BaseException as error:  # raised in its own task, SystemExit would end the loop at once
             if is_cancelled(error):
                 raise
-            ran, is_kept = self._outage(course.value, error), False
-        return ran if is_kept else await self._arecorded(course, ran)
+            ran, is_kept = self._outage(job.value, error), False
+        return ran if is_kept else await self._arecorded(job, ran)
 
-    async def _akept(self, course: _Course, ran: Ran) -> bool:
+    async def _akept(self, job: _Job, ran: Ran) -> bool:
         recording = self._recording
-        return recording is None or await recording.akeep(course.value, course.context, *course.so_far(ran))
+        return recording is None or await recording.akeep(job.value, job.context, *job.so_far(ran))
 
-    async def _arecorded(self, course: _Course, ran: Ran) -> Ran:
+    async def _arecorded(self, job: _Job, ran: Ran) -> Ran:
         """`ran`, put on record; a refusal if that failed."""
-        return ran if await self._akept(course, ran) else self._unrecorded(course, ran)
+        return ran if await self._akept(job, ran) else self._unrecorded(job, ran)
 
     @property
     def _records_first(self) -> bool:
         return self._recording is not None and self._recording.goes_first
 
-    def _read(self, course: _Course) -> tuple[SessionFacts, History]:
+    def _read(self, job: _Job) -> tuple[SessionFacts, History]:
         """The session as it is now, and its conversation; ApprovalError if the approval is not usable in it."""
-        context, approval_id = course.context, course.approval_id
+        context, approval_id = job.context, job.approval_id
         facts = self._sessions.read(context)
         overrides = () if self._overrides is None else self._overrides.holding()
         facts = replace(facts, overrides=overrides, spent=context.spent) if overrides or context.spent else facts
@@ -360,42 +360,42 @@ class Pipeline:
         ends = error if isinstance(error, PROCESS_EXITS) else None
         return Ran(self._runner.closed(value, "pipeline.failed"), ends=ends)
 
-    def _changed(self, course: _Course, ran: Ran, facts: SessionFacts, history: History) -> tuple[Ran, Changes]:
+    def _changed(self, job: _Job, ran: Ran, facts: SessionFacts, history: History) -> tuple[Ran, Changes]:
         """The run, with what it was judged by, and what its outcome changes in the session."""
         changes = NO_CHANGES
-        if course.context.session is not None:
-            changes = changes_of(course.value, course.context, facts, ran.outcome, history, self._replies)
+        if job.context.session is not None:
+            changes = changes_of(job.value, job.context, facts, ran.outcome, history, self._replies)
         return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep)), changes
 
-    def _committed(self, course: _Course, ran: Ran, changes: Changes, history: History) -> Changes | None:
+    def _committed(self, job: _Job, ran: Ran, changes: Changes, history: History) -> Changes | None:
         """The changes, committed to the session; None if another run committed first [C5]."""
         if not changes.touch_session:
             return changes
         if self._recording is not None and self._recording.kept is not None:
-            record = self._recording.record(course.value, course.context, *course.so_far(ran))
+            record = self._recording.record(job.value, job.context, *job.so_far(ran))
             changes = replace(changes, record=record)
         # Marks only grow, so they fit any version; the other changes hold for the version that was judged under.
         bound = changes.taints or changes.counts or changes.asked or changes.used
         version = ran.basis.session.version if bound and ran.basis is not None else None
         # An approval may have expired since it was read: judge again, which asks again.
         with suppress(ApprovalError):
-            if self._sessions.commit(course.context, version, changes):
+            if self._sessions.commit(job.context, version, changes):
                 return changes
         history.close(None)
         return None
 
     def _changed_at_once(
-        self, course: _Course, ran: Ran, facts: SessionFacts, history: History
+        self, job: _Job, ran: Ran, facts: SessionFacts, history: History
     ) -> tuple[Ran, Changes | None]:
-        ran, changes = self._changed(course, ran, facts, history)
-        return ran, self._committed(course, ran, changes, history)
+        ran, changes = self._changed(job, ran, facts, history)
+        return ran, self._committed(job, ran, changes, history)
 
-    def _after_commit(self, course: _Course, ran: Ran, changes: Changes, history: History) -> bool:
+    def _after_commit(self, job: _Job, ran: Ran, changes: Changes, history: History) -> bool:
         """Tell subscribers what the commit changed, and remember the conversation; whether it put the run on record."""
         if changes.record is not None and self._recording is not None and self._recording.kept is not None:
-            course.overtaken += (changes.record.id,)  # unless all goes well from here
+            job.overtaken += (changes.record.id,)  # unless all goes well from here
             self._recording.kept(changes.record)
-        publish_approvals(self.events, course.context, changes)
+        publish_approvals(self.events, job.context, changes)
         history.close(ran.outcome.value)
         if ran.basis is not None:
             publish_labels(self.events, ran.basis.session, ran.outcome)

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, WatchError
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
-from pipeline.approval_state import Approval, SessionKey, asked_before, session_key
+from pipeline.approval_state import Approval, SessionKey, already_requested, session_key
 from pipeline.context import Context
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.policy_input import SessionFacts
@@ -97,7 +97,7 @@ class RedisSessions(SessionStore):
             # Marks only grow, and whoever adds some changes the session that is watched.
             counted = self._marked(pipe, key, changes.count_marks)
             if any(pipe.exists(self._approval(asked.id)) for asked in changes.asked):
-                raise asked_before()
+                raise already_requested()
             after = before.after(changes, key, now, counted)
         pipe.multi()
         for name, budget in budgets.items():

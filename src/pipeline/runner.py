@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
 from cmf.value import replace, trusted
-from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
+from pipeline.approval_needs import (
+    DENIED_BY_PERSON,
+    ApprovalAnswer,
+    ApprovalNeed,
+    approval_needs,
+    needs_approval,
+    resolve,
+    with_approval,
+)
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.certificate import mint
 from pipeline.context import Context
@@ -35,28 +43,28 @@ from pipeline.decision import (
     overall,
     with_stages,
 )
+from pipeline.decision_lines import DecisionLines
 from pipeline.draft import labels_of, messages_of
 from pipeline.effects import Replacer
 from pipeline.engines.base import Engine, EngineResult, Failed
 from pipeline.errors import EffectError, where_from
 from pipeline.events import Events
-from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
-from pipeline.judging import Asked, Batch, Judge, Law
+from pipeline.judging import Awaited, Batch, HitFinder, Judge
 from pipeline.offload import Offload
 from pipeline.outcome import Outcome as Outcome
 from pipeline.outcome import Ran, bound
-from pipeline.passes import Passes
 from pipeline.policies.rule_exceptions import Excuses
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.references import refusals
 from pipeline.retention import keep as keep_until
-from pipeline.settled import Keeping
+from pipeline.schema_checks import SchemaChecks
 from pipeline.stage import Stage, StageCall, Traffic
 from pipeline.stages import Staged, Stages
-from pipeline.stamping import Brought, stamp
+from pipeline.stamping import LabelSources, stamp
+from pipeline.turn_memory import TurnMemory
 from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.runner")
@@ -64,11 +72,11 @@ APPROVAL_SECONDS: Final = 3_600.0  # how long an approval can be given and used,
 MAX_PASSES: Final = 4  # passes of judging and editing; traffic that still changes on the last one is refused
 
 
-_Steps: TypeAlias = Generator[Asked, Any, Outcome]
+_Steps: TypeAlias = Generator[Awaited, Any, Outcome]
 
 
 class _Account(NamedTuple):
-    """What a decision gives an account of: a line per view, those of them with hits, and what stages said."""
+    """What a decision reports: one line per view, those of them with hits, and the records of stages."""
 
     views: tuple[ViewDecision, ...]
     hit: tuple[ViewDecision, ...]
@@ -101,7 +109,7 @@ class Runner:
         reuses: bool = False,
     ) -> None:
         self._mode = mode
-        self._take_up(policies, engine)
+        self._use(policies, engine)
         self._reuses = reuses
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
@@ -109,7 +117,7 @@ class Runner:
         self._events = events or Events()
         self._stages = Stages(stages, self._events, mode)
 
-    def _take_up(self, policies: PolicySet, engine: Engine) -> None:
+    def _use(self, policies: PolicySet, engine: Engine) -> None:
         self.policies = policies
         self._engine = engine
         self._judge = Judge(policies, self._mode)
@@ -118,7 +126,7 @@ class Runner:
     def with_policies(self, policies: PolicySet, engine: Engine) -> Runner:
         """A runner like this one, with the same stages, for another policy set."""
         other = copy(self)
-        other._take_up(policies, engine)
+        other._use(policies, engine)
         return other
 
     @property
@@ -127,7 +135,7 @@ class Runner:
         return self.policies.revision
 
     def close(self) -> None:
-        """Let go of what the engine holds."""
+        """Release what the engine holds."""
         self._engine.close()
 
     async def aclose(self) -> None:
@@ -143,11 +151,11 @@ class Runner:
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
         """
-        keeping = self._keeping(history)
-        taken = self._taken_in(traffic, context, session, history, keeping)
+        memory = self._memory(history)
+        taken = self._taken_in(traffic, context, session, history, memory)
         context, begin = _without_history(context), perf_counter_ns()
         staged = self._stages.run(taken.value, context)
-        steps = self._governed(taken, staged, session, history, context, keeping)
+        steps = self._governed(taken, staged, session, history, context, memory)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -159,17 +167,17 @@ class Runner:
                 asked = steps.send(answer)
         except StopIteration as done:
             timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return _ran(done.value, staged, context, session, timings, history, keeping)
+            return _ran(done.value, staged, context, session, timings, history, memory)
 
     async def arun(
         self, traffic: Traffic, context: Context, session: SessionFacts, history: History, offload: Offload
     ) -> Ran:
         """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
-        keeping = self._keeping(history)
-        taken = self._taken_in(traffic, context, session, history, keeping)
+        memory = self._memory(history)
+        taken = self._taken_in(traffic, context, session, history, memory)
         context, begin = _without_history(context), perf_counter_ns()
         staged = await self._stages.arun(taken.value, context)
-        steps = self._governed(taken, staged, session, history, context, keeping)
+        steps = self._governed(taken, staged, session, history, context, memory)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -181,7 +189,7 @@ class Runner:
                 asked = steps.send(answer)
         except StopIteration as done:
             timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return _ran(done.value, staged, context, session, timings, history, keeping)
+            return _ran(done.value, staged, context, session, timings, history, memory)
 
     def _evaluated(self, batch: Batch) -> list[EngineResult]:
         try:
@@ -209,15 +217,15 @@ class Runner:
         """Start the fire-and-forget stages as tasks."""
         self._stages.afterwards_in_background(staged, _without_history(context))
 
-    def _keeping(self, history: History) -> Keeping:
-        # Where profiles ask functions of the host, what these said last turn may not hold any more: nothing is reused.
-        return Keeping(history.turn if self._reuses and not history.profiles.asks else None, self.revision)
+    def _memory(self, history: History) -> TurnMemory:
+        # If profiles call functions of the host, their answers may have changed since the last turn: nothing is reused.
+        return TurnMemory(history.turn if self._reuses and not history.profiles.asks else None, self.revision)
 
     def _taken_in(
-        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, keeping: Keeping
+        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, memory: TurnMemory
     ) -> Ingested:
-        taken = take_in(traffic, context, session, history.profiles, history.before, keeping.taken)
-        keeping.taken = taken.taken
+        taken = take_in(traffic, context, session, history.profiles, history.before, memory.taken)
+        memory.taken = taken.taken
         history.keep = keep_until(taken.retention, session.moment)
         return taken
 
@@ -228,26 +236,33 @@ class Runner:
         session: SessionFacts,
         history: History,
         context: Context,
-        keeping: Keeping,
+        memory: TurnMemory,
     ) -> _Steps:
         """The judgement of what the stages made of `taken`, with the rule on its data and the labels of that data."""
         if not staged.stopped:
             taken = taken.after(staged.value)
             staged = staged if taken.value is staged.value else replace(staged, value=taken.value)
         excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
-        law = Law(self._rules, excuses, taken.rule())
-        outcome = yield from self._steps(staged, session, history, law, keeping, keep=context.session is not None)
+        finder = HitFinder(self._rules, excuses, taken.rule())
+        outcome = yield from self._steps(staged, session, history, finder, memory, keep=context.session is not None)
         return replace(outcome, events=outcome.events | taken.events) if taken.events else outcome
 
     def _steps(
-        self, staged: Staged, session: SessionFacts, history: History, law: Law, keeping: Keeping, *, keep: bool
+        self,
+        staged: Staged,
+        session: SessionFacts,
+        history: History,
+        finder: HitFinder,
+        memory: TurnMemory,
+        *,
+        keep: bool,
     ) -> _Steps:
         """The passes of judging and editing. They call no engine: they yield what to evaluate and get the results."""
         value = staged.value
         stages = tuple(staged.records)
         if staged.stopped:
             return self._outcome(_Account.of_unjudged(value, stages))
-        referred = keeping.references(value)
+        referred = memory.references(value)
         unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
         if unseen:
             return self._outcome(_Account.of_unjudged(value, (*stages, *unseen)))
@@ -256,53 +271,53 @@ class Runner:
         if labels != session.labels:
             session = replace(session, labels=labels)
         replacer = Replacer(self._replacer_key)
-        found = Passes()
+        lines = DecisionLines()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
-        brought: Brought = frozenset()
-        fitting = Fitting(value, history, self._events)
+        label_sources: LabelSources = frozenset()
+        schemas = SchemaChecks(value, history, self._events)
         for number in range(MAX_PASSES):
-            same = None if number else keeping.same(value)
-            kept = keeping.before(number)
-            judged = yield from self._judge(value, session, history, law, fitting, kept, same, keeps=keep)
-            found.add(judged.views, judged.hit, judged.coverage.reused)
-            account = _Account(found.lines, found.hit, judged.coverage, stages)
+            same = None if number else memory.same(value)
+            previous = memory.before(number)
+            judged = yield from self._judge(value, session, history, finder, schemas, previous, same, keeps=keep)
+            lines.add(judged.views, judged.hit, judged.coverage.reused)
+            account = _Account(lines.lines, lines.hit, judged.coverage, stages)
             passes.append((value, judged.views))
-            if fitting.broken is not None:
-                return self._refused(account, _impossible("effect.tool-input-invalid"), fitting.broken)
+            if schemas.broken is not None:
+                return self._refused(account, _edit_failed("effect.tool-input-invalid"), schemas.broken)
             if judged.stops:
                 return self._outcome(account)
             try:
-                gone: list[str] = []
-                edited = judged.edited(value, self._mode, replacer, gone)
-                found.removed(gone)
+                removed: list[str] = []
+                edited = judged.edited(value, self._mode, replacer, removed)
+                lines.removed(removed)
             except EffectError as error:
-                return self._refused(account, _impossible(error.code), error.path)
-            keeping.add(judged.settle, edited, gone)
+                return self._refused(account, _edit_failed(error.code), error.path)
+            memory.add(judged.settle, edited, removed)
             relabelled = stamp(edited, judged.labels)
-            brought |= judged.brought
+            label_sources |= judged.label_sources
             known = session.labels
             added = frozenset(label for labels in judged.labels.values() for label in labels)
             session = replace(session, labels=known | added) if added else session
             if relabelled is value and added <= known:
-                if asks(found.hit, stages, self._mode):
-                    wanted = wishes(value, passes, stages, self._mode)
-                    outcome = self._answered(account, value, session, wanted, keep=keep)
+                if needs_approval(lines.hit, stages, self._mode):
+                    needs = approval_needs(value, passes, stages, self._mode)
+                    outcome = self._answered(account, value, session, needs, keep=keep)
                 else:
                     outcome = self._outcome(account, value, session.labels)
-                return replace(outcome, events=brought) if brought else outcome
+                return replace(outcome, events=label_sources) if label_sources else outcome
             value = relabelled
-        return self._refused(account, _impossible("pipeline.no-fixed-point"), "")
+        return self._refused(account, _edit_failed("pipeline.no-fixed-point"), "")
 
     def _answered(
-        self, account: _Account, value: Traffic, session: SessionFacts, wanted: Sequence[Wish], *, keep: bool
+        self, account: _Account, value: Traffic, session: SessionFacts, needs: Sequence[ApprovalNeed], *, keep: bool
     ) -> Outcome:
-        """The outcome where rules want approvals: forward if all were given, refuse if one was denied, else suspend."""
+        """The outcome where approvals are required: forward if all are given, refuse if one is denied, else suspend."""
         expires_at = session.moment + self._approval_time
-        answer = settle(wanted, session, revision=self.policies.revision, expires_at=expires_at, keep=keep)
+        answer = resolve(needs, session, revision=self.policies.revision, expires_at=expires_at, keep=keep)
         if answer.action is Action.REFUSE:
-            return self._refused(account, PERSON_SAID_NO, answer.refs[0].path, answer)
+            return self._refused(account, DENIED_BY_PERSON, answer.refs[0].path, answer)
         if answer.action is Action.FORWARD:
-            approved = tuple(fulfilled(view, self._mode) if view.hits else view for view in account.views)
+            approved = tuple(with_approval(view, self._mode) if view.hits else view for view in account.views)
             return self._outcome(account.with_views(approved), value, session.labels, answer)
         return self._outcome(account, answer=answer)
 
@@ -311,7 +326,7 @@ class Runner:
         account: _Account,
         value: Traffic | None = None,
         labels: frozenset[str] = frozenset(),
-        answer: Answer | None = None,
+        answer: ApprovalAnswer | None = None,
     ) -> Outcome:
         """The outcome of a run; without `value`, one that lets nothing through."""
         views, hit, coverage, stages = account
@@ -341,8 +356,8 @@ class Runner:
         record = StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
         return self._outcome(_Account.of_unjudged(value, (record,)))
 
-    def _refused(self, account: _Account, hit: Hit, path: str, answer: Answer | None = None) -> Outcome:
-        """A refusal that follows from no rule: an edit failed, edits never came to an end, or a person said no.
+    def _refused(self, account: _Account, hit: Hit, path: str, answer: ApprovalAnswer | None = None) -> Outcome:
+        """A refusal that follows from no rule: an edit failed, edits never settled, or a person denied an approval.
 
         `hit` is added to the line of the view at `path`; if there is none, to the first line.
         """
@@ -358,17 +373,17 @@ def _ran(
     session: SessionFacts,
     timings: Mapping[str, int],
     history: History,
-    keeping: Keeping,
+    memory: TurnMemory,
 ) -> Ran:
     goes_on = context.session is not None  # without a session there is no next turn to keep anything for
     version = session.version if goes_on else None
     made = replace(outcome, session=context.session, session_version=version, timings=timings)
     if made.value is not None:  # the one place where certificates are made [C6]
         full = made.decision.coverage.full
-        digests = keeping.digests if goes_on else None
+        digests = memory.digests if goes_on else None
         made = replace(made, certificate=mint(made.value, bound(made), complete=full, digests=digests))
         if goes_on:
-            history.turn = keeping.turn()
+            history.turn = memory.turn()
     return Ran(made, staged.value)
 
 
@@ -377,7 +392,7 @@ def _broken(batch: Batch, error: BaseException) -> list[EngineResult]:
     return [Failed("engine.failed")] * len(batch.views)
 
 
-def _impossible(code: str) -> Hit:
+def _edit_failed(code: str) -> Hit:
     reason = "What policy asked for could not be carried out."
     return Hit(rule="pipeline", code=code, effect=Effect.DENY, reason=reason, severity="critical")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from cmf.request import Response
 from cmf.value import to_json
+from pipeline.approval_needs import ApprovalAnswer
 from pipeline.approval_state import session_key
-from pipeline.asking import Answer
 from pipeline.context import Context
 from pipeline.errors import ApprovalError
 from pipeline.sealing import ABOUT, REPLY, Sealer
@@ -31,7 +31,7 @@ class SealedReplies:
         self._sessions = sessions
         self._sealer = Sealer(key)
 
-    def seal(self, value: Traffic, context: Context, answer: Answer) -> dict[str, bytes]:
+    def seal(self, value: Traffic, context: Context, answer: ApprovalAnswer) -> dict[str, bytes]:
         """By the id of each new approval, ciphertext of what it is about.
 
         A response is sealed with it whole: unlike a request, nobody could send it again.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.asking import Answer
+from pipeline.approval_needs import ApprovalAnswer
 from pipeline.context import Context
 from pipeline.decision import Effect
 from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded
@@ -27,7 +27,7 @@ def changes_of(
 
     `value` is what was judged, as it came in; `facts` are the session as it was then.
     """
-    answer = outcome.answer or Answer()
+    answer = outcome.answer or ApprovalAnswer()
     released = outcome.value
     if released is None:
         return _new_approvals(value, context, answer, history.keep, sealed)
@@ -40,7 +40,9 @@ def changes_of(
     return Changes(taints=taints, counts=counts, events=events_of(taints, answer.used), seen=seen, used=answer.used)
 
 
-def _new_approvals(value: Traffic, context: Context, answer: Answer, keep: Keep, sealed: SealedReplies) -> Changes:
+def _new_approvals(
+    value: Traffic, context: Context, answer: ApprovalAnswer, keep: Keep, sealed: SealedReplies
+) -> Changes:
     """The approvals that are asked for, and, for as long as retention allows, what each is about [RET-4]."""
     if not keep.after_run:
         return Changes(asked=answer.asked)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cmf.codec import dumps
 from pipeline.approval_ref import ApprovalStatus
-from pipeline.approval_state import Approval, ApprovalUse, Asked, SessionKey, asked_before
+from pipeline.approval_state import Approval, ApprovalRequest, ApprovalUse, SessionKey, already_requested
 from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.policy_input import SessionFacts
 
@@ -177,7 +177,7 @@ class Changes:
     events: tuple[Mapping[str, Any], ...] = ()
     tool_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[ApprovalRequest, ...] = ()
     used: tuple[ApprovalUse, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     settlements: tuple[Settlement, ...] = ()
@@ -191,7 +191,7 @@ class Changes:
         own = (self.taints, self.grants, self.counts, self.events, self.tool_ids, self.seen, self.asked, self.used)
         return any(own) or self.active_model is not None
 
-    def sealed_with(self) -> Iterator[tuple[Asked, bytes]]:
+    def sealed_with(self) -> Iterator[tuple[ApprovalRequest, bytes]]:
         """Each ciphertext with the approval that it belongs to."""
         for asked in self.asked:
             if asked.id in self.sealed:
@@ -305,7 +305,7 @@ class SessionState:
             approvals[use.id] = approvals[use.id].used(use, now)
         for asked in changes.asked:
             if asked.id in approvals:
-                raise asked_before()
+                raise already_requested()
             approvals[asked.id] = Approval(asked=asked, key=key, requested_at=now)
         return approvals
 

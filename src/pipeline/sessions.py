@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from cmf.identity import Clock
 from cmf.value import replace
 from pipeline.approval_ref import ApprovalStatus
-from pipeline.approval_state import Approval, SessionKey, asked_before, session_key
+from pipeline.approval_state import Approval, SessionKey, already_requested, session_key
 from pipeline.context import Context
 from pipeline.errors import ApprovalError, StoreError
 from pipeline.moments import micros
@@ -164,7 +164,7 @@ class MemorySessions(SessionStore):
             budgets.update((name, self._budgets[name]) for name in budgets.keys() & self._budgets.keys())
             settle(budgets, kept, key)
             if any(asked.id in self._asked for asked in kept.asked):
-                raise asked_before()
+                raise already_requested()
             after = None
             if kept.touch_session:
                 marks = self._marks.get(key, set())

@@ -15,20 +15,20 @@ from pipeline.draft import labels_of
 from pipeline.paths import message_path, message_place, part_at
 from pipeline.stage import Traffic
 
-Brought: TypeAlias = frozenset[tuple[str, str]]
+LabelSources: TypeAlias = frozenset[tuple[str, str]]
 """Labels, each with the event that brought it."""
 
 
 def added_labels(
-    views: Sequence[ViewDecision], value: Traffic, lifted: Brought
-) -> tuple[dict[str, frozenset[str]], Brought]:
+    views: Sequence[ViewDecision], value: Traffic, lifted: LabelSources
+) -> tuple[dict[str, frozenset[str]], LabelSources]:
     """The labels that rules added, by the path of the message that caused them; and the same with their source events.
 
     The source event is made from the message's content. A client that sends the message again causes no new event, so
     that a label which was declassified for it stays away.
     """
     labels: dict[str, frozenset[str]] = {}
-    brought: set[tuple[str, str]] = set()
+    label_sources: set[tuple[str, str]] = set()
     for view in views:
         added = {str(hit.fields["label"]) for hit in view.hits if hit.effect is Effect.LABEL}
         if not added:
@@ -37,9 +37,9 @@ def added_labels(
         event = _event(value, where)
         if event is not None:
             added = {label for label in added if (label, event) not in lifted}
-            brought |= {(label, event) for label in added}
+            label_sources |= {(label, event) for label in added}
         labels[where] = labels.get(where, frozenset()) | added
-    return labels, frozenset(brought)
+    return labels, frozenset(label_sources)
 
 
 def _event(value: Traffic, where: str) -> str | None:

@@ -36,7 +36,7 @@ from ulid import ULID
 
 from cmf.content import ToolCallPart
 from cmf.message import Message
-from pipeline.approval_state import ApprovalUse, Asked
+from pipeline.approval_state import ApprovalRequest, ApprovalUse
 from pipeline.audit.verification import verify
 from pipeline.guard import Guard
 from pipeline.recorder import Recorder
@@ -53,8 +53,8 @@ PATIENCE_SECONDS = 120.0
 LATER = 4_000_000_000_000_000  # in the year 2096
 
 
-def _asked(id: str) -> Asked:
-    return Asked(id=id, digest="d", target="t", rules=("a/b",), revision="r", expires_at=LATER)
+def _asked(id: str) -> ApprovalRequest:
+    return ApprovalRequest(id=id, digest="d", target="t", rules=("a/b",), revision="r", expires_at=LATER)
 
 
 def _reservation(id: str) -> Reservation:

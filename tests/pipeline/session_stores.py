@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from cmf.security import SubjectExtension
-from pipeline.approval_state import ApprovalUse, Asked
+from pipeline.approval_state import ApprovalRequest, ApprovalUse
 from pipeline.context import Context
 from pipeline.session_state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 
@@ -53,9 +53,9 @@ def count(name: str, amount: str = "1", mark: str | None = None) -> Changes:
     return Changes(counts=(Count(name=name, amount=Decimal(amount), mark=mark),))
 
 
-def asked(clock: Clock, id: str = "apr_1", digest: str = "d") -> Asked:
+def asked(clock: Clock, id: str = "apr_1", digest: str = "d") -> ApprovalRequest:
     later = clock.moment + 60_000_000
-    return Asked(id=id, digest=digest, target="tool://_/pay", rules=("a/b",), revision="r1", expires_at=later)
+    return ApprovalRequest(id=id, digest=digest, target="tool://_/pay", rules=("a/b",), revision="r1", expires_at=later)
 
 
 def use(id: str = "apr_1", digest: str = "d", target: str = "tool://_/pay", revision: str = "r1") -> Changes:

@@ -16,7 +16,7 @@ from tests.pipeline.conftest import write_rules
 from cmf import Choice, Message, Request, Response, RetentionPolicy, SubjectExtension, ToolCallPart, ToolResultPart
 from cmf.value import trusted
 from pipeline import Pipeline
-from pipeline.approval_state import Asked
+from pipeline.approval_state import ApprovalRequest
 from pipeline.context import Context
 from pipeline.errors import StoreError
 from pipeline.profiles import Profiles
@@ -229,7 +229,7 @@ def test_what_is_sealed_beside_an_approval_goes_when_it_is_too_old(store: Store)
     sessions = store.sessions(clock=lambda: MOMENT)
     context = Context(session="s")
     for name, ends in (("old", NOW + SECOND), ("new", NOW + 9 * SECOND)):
-        asked = Asked(id=name, digest="d", target="t", rules=("r",), revision="1", expires_at=ends)
+        asked = ApprovalRequest(id=name, digest="d", target="t", rules=("r",), revision="1", expires_at=ends)
         sessions.commit(context, None, Changes(asked=(asked,), sealed={name: b"secret"}))
 
     swept = Sweep(store).run(NOW + SECOND)

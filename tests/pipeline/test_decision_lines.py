@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.decision import Action, Effect, Hit, Verdict, ViewDecision
-from pipeline.passes import Passes
+from pipeline.decision_lines import DecisionLines
 
 
 def line(path: str, *codes: str, effect: Effect = Effect.WARN) -> ViewDecision:
@@ -21,13 +21,13 @@ def line(path: str, *codes: str, effect: Effect = Effect.WARN) -> ViewDecision:
     )  # fmt: skip
 
 
-def codes(passes: Passes) -> dict[str, list[str]]:
+def codes(passes: DecisionLines) -> dict[str, list[str]]:
     return {view.path: [hit.code for hit in view.hits] for view in passes.lines}
 
 
 @pytest.mark.spec("DEC-8")
 def test_a_later_denial_makes_the_line_a_denial_and_nothing_takes_it_back() -> None:
-    passes = Passes()
+    passes = DecisionLines()
     passes.add([line("content[0]", "one")])
     passes.add([line("content[0]", "two", effect=Effect.DENY)])
     passes.add([line("content[0]")])
@@ -40,7 +40,7 @@ def test_a_later_denial_makes_the_line_a_denial_and_nothing_takes_it_back() -> N
 
 @pytest.mark.spec("DEC-8")
 def test_a_view_that_is_new_has_a_line_only_if_something_hit_it() -> None:
-    passes = Passes()
+    passes = DecisionLines()
     passes.add([line("content[0]", "one")])
     passes.add([line("content[0]", "one"), line("content[1]"), line("content[2]", "new")])
 
@@ -49,7 +49,7 @@ def test_a_view_that_is_new_has_a_line_only_if_something_hit_it() -> None:
 
 @pytest.mark.spec("DEC-8")
 def test_what_follows_something_removed_keeps_its_place_at_every_depth() -> None:
-    passes = Passes()
+    passes = DecisionLines()
     passes.add([line(path) for path in ("tools[0]", "tools[1]", "tools[2]")])
     passes.removed(["tools[2]", "tools[0]", "messages[1].content[0]", "messages[1].content[2].content[1]"])
 
@@ -65,7 +65,7 @@ def test_what_follows_something_removed_keeps_its_place_at_every_depth() -> None
 
 @pytest.mark.spec("DEC-8")
 def test_a_line_that_is_the_same_is_the_same_object_and_new_origins_are_kept() -> None:
-    passes = Passes()
+    passes = DecisionLines()
     before = line("content[0]", "one")
     passes.add([before])
     passes.add([replace(before)])
@@ -78,7 +78,7 @@ def test_a_line_that_is_the_same_is_the_same_object_and_new_origins_are_kept() -
 @pytest.mark.spec("PIPE-17")
 def test_a_line_that_a_later_pass_judged_was_not_taken_over() -> None:
     taken, judged = replace(line("content[0]"), reused=True), line("content[0]")
-    passes = Passes()
+    passes = DecisionLines()
     passes.add([taken], reused=1)
     passes.add([taken], reused=1)
     assert passes.lines[0].reused
@@ -89,7 +89,7 @@ def test_a_line_that_a_later_pass_judged_was_not_taken_over() -> None:
 @pytest.mark.spec("DEC-8")
 @given(st.lists(st.lists(st.integers(0, 7), unique=True), max_size=4), st.integers(1, 8))
 def test_places_are_those_of_a_list_that_really_shrinks(rounds: list[list[int]], length: int) -> None:
-    items, passes = list(range(length)), Passes()
+    items, passes = list(range(length)), DecisionLines()
     passes.add([line(f"tools[{place}]") for place in items])
     for taken in rounds:
         assert [passes.first_path(f"tools[{place}]") for place in range(len(items))] == [f"tools[{n}]" for n in items]

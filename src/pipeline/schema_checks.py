@@ -23,7 +23,7 @@ from pipeline.stage import Traffic
 _NO_ARGUMENTS: Final = FrozenDict()
 
 
-class Fitting:
+class SchemaChecks:
     """Holds the tool calls of one run to their schemas.
 
     A call that came without fitting is left to policy, which sees so in its origins. Where an edit made a call stop
@@ -145,4 +145,4 @@ def _by_name(tools: Iterable[ToolDefinition]) -> Mapping[tuple[str | None, str],
     return found
 
 
-__all__ = ["Fitting"]
+__all__ = ["SchemaChecks"]

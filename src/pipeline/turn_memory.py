@@ -1,7 +1,7 @@
-"""What one turn of a conversation leaves to the next, so that unchanged messages are not judged again.
+"""What one turn of a conversation keeps for the next, so that unchanged messages are not judged again.
 
-A verdict is a pure function of the view, the policies and their data. Where all of these are the same as in the turn
-before, the verdict is taken over, with the edits and labels that followed from it. Everything else is judged.
+A verdict is a pure function of the view, the policies and their data. If all of these are the same as in the previous
+turn, the verdict is carried over, with the edits and labels that followed from it. Everything else is judged.
 Spec: docs/spec/pipeline.md [PIPE-16].
 """
 
@@ -23,7 +23,7 @@ from pipeline.policies.overrides import Override
 from pipeline.policies.rule_exceptions import RuleException
 from pipeline.references import Reference, references
 from pipeline.stage import Traffic
-from pipeline.stamping import Brought
+from pipeline.stamping import LabelSources
 from pipeline.unchanged import same_start
 
 PLACES: Final = "q"  # type code of an array of indices: 64-bit integers
@@ -34,26 +34,26 @@ Labels: TypeAlias = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Messages, or tools, as they were judged, and the decision on each of their views (its line).
+    """Judged messages, or tools, with the decision on each of their views (its line).
 
     Attributes:
         items: the messages or tools.
         lines: the lines of all their views, in order.
         ends: for each item, the index in `lines` after its last one. An array, since copying one touches no objects.
-        struck: the indices in `lines` of those with hits.
-        loose: the indices of items that are judged again in any case, because a line of theirs may not hold next time
-            (an engine failed, say).
+        hit_places: the indices in `lines` of those with hits.
+        unstable: the indices of items that are judged again in any case, because a line may not hold next time (an
+            engine failed, say).
         kinds: for each kind of view that rules or origins look at, the indices of the items that have such views.
     """
 
     items: tuple[Any, ...] = ()
     lines: tuple[ViewDecision, ...] = ()
     ends: array[int] = field(default_factory=partial(array, PLACES))
-    struck: tuple[int, ...] = ()
-    loose: tuple[int, ...] = ()
+    hit_places: tuple[int, ...] = ()
+    unstable: tuple[int, ...] = ()
     kinds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def upto(self, count: int) -> Section:
+    def first(self, count: int) -> Section:
         """The section of the first `count` items."""
         if count == len(self.items):
             return self
@@ -62,8 +62,8 @@ class Section:
             self.items[:count],
             self.lines[:end],
             self.ends[:count],
-            tuple(place for place in self.struck if place < end),
-            tuple(item for item in self.loose if item < count),
+            tuple(place for place in self.hit_places if place < end),
+            tuple(item for item in self.unstable if item < count),
             {kind: tuple(item for item in items if item < count) for kind, items in self.kinds.items()},
         )
 
@@ -81,15 +81,17 @@ class Section:
         for place, line in lines.items():
             held[place] = line
         again = frozenset(map(self.item_of, lines))
-        loose = {item for item in again if any(map(_is_loose, held[self.start_of(item) : self.ends[item]]))}
+        unstable = {item for item in again if any(map(_is_unstable, held[self.start_of(item) : self.ends[item]]))}
         return replace(
             self,
             lines=tuple(held),
-            struck=tuple(place for place, line in enumerate(held) if line.hits),
-            loose=tuple(sorted((set(self.loose) - again) | loose)),
+            hit_places=tuple(place for place, line in enumerate(held) if line.hits),
+            unstable=tuple(sorted((set(self.unstable) - again) | unstable)),
         )
 
-    def then(self, items: tuple[Any, ...], lines: Sequence[Sequence[ViewDecision]], watched: Iterable[str]) -> Section:
+    def extended(
+        self, items: tuple[Any, ...], lines: Sequence[Sequence[ViewDecision]], watched: Iterable[str]
+    ) -> Section:
         """The section continued by new items.
 
         Args:
@@ -99,32 +101,37 @@ class Section:
         """
         if not lines:
             return replace(self, items=items)
-        ends, loose, new = list[int](), list[int](), list[ViewDecision]()
+        ends, unstable, new = list[int](), list[int](), list[ViewDecision]()
         kinds: dict[str, list[int]] = {kind: [] for kind in watched}
         for item, own in enumerate(lines, len(self.ends)):
             new += own
             ends.append(len(self.lines) + len(new))
             for kind in {line.kind for line in own} & kinds.keys():
                 kinds[kind].append(item)
-            if any(map(_is_loose, own)):
-                loose.append(item)
-        struck = tuple(place for place, line in enumerate(new, len(self.lines)) if line.hits)
+            if any(map(_is_unstable, own)):
+                unstable.append(item)
+        hit_places = tuple(place for place, line in enumerate(new, len(self.lines)) if line.hits)
         # A kind without new items keeps its tuple: adding () copies nothing.
         noted = {kind: self.kinds.get(kind, ()) + tuple(places) for kind, places in kinds.items()}
         lasting = self.lines + tuple(new)
         return Section(
-            items, lasting, self.ends + array(PLACES, ends), self.struck + struck, self.loose + tuple(loose), noted
+            items,
+            lasting,
+            self.ends + array(PLACES, ends),
+            self.hit_places + hit_places,
+            self.unstable + tuple(unstable),
+            noted,
         )
 
-    def hit(self) -> list[ViewDecision]:
+    def lines_with_hits(self) -> list[ViewDecision]:
         """The lines with hits."""
-        return [self.lines[place] for place in self.struck]
+        return [self.lines[place] for place in self.hit_places]
 
 
-NOTHING: Final = Section()
+EMPTY_SECTION: Final = Section()
 
 
-def _is_loose(line: ViewDecision) -> bool:
+def _is_unstable(line: ViewDecision) -> bool:
     """Whether the line may come out differently next time though its view is the same.
 
     So it is after a failure, and for a call that was just made and is held against its tool's schema (`fits`).
@@ -136,31 +143,31 @@ def _is_loose(line: ViewDecision) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassBasis:
-    """What one pass was judged by, besides the policies and the messages. If it differs, less is taken over.
+    """What one pass was judged by, besides the policies and the messages. If it differs, less is carried over.
 
     Attributes:
         session: for each kind of view whose rules read the session, what they read of it, as JSON bytes.
         excuses: the exceptions and overrides that were in force.
-        lifted: the `(label, source event)` pairs that declassification grants take away.
-        data: the state of the data policy's rule at the end of the messages; compared, never read.
+        lifted: the `(label, source event)` pairs that declassification grants lift.
+        data: the state of the rule on data after the last message; compared, never read.
     """
 
     session: Mapping[str, bytes]
     excuses: tuple[RuleException | Override, ...]
-    lifted: Brought
+    lifted: LabelSources
     data: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What one pass over a request found: the decisions on its tools and messages, and what followed from them.
+class SettledPass:
+    """One pass over a request: the decisions on its tools and messages, and what followed from them.
 
     Attributes:
         trail: the `Trail` that gave the origins of the calls (`History.read`); None where no origins were needed.
         labels: the labels that rules added, by the path of the message.
-        brought: the same labels as `(label, source event)`.
-        edited: the messages as edits left them; None where an edit depends on messages that come later.
-        gone: the paths of what edits removed from messages.
+        label_sources: the same labels as `(label, source event)`.
+        edited: the messages after their edits; None if an edit depends on later messages.
+        removed: the paths that edits removed from messages.
     """
 
     basis: PassBasis
@@ -168,26 +175,26 @@ class Settled:
     messages: Section
     trail: object | None = None
     labels: Labels
-    brought: Brought
+    label_sources: LabelSources
     edited: tuple[Message, ...] | None = None
-    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class KeptTurn:
     """What is kept of a turn that went out.
 
     Attributes:
-        revision: that of the policy set that judged.
+        revision: the revision of the policy set that judged it.
         taken: how the request was taken in.
-        passes: what each pass settled, in order.
-        referred: what its messages refer to.
-        written: the digest of what went out, up to the last of its messages, to go on from.
+        passes: its passes, in order.
+        referred: the references in its messages.
+        written: the state of the hash after the last message that went out, to continue from.
     """
 
     revision: str
     taken: TakenIn
-    passes: tuple[Settled, ...]
+    passes: tuple[SettledPass, ...]
     referred: tuple[Reference, ...]
     written: Written | None
 
@@ -198,28 +205,28 @@ class Turn:
         return WORK_PER_LINE * lines
 
 
-class Keeping:
-    """What one run takes over from the turn before it, and gathers for the turn after it."""
+class TurnMemory:
+    """What a run carries over from the previous turn, and what it collects for the next."""
 
-    def __init__(self, before: Turn | None, revision: str) -> None:
+    def __init__(self, before: KeptTurn | None, revision: str) -> None:
         self._before = before if before is not None and before.revision == revision else None
         self._revision = revision
-        self._passes: list[Callable[[], Settled]] = []
+        self._passes: list[Callable[[], SettledPass]] = []
         self._referred: tuple[Reference, ...] = ()
         self.taken = None if self._before is None else self._before.taken
-        """How the request of the turn before was taken in; once this run's request was, how that was."""
+        """How the previous turn's request was taken in; once this run's request is, how that was."""
         self.digests = Digests(None if self._before is None else self._before.written)
 
-    def before(self, number: int) -> Settled | None:
-        """What pass `number` (from 0) settled in the turn before; what its last pass did, if it had fewer."""
+    def before(self, number: int) -> SettledPass | None:
+        """Pass `number` (from 0) of the previous turn; its last pass, if it had fewer."""
         if self._before is None:
             return None
         return self._before.passes[min(number, len(self._before.passes) - 1)]
 
     def same(self, value: Traffic) -> int | None:
-        """How many messages at the beginning are those of the turn before; None where that has to be found out.
+        """How many messages at the beginning are those of the previous turn; None if that has to be found out.
 
-        It is known from how they were taken in, unless a stage has changed messages since, then or now.
+        It is known from how they were taken in, unless a stage changed messages in either turn.
         """
         before = self._before
         if before is None or self.taken is None or not isinstance(value, Request):
@@ -238,16 +245,18 @@ class Keeping:
         self._referred = references(value, since)
         return self._referred
 
-    def add(self, settle: Callable[[Request, Sequence[str]], Settled] | None, edited: Traffic, gone: list[str]) -> None:
-        """Note a pass over a request. `settle` is called with its arguments only if the run goes out (`turn`)."""
+    def add(
+        self, settle: Callable[[Request, Sequence[str]], SettledPass] | None, edited: Traffic, removed: list[str]
+    ) -> None:
+        """Collect a pass over a request. `settle` is called with its arguments only if the run goes out (`turn`)."""
         if settle is not None and isinstance(edited, Request):
-            self._passes.append(partial(settle, edited, gone))
+            self._passes.append(partial(settle, edited, removed))
 
-    def turn(self) -> Turn | None:
-        """What the next turn can take over from this run, which goes out; None where it judged no request."""
+    def turn(self) -> KeptTurn | None:
+        """What the next turn can carry over from this run, which goes out; None if it judged no request."""
         if self.taken is None or not self._passes:
             return None
-        return Turn(
+        return KeptTurn(
             revision=self._revision,
             taken=self.taken,
             passes=tuple(settle() for settle in self._passes),
@@ -261,4 +270,4 @@ def depends_on_later(hits: Iterable[Hit]) -> bool:
     return any(hit.effect in EDITS and hit.enforced and hit.fields.get("replacement") == "token" for hit in hits)
 
 
-__all__ = ["NOTHING", "Keeping", "PassBasis", "Section", "Settled", "Turn", "depends_on_later"]
+__all__ = ["EMPTY_SECTION", "KeptTurn", "PassBasis", "Section", "SettledPass", "TurnMemory", "depends_on_later"]

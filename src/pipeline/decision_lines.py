@@ -14,7 +14,7 @@ from pipeline.decision import ViewDecision, stronger, verdict_of
 from pipeline.paths import steps_of
 
 
-class Passes:
+class DecisionLines:
     """The lines of a run so far, in the order of the views, and those `hit`; later passes only ever add to them."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Passes:
             if place is None:
                 merged += [dataclasses.replace(view, path=path)] if view.hits else []
             else:
-                merged[place] = _united(merged[place], view)
+                merged[place] = _merged(merged[place], view)
         self.lines = tuple(merged)
         self.hit = _hit(merged)
 
@@ -74,7 +74,7 @@ def _hit(lines: Iterable[ViewDecision]) -> tuple[ViewDecision, ...]:
     return tuple(line for line in lines if line.hits)
 
 
-def _united(before: ViewDecision, view: ViewDecision) -> ViewDecision:
+def _merged(before: ViewDecision, view: ViewDecision) -> ViewDecision:
     fresh = tuple(hit for hit in view.hits if hit not in before.hits)
     reused = before.reused and view.reused
     if not fresh and view.origins == before.origins and reused is before.reused:
@@ -86,4 +86,4 @@ def _united(before: ViewDecision, view: ViewDecision) -> ViewDecision:
     )
 
 
-__all__ = ["Passes"]
+__all__ = ["DecisionLines"]

@@ -15,10 +15,10 @@ from cmf import Message, Request, Response, SubjectExtension, TextPart, ToolCall
 from cmf.request import Choice
 from cmf.value import replace
 from pipeline import ApprovalRequired, Config, Context, Guard, Pipeline
+from pipeline.approval_needs import resolve
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import ApprovalUse
 from pipeline.approvals import Approvals
-from pipeline.asking import settle
 from pipeline.decision import Action, Mode, Verdict
 from pipeline.emission import emit
 from pipeline.errors import ApprovalError
@@ -294,7 +294,7 @@ def test_a_run_without_a_session_waits_for_an_approval_that_nobody_can_give(make
 def test_nothing_that_was_asked_is_never_an_approval() -> None:
     facts = SessionFacts()
 
-    assert settle((), facts, revision="r", expires_at=1, keep=True).action is Action.SUSPEND
+    assert resolve((), facts, revision="r", expires_at=1, keep=True).action is Action.SUSPEND
 
 
 # -- approved ----------------------------------------------------------------------------------------------------------

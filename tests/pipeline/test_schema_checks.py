@@ -17,10 +17,10 @@ from cmf.value import replace
 from pipeline import Config, Context, Pipeline
 from pipeline.decision import Action, Mode
 from pipeline.events import Events, ToolInputInvalid
-from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.profiles import Profiles
 from pipeline.runner import Outcome
+from pipeline.schema_checks import SchemaChecks
 
 SCHEMA = {
     "type": "object",
@@ -74,7 +74,7 @@ def test_calls_that_were_settled_and_are_looked_at_later_are_not_held_against_sc
     events = Events()
     events.subscribe(seen.append)
     request = Request(messages=[calls("pay", {}, "1"), calls("pay", {"amount": "x"}, "2")], tools=[PAY])
-    fitting = Fitting(request, cast(History, SimpleNamespace(tools=(), profiles=Profiles())), events)
+    fitting = SchemaChecks(request, cast(History, SimpleNamespace(tools=(), profiles=Profiles())), events)
     paths = [f"messages[{at}].content[0]" for at in range(2)]
 
     fitting.look(request, {})

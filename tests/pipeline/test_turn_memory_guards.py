@@ -23,7 +23,7 @@ from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.session_state import Changes, Grant
 from pipeline.sessions import MemorySessions
-from pipeline.settled import Section
+from pipeline.turn_memory import Section
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s", labels=frozenset({"pii"}))
 ONCE_CALLED = 'input.session.counters["calls:tool://_/t"] > 0'
@@ -275,9 +275,9 @@ def test_lines_of_failures_and_of_calls_that_had_just_come_are_judged_again() ->
         [line(origins=[{"type": "call", "fits": False}])],
         [line(origins=[{"type": "call"}])],
     ]
-    section = Section().then(tuple(range(5)), lines, {"text"})
-    assert section.loose == (1, 2, 3)
-    assert section.upto(2).loose == (1,)
-    assert (section.upto(2).struck, section.upto(2).kinds) == ((0, 1), {"text": (0, 1)})
+    section = Section().extended(tuple(range(5)), lines, {"text"})
+    assert section.unstable == (1, 2, 3)
+    assert section.first(2).unstable == (1,)
+    assert (section.first(2).hit_places, section.first(2).kinds) == ((0, 1), {"text": (0, 1)})
     patched = section.patched({1: line(), 4: line(rule="engine")})
-    assert patched.loose == (2, 3, 4)
+    assert patched.unstable == (2, 3, 4)
