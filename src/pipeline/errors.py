@@ -144,7 +144,7 @@ class ApprovalRequired(DecisionError):
 
 
 class PolicyUnavailable(DecisionError):
-    """Policy could not be asked: an outage, not a verdict. Trying again may help."""
+    """Policy could not decide: an outage, not a verdict. Trying again may help."""
 
     default_code = "policy.unavailable"
     retryable = True

@@ -17,7 +17,7 @@ from pipeline.approval_ref import ApprovalStatus
 from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
 from pipeline.context import Context, as_context
-from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
+from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, StoreError, where_from
 from pipeline.events import Events, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
 from pipeline.kept_content import KeepingContent
@@ -41,6 +41,10 @@ from pipeline.stage import Stage, StageCall, Traffic
 
 _AT_ONCE: Final = Offload(waits=False)  # for a run without a session, which reads no store
 _log: Final = logging.getLogger("pipeline.pipeline")
+_NEVER_RESTS: Final = "Other requests kept changing this session."
+_NO_STORE: Final = "The session store could not be read or written."
+_NO_FACTS: Final = "What policy needs to know could not be found out."
+_FAILED: Final = "Something failed before policy could decide."
 MAX_CONFLICTS: Final = 64  # times that a run is judged because other runs changed its session; then it is refused
 
 
@@ -234,7 +238,7 @@ class Pipeline:
                 if committed is not None:
                     is_kept = self._after_commit(job, ran, committed, history) or is_first
                     return ran if is_kept else self._recorded(job, ran)
-            ran = Ran(self._runner.closed(job.value, "session.conflict"))
+            ran = Ran(self._runner.closed(job.value, "session.conflict", _NEVER_RESTS))
         except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
             ran = self._outage(job.value, error)
         return self._recorded(job, ran)
@@ -248,7 +252,7 @@ class Pipeline:
         return ran if self._kept(job, ran) else self._unrecorded(job, ran)
 
     def _unrecorded(self, job: _Job, ran: Ran) -> Ran:
-        return Ran(self._runner.closed(job.value, UNRECORDED, reason=NOT_ON_RECORD), ends=ran.ends)
+        return Ran(self._runner.closed(job.value, UNRECORDED, NOT_ON_RECORD), ends=ran.ends)
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
         """`run`, awaiting stages and engine; concurrent stages run together."""
@@ -279,7 +283,7 @@ class Pipeline:
                 ended = await (ending if known.session is None else run_to_end(ending))
                 if ended is not None:
                     return ended
-            ran = Ran(self._runner.closed(job.value, "session.conflict"))
+            ran = Ran(self._runner.closed(job.value, "session.conflict", _NEVER_RESTS))
         except BaseException as error:
             if is_cancelled(error):
                 raise
@@ -353,12 +357,13 @@ class Pipeline:
         if isinstance(error, ApprovalError):
             raise error
         if isinstance(error, SessionError):  # no outage: what the run asks of its session would fail again
-            return Ran(self._runner.closed(value, error.code, rule="pipeline", reason=error.message))
+            return Ran(self._runner.closed(value, error.code, error.message, rule="pipeline"))
         if isinstance(error, PipelineError):
-            return Ran(self._runner.closed(value, error.code))
+            reason = _NO_STORE if isinstance(error, StoreError) else _NO_FACTS
+            return Ran(self._runner.closed(value, error.code, reason))
         _log.error("a run could not be brought to its end: %s", where_from(error))
         ends = error if isinstance(error, PROCESS_EXITS) else None
-        return Ran(self._runner.closed(value, "pipeline.failed"), ends=ends)
+        return Ran(self._runner.closed(value, "pipeline.failed", _FAILED), ends=ends)
 
     def _changed(self, job: _Job, ran: Ran, facts: SessionFacts, history: History) -> tuple[Ran, Changes]:
         """The run, with what it was judged by, and what its outcome changes in the session."""

@@ -348,9 +348,7 @@ class Runner:
         )
         return trusted(Outcome, decision=decision, value=value, labels=labels, answer=answer, timings={})
 
-    def closed(
-        self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."
-    ) -> Outcome:
+    def closed(self, value: Traffic, code: str, reason: str, *, rule: str = SESSION_RULE) -> Outcome:
         """The refusal of a value that could not be judged, because something failed that judging needs."""
         hit = Hit(rule=rule, code=code, effect=Effect.DENY, reason=reason, severity="critical")
         record = StageRecord(stage="session", mode="sequential", hit=hit, closed=True)

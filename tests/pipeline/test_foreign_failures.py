@@ -93,7 +93,9 @@ async def test_whatever_a_store_raises_is_an_outage(
         here = HERE if name != "seen" else Context(subject=HERE.subject)
         outcome = await ran(pipeline, awaited, Request(messages=[says("label")]), here)
 
-    assert (outcome.value, [hit.code for hit in outcome.decision.reasons]) == (None, ["pipeline.failed"])
+    (hit,) = outcome.decision.reasons
+    assert (outcome.value, hit.code) == (None, "pipeline.failed")
+    assert hit.reason == "Something failed before policy could decide."
     assert "test_foreign_failures" in caplog.text
     assert SECRET not in caplog.text
 

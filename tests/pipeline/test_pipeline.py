@@ -84,7 +84,8 @@ async def test_a_session_that_never_rests_is_refused(policies: Path, awaited: bo
     outcome = await pipeline.arun(pay(1), HERE) if awaited else pipeline.run(pay(1), HERE)
 
     assert (outcome.decision.action, outcome.value) == (Action.REFUSE, None)
-    assert [hit.code for hit in outcome.decision.hits] == ["session.conflict"]
+    said = [(hit.code, hit.reason) for hit in outcome.decision.hits]
+    assert said == [("session.conflict", "Other requests kept changing this session.")]
     assert store.reads == MAX_CONFLICTS
 
 
@@ -98,6 +99,7 @@ async def test_a_store_that_is_not_there_is_an_outage_and_nothing_goes_out(polic
         await guard.acheck(pay(1), session="s")
 
     assert caught.value.code == "store.unavailable"
+    assert caught.value.decision.reasons[0].reason == "The session store could not be read or written."
     assert caught.value.decision.coverage.evaluated == 0
 
 
