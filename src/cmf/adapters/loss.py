@@ -43,39 +43,39 @@ _collector: ContextVar[list[Loss] | None] = ContextVar("losses", default=None)
 _critical: ContextVar[tuple[str, ...]] = ContextVar("critical", default=())
 
 
-def minding(to_wire: Callable[[_A, Request], _W]) -> Callable[[_A, Request], _W]:
-    """An adapter's `to_wire` that minds which kinds of parts the request calls critical, and says where it refuses."""
+def respecting_critical(to_wire: Callable[[_A, Request], _W]) -> Callable[[_A, Request], _W]:
+    """Wrap an adapter's `to_wire`: it refuses to drop parts that the request calls critical, and errors have a path."""
 
     @wraps(to_wire)
-    def minded(adapter: _A, request: Request) -> _W:
+    def wrapped(adapter: _A, request: Request) -> _W:
         if not request.critical_kinds:
-            return told(adapter, request)
+            return located(adapter, request)
         token = _critical.set(request.critical_kinds)
         try:
-            return told(adapter, replace(request, critical_kinds=()))
+            return located(adapter, replace(request, critical_kinds=()))
         finally:
             _critical.reset(token)
 
-    told = placing(to_wire)
-    return minded
+    located = locating_errors(to_wire)
+    return wrapped
 
 
-def placing(write: Callable[[_A, _V], _W]) -> Callable[[_A, _V], _W]:
-    """An adapter's writing whose refusals have the path of what the format cannot say, as the views have it."""
+def locating_errors(write: Callable[[_A, _V], _W]) -> Callable[[_A, _V], _W]:
+    """Wrap an adapter's writer: its refusals have the path, as views have it, of what the format cannot express."""
 
     @wraps(write)
-    def placed(adapter: _A, value: _V) -> _W:
+    def wrapped(adapter: _A, value: _V) -> _W:
         try:
             return write(adapter, value)
         except ProjectionError as error:
             error.path = error.path or _path_of(error.about, value)
             raise
 
-    return placed
+    return wrapped
 
 
 def _path_of(about: object, value: Request | Response) -> str:
-    """Where in a value this very part, message or tool stands; nothing for one that was made on the way."""
+    """The path of this very part, message or tool in a value; empty if it was made while writing."""
     found = {id(tool): f"tools[{at}]" for at, tool in enumerate(value.tools)}
     if isinstance(value, Request):
         found |= {id(message): f"messages[{at}]" for at, message in enumerate(value.messages)}

@@ -14,7 +14,7 @@ import pytest
 
 from cmf import binary
 from cmf.adapters import FORMATS, get
-from cmf.adapters.loss import Loss, collecting, placing
+from cmf.adapters.loss import Loss, collecting, locating_errors
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -262,7 +262,7 @@ def test_a_refusal_of_a_reply_has_its_place_and_one_of_what_was_made_on_the_way_
             write(Response(choices=(Choice(message=painted),)))
         assert refused.value.path == "choices[0].message.content[1]"
 
-    @placing
+    @locating_errors
     def written(_adapter: object, _value: Request) -> None:
         raise UnsupportedError("a copy", about=PICTURE, hint="none")
 

@@ -13,9 +13,9 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, shape_of, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras, minding, placing
-from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
+from cmf.adapters.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
+from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
 from cmf.capabilities import ModelCapabilities
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
@@ -69,7 +69,7 @@ class AiSdkAdapter(Adapter):
             shape = {**shape, **layout.shape}
         return with_layout(request, Layout(format=FORMAT, shape=FrozenDict(shape))) if shape else request
 
-    @minding
+    @respecting_critical
     def to_wire(self, request: Request) -> Any:
         """The request in this format.
 
@@ -101,7 +101,7 @@ class AiSdkAdapter(Adapter):
         """
         return _response(freeze(body), names_in(context.messages) if context is not None else {})
 
-    @placing
+    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The UI message; `{"error": …}` for a response that is nothing but an error."""
         if response.error is not None and response.choices:
@@ -114,11 +114,11 @@ class AiSdkAdapter(Adapter):
         """The UI message that a client of the SDK would hold at the end; see `cmf.adapters.aisdk.fold`."""
         return fold(events)
 
-    @placing
+    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The chunks that stream the response."""
-        if is_stranger(response, FORMAT):
-            return [{"data": {"type": "error", "errorText": told(response)}}]
+        if is_unrecognized(response, FORMAT):
+            return [{"data": {"type": "error", "errorText": error_text(response)}}]
         choice = response.choices[0] if response.choices else None
         whole = choice is None or choice.message.status in (MessageStatus.COMPLETE, MessageStatus.ERROR)
         return chunks(
@@ -197,7 +197,7 @@ def _plain_request(request: Request, shape: Mapping[str, Any]) -> Any:
 
 def _response(raw: Any, names: Mapping[str, str]) -> Response:
     if not isinstance(raw, dict) or not _TOLD & raw.keys():
-        return stranger(raw, FORMAT)
+        return unrecognized(raw, FORMAT)
     notes = raw.get(STREAM)
     notes = notes if isinstance(notes, FrozenDict) else FrozenDict()
     partial = raw.get(PARTIAL) is True
@@ -251,8 +251,8 @@ def _only_an_error(body: FrozenDict, own: dict[str, Any]) -> Response:
 
 def _body(response: Response) -> Any:
     drop_foreign_extras(FORMAT, response)
-    if is_stranger(response, FORMAT):
-        return written_stranger(response, FORMAT)
+    if is_unrecognized(response, FORMAT):
+        return write_unrecognized(response, FORMAT)
     if response.error is not None and not response.choices:
         return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
     if len(response.choices) != 1:

@@ -12,7 +12,7 @@ from cmf.adapters.anthropic_messages.stream import Fold, Hearing, events_of
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
-from cmf.adapters.loss import minding, placing
+from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
 from cmf.request import Request, Response
 
@@ -30,7 +30,7 @@ class AnthropicMessagesAdapter(Adapter):
         """The canonical request; also of a body for counting tokens. Keeps the `anthropic-*` headers."""
         return decode_request(body, model=model, headers=headers)
 
-    @minding
+    @respecting_critical
     def to_wire(self, request: Request) -> dict[str, Any]:
         """The body of the request."""
         return encode_request(request)
@@ -44,7 +44,7 @@ class AnthropicMessagesAdapter(Adapter):
         """The canonical response, of a whole body or of the fold of a stream."""
         return decode_response(body, context)
 
-    @placing
+    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The body of the response."""
         return encode_response(response)
@@ -56,7 +56,7 @@ class AnthropicMessagesAdapter(Adapter):
             fold.feed(event)
         return fold.body()
 
-    @placing
+    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The events that stream the response."""
         return events_of(encode_response(response), whole=response.error is None and is_whole(response))

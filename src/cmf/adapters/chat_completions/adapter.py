@@ -19,7 +19,7 @@ from cmf.adapters.chat_completions.stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
-from cmf.adapters.loss import minding, placing
+from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
 from cmf.content import ToolCallPart, ToolResultPart
 from cmf.frozen import freeze
@@ -75,7 +75,7 @@ class ChatCompletions(Adapter):
     def _alone(self, group: Sequence[Message]) -> Any:
         return wire_messages(group[0], self._dialect, CallIds())[0]
 
-    @minding
+    @respecting_critical
     def to_wire(self, request: Request) -> Any:
         """The request in this format; what it cannot say is dropped with a record, or refused [C8]."""
         body = respell_envelope(
@@ -131,7 +131,7 @@ class ChatCompletions(Adapter):
         layout = envelope_layout(plain, unmarked(raw), format_name=self.name)
         return with_layout(decoded, layout) if layout is not None else decoded
 
-    @placing
+    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The response in this format."""
         quick = quick_wire_reply(response, self.name)
@@ -152,7 +152,7 @@ class ChatCompletions(Adapter):
         """The whole response that the chunks add up to."""
         return fold(events)
 
-    @placing
+    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The chunks that stream the response."""
         whole = response.error is None and is_whole(response)

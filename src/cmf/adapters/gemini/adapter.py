@@ -12,9 +12,9 @@ from cmf.adapters.gemini.parts import FORMAT
 from cmf.adapters.gemini.request import decode_request, encode_request
 from cmf.adapters.gemini.response import decode_response, encode_response
 from cmf.adapters.gemini.stream import Ear, fold_events, wire_events
-from cmf.adapters.loss import minding, placing
-from cmf.adapters.strangers import is_stranger, told
+from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
+from cmf.adapters.unrecognized import error_text, is_unrecognized
 from cmf.errors import UnsupportedError
 from cmf.request import Request, Response
 
@@ -34,7 +34,7 @@ class GeminiAdapter(Adapter):
         """The canonical request of a body and the `model` in its path; the two may not name different ones [GEM-1]."""
         return decode_request(body, model)
 
-    @minding
+    @respecting_critical
     def to_wire(self, request: Request) -> Any:
         """The request's body; UnsupportedError for arguments, files or tools that Gemini cannot take."""
         return encode_request(request)
@@ -55,7 +55,7 @@ class GeminiAdapter(Adapter):
         """The canonical response; an error body is a response with `error`."""
         return decode_response(body)
 
-    @placing
+    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The response's body."""
         return encode_response(response)
@@ -64,11 +64,11 @@ class GeminiAdapter(Adapter):
         """The whole answer that the chunks add up to; marked where the stream was cut [GEM-21]."""
         return fold_events(events)
 
-    @placing
+    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """Chunks that fold to the body of `to_wire_response`."""
-        if is_stranger(response, FORMAT):
-            return [{"data": {"error": {"message": told(response)}}}]
+        if is_unrecognized(response, FORMAT):
+            return [{"data": {"error": {"message": error_text(response)}}}]
         return wire_events(encode_response(response))
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:

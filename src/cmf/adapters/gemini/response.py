@@ -11,7 +11,7 @@ from cmf.adapters.gemini.parts import FORMAT, inside
 from cmf.adapters.gemini.request import decode_content, envelope_shape
 from cmf.adapters.gemini.write import encode_group
 from cmf.adapters.layout import apply, said, shape_of, with_layout
-from cmf.adapters.strangers import is_stranger, stranger, written_stranger
+from cmf.adapters.unrecognized import is_unrecognized, unrecognized, write_unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
@@ -62,7 +62,7 @@ def decode_response(body: Any) -> Response:
             raise ShapeError("an array is a stream's events", path="$", hint="fold them first")
         raw = raw[0]
     if not isinstance(raw, dict):
-        return stranger(raw, FORMAT)
+        return unrecognized(raw, FORMAT)
     whole, names = normal(raw, RESPONSE)
     response = read_response(whole)
     if listed:
@@ -176,8 +176,8 @@ def _error(fields: Fields) -> ErrorInfo | None:
 
 def encode_response(response: Response) -> Any:
     """The response as Gemini's JSON, spelled as it came where that still says the same."""
-    if is_stranger(response, FORMAT):
-        return written_stranger(response, FORMAT)
+    if is_unrecognized(response, FORMAT):
+        return write_unrecognized(response, FORMAT)
     plain = plain_response(response)
     shape = shape_of(response, FORMAT)
     if not shape:

@@ -10,13 +10,13 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import CUT, arriving
 from cmf.adapters.fields import PARTIAL, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras, minding, placing
+from cmf.adapters.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.mcp.blocks import FORMAT
-from cmf.adapters.mcp.calls import ENTRY, Said
-from cmf.adapters.mcp.message import One, read, write
-from cmf.adapters.mcp.results import NOTHING_KNOWN, About, about, name_in
-from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
+from cmf.adapters.mcp.calls import ENTRY, RpcContent
+from cmf.adapters.mcp.message import RpcMessage, read, write
+from cmf.adapters.mcp.results import UNKNOWN_CALL, AnsweredCall, answered_call, name_in
 from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
+from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
 from cmf.capabilities import ModelCapabilities
 from cmf.content import TextPart, ToolCallPart
 from cmf.enums import MessageStatus, Role
@@ -58,7 +58,7 @@ class McpAdapter(Adapter):
         layout = envelope_layout(_plain_request(request), raw, format_name=FORMAT)
         return request if layout is None else with_layout(request, layout)
 
-    @minding
+    @respecting_critical
     def to_wire(self, request: Request) -> Any:
         """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion.
 
@@ -100,27 +100,27 @@ class McpAdapter(Adapter):
         """
         raw = freeze(body)
         if not isinstance(raw, dict | list) or (raw and not _has_messages(raw)):
-            return stranger(raw, FORMAT)
-        known = _known(context)
-        response = _response(raw, known)
+            return unrecognized(raw, FORMAT)
+        calls = _calls_of(context)
+        response = _response(raw, calls)
         if isinstance(raw, list) and raw and raw[-1] == CUT_SHORT:
             raw = raw[:-1]
         layout = envelope_layout(_plain_response(response), raw, format_name=FORMAT)
         return response if layout is None else with_layout(response, layout)
 
-    @placing
+    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The JSON-RPC message or batch; a response of another format becomes the result of a completion."""
-        if is_stranger(response, FORMAT):
-            return written_stranger(response, FORMAT)
+        if is_unrecognized(response, FORMAT):
+            return write_unrecognized(response, FORMAT)
         drop_foreign_extras(FORMAT, response)
-        known = _known_again(response)
+        calls = _calls_as_read(response)
         partial = extra_of(response, FORMAT).get("partial") is True
         return respell_envelope(
             _plain_response(response),
             response,
             format_name=FORMAT,
-            decode=lambda spelt: _response(freeze([*spelt, CUT_SHORT] if partial else spelt), known),
+            decode=lambda spelt: _response(freeze([*spelt, CUT_SHORT] if partial else spelt), calls),
         )
 
     # -- streams ------------------------------------------------------------------------------------------------------
@@ -144,17 +144,17 @@ class McpAdapter(Adapter):
             return [*found, dict(CUT_SHORT)]
         return found[0] if len(found) == 1 else found
 
-    @placing
+    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
-        """One event a JSON-RPC message."""
-        if is_stranger(response, FORMAT):
-            error = {"code": -32603, "message": told(response)}
+        """One event per JSON-RPC message."""
+        if is_unrecognized(response, FORMAT):
+            error = {"code": -32603, "message": error_text(response)}
             return [{"event": "message", "data": {"jsonrpc": "2.0", "id": None, "error": error}}]
         body = self.to_wire_response(response)
         return [{"event": "message", "data": one} for one in (body if isinstance(body, list) else [body])]
 
     async def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
-        """The answer when it is there: MCP streams whole messages, so text comes in one piece."""
+        """The events of the complete answer: MCP streams whole messages, so text comes in one piece."""
         arrived = [event async for event in arriving(events)]
         try:
             response = self.from_wire_response(self.fold_events(arrived), context)
@@ -164,10 +164,10 @@ class McpAdapter(Adapter):
         for event in _ending(response):
             yield event
 
-    # -- what a model's adapter is asked ------------------------------------------------------------------------------
+    # -- capabilities -------------------------------------------------------------------------------------------------
 
     def capabilities(self, model: str) -> ModelCapabilities:
-        """Nothing is promised: which model the other side has is not known here [F7]."""
+        """Nothing is promised: which model the other side uses is not known here [F7]."""
         return ModelCapabilities()
 
 
@@ -175,7 +175,7 @@ ADAPTER: Final = McpAdapter()
 
 
 def _ending(response: Response) -> list[StreamEvent]:
-    """All events of an answer that has arrived. One without choices (a list of tools, say) can be whole too."""
+    """All events of an answer that has arrived. An answer without choices (a list of tools, say) can be whole too."""
     if response.error is not None:
         return [StreamError(error=response.error, partial=response)]
     if extra_of(response, FORMAT).get("partial") is True:
@@ -194,31 +194,31 @@ def _ending(response: Response) -> list[StreamEvent]:
 
 def _request(raw: Any, model: str | None, headers: Mapping[str, str]) -> Request:
     if isinstance(raw, list):
-        ones = [read(one, f"$[{at}]", NOTHING_KNOWN) for at, one in enumerate(raw)]
-        said, extra = _batched(ones), {"batch": _extras(ones)}
+        ones = [read(one, f"$[{at}]", UNKNOWN_CALL) for at, one in enumerate(raw)]
+        content, extra = _batched(ones), {"batch": _extras(ones)}
     else:
-        one = read(raw, "$", NOTHING_KNOWN, alone=True)
-        said, extra = one.said, one.extra
+        one = read(raw, "$", UNKNOWN_CALL, alone=True)
+        content, extra = one.content, one.extra
     if headers:
         extra = {**extra, "headers": freeze(dict(headers))}
     return trusted(
         Request,
         model=model,
-        messages=tuple(said.messages),
-        tools=tuple(said.tools),
-        tool_choice=said.tool_choice,
-        sampling=said.sampling,
+        messages=tuple(content.messages),
+        tools=tuple(content.tools),
+        tool_choice=content.tool_choice,
+        sampling=content.sampling,
         extra=_own(extra),
     )
 
 
-def _response(raw: Any, known: _Known) -> Response:
+def _response(raw: Any, calls: _AnsweredCalls) -> Response:
     if not isinstance(raw, list):
-        one = read(raw, "$", known.of(raw, 0), answering=True)
+        one = read(raw, "$", calls.of(raw, 0), answering=True)
         return _answered([one], one.extra)
     partial = bool(raw) and raw[-1] == CUT_SHORT
     bodies = raw[:-1] if partial else raw
-    ones = [read(body, f"$[{at}]", known.of(body, at)) for at, body in enumerate(bodies)]
+    ones = [read(body, f"$[{at}]", calls.of(body, at)) for at, body in enumerate(bodies)]
     if not partial:
         return _answered(ones, {"batch": _extras(ones)}, mark=True)
     response = _answered(ones, {"batch": _extras(ones), "partial": True}, mark=True)
@@ -228,35 +228,35 @@ def _response(raw: Any, known: _Known) -> Response:
     return replace(response, choices=tuple(unfinished))
 
 
-def _answered(ones: Sequence[One], extra: dict[str, Any], *, mark: bool = False) -> Response:
-    said = _batched(ones) if mark else ones[0].said
+def _answered(ones: Sequence[RpcMessage], extra: dict[str, Any], *, mark: bool = False) -> Response:
+    content = _batched(ones) if mark else ones[0].content
     stop, raw_stop = ones[0].stop if ones else (None, None)
-    stopped = [trusted(Choice, message=one) for one in said.messages]
+    stopped = [trusted(Choice, message=one) for one in content.messages]
     if raw_stop is not None and stopped:
         stopped[0] = replace(stopped[0], stop_reason=stop, raw_stop_reason=raw_stop)
     return trusted(
         Response,
         choices=tuple(stopped),
-        tools=tuple(said.tools),
+        tools=tuple(content.tools),
         model=ones[0].model if ones and not mark else None,
         error=next((one.error for one in ones if one.error is not None), None),
         extra=_own(extra),
     )
 
 
-def _batched(ones: Sequence[One]) -> Said:
-    """All that a batch says, each message and tool with the number of its entry."""
-    said = Said()
+def _batched(ones: Sequence[RpcMessage]) -> RpcContent:
+    """The content of a whole batch, each message and tool with the index of its entry."""
+    content = RpcContent()
     for at, one in enumerate(ones):
-        for message in one.said.messages:
+        for message in one.content.messages:
             marked = {**extra_of(message, FORMAT), "entry": at}
-            said.messages.append(replace(message, extra=_own(marked)))
-        for tool in one.said.tools:
-            said.tools.append(replace(tool, extra=_own({**extra_of(tool, FORMAT), ENTRY: at})))
-    return said
+            content.messages.append(replace(message, extra=_own(marked)))
+        for tool in one.content.tools:
+            content.tools.append(replace(tool, extra=_own({**extra_of(tool, FORMAT), ENTRY: at})))
+    return content
 
 
-def _extras(ones: Sequence[One]) -> FrozenList:
+def _extras(ones: Sequence[RpcMessage]) -> FrozenList:
     return FrozenList(one.extra for one in ones)
 
 
@@ -264,59 +264,63 @@ def _own(extra: dict[str, Any]) -> FrozenDict | None:
     return frozen_mapping({FORMAT: freeze(extra)}) if extra else None
 
 
-class _Known:
-    """What is known of answers: of a batch by id or by place, else of the one."""
+class _AnsweredCalls:
+    """The calls that a response answers: by id or by position in a batch, else a single one."""
 
     __slots__ = ("_by_id", "_listed", "_single")
 
     def __init__(
         self,
-        single: About = NOTHING_KNOWN,
-        by_id: dict[tuple[str, str], About] | None = None,
-        listed: Sequence[About] | None = None,
+        single: AnsweredCall = UNKNOWN_CALL,
+        by_id: dict[tuple[str, str], AnsweredCall] | None = None,
+        listed: Sequence[AnsweredCall] | None = None,
     ) -> None:
         self._single = single
         self._by_id = by_id
         self._listed = listed
 
-    def of(self, body: Any, at: int) -> About:
-        """What is known of the answer `body`, the n-th of its batch."""
+    def of(self, body: Any, at: int) -> AnsweredCall:
+        """The call that `body` answers, the n-th of its batch."""
         if self._by_id is not None:
-            return self._by_id.get(_id_key(body.get("id")), NOTHING_KNOWN) if isinstance(body, dict) else NOTHING_KNOWN
+            return self._by_id.get(_id_key(body.get("id")), UNKNOWN_CALL) if isinstance(body, dict) else UNKNOWN_CALL
         if self._listed is not None:
-            return self._listed[at] if at < len(self._listed) else NOTHING_KNOWN
+            return self._listed[at] if at < len(self._listed) else UNKNOWN_CALL
         return self._single
 
 
-def _known(context: Request | None) -> _Known:
+def _calls_of(context: Request | None) -> _AnsweredCalls:
     if context is None:
-        return _Known()
+        return _AnsweredCalls()
     batch = _batch(context)
     if batch is None:
-        return _Known(about(context))
-    by_id: dict[tuple[str, str], About] = {}
+        return _AnsweredCalls(answered_call(context))
+    by_id: dict[tuple[str, str], AnsweredCall] = {}
     for own, messages in zip(batch, _entries(context.messages, len(batch)), strict=True):
         envelope = object_in(own, "envelope")
-        by_id[_id_key(envelope.get("id"))] = About(method=_text(envelope.get("method")), name=name_in(messages))
-    return _Known(by_id=by_id)
+        by_id[_id_key(envelope.get("id"))] = AnsweredCall(method=_text(envelope.get("method")), name=name_in(messages))
+    return _AnsweredCalls(by_id=by_id)
 
 
 def _id_key(raw: Any) -> tuple[str, str]:
     return type(raw).__name__, str(raw)  # 1 and "1" are two ids
 
 
-def _known_again(response: Response) -> _Known:
-    """What the decoder was told when it read this response: it kept the method, and the parts hold the name."""
+def _calls_as_read(response: Response) -> _AnsweredCalls:
+    """The calls that the decoder knew when it read this response: it kept the method, and the parts hold the name."""
     messages = [choice.message for choice in response.choices]
     batch = _batch(response)
     if batch is None:
-        return _Known(About(method=_text(extra_of(response, FORMAT).get("answers")), name=name_in(messages)))
+        return _AnsweredCalls(
+            AnsweredCall(method=_text(extra_of(response, FORMAT).get("answers")), name=name_in(messages))
+        )
     entries = zip(batch, _entries(messages, len(batch)), strict=True)
-    return _Known(listed=[About(method=_text(own.get("answers")), name=name_in(said)) for own, said in entries])
+    return _AnsweredCalls(
+        listed=[AnsweredCall(method=_text(own.get("answers")), name=name_in(content)) for own, content in entries]
+    )
 
 
 def _batch(holder: Request | Response) -> list[dict[str, Any]] | None:
-    """What is left of each entry, if the holder is a batch."""
+    """The remaining wire fields of each entry, if the value is a batch."""
     batch = extra_of(holder, FORMAT).get("batch")
     return [own if isinstance(own, dict) else {} for own in batch] if isinstance(batch, list) else None
 
@@ -332,7 +336,7 @@ def _entries(messages: Sequence[Message], count: int) -> list[list[Message]]:
 
 
 def _has_messages(raw: Any) -> bool:
-    """Whether a body can be a message, or a batch in which one is."""
+    """Whether a body can be a message, or a batch that contains one."""
     return isinstance(raw, dict) or any(isinstance(one, dict) for one in raw)
 
 
@@ -348,13 +352,13 @@ def _plain_request(request: Request) -> Any:
     batch = _batch(request)
     if batch is not None:
         return _plain_batch(batch, request.messages, request.tools)
-    said = Said(
+    content = RpcContent(
         messages=list(request.messages),
         tools=list(request.tools),
         sampling=request.sampling,
         tool_choice=request.tool_choice,
     )
-    return write(said, extra_of(request, FORMAT), asking=True)
+    return write(content, extra_of(request, FORMAT), asking=True)
 
 
 def _plain_response(response: Response) -> Any:
@@ -362,13 +366,15 @@ def _plain_response(response: Response) -> Any:
     messages = [choice.message for choice in response.choices]
     if batch is not None:
         return _plain_batch(batch, [one for one in messages if one.content or one.extra], response.tools)
-    return write(Said(messages=messages, tools=list(response.tools)), extra_of(response, FORMAT), response=response)
+    return write(
+        RpcContent(messages=messages, tools=list(response.tools)), extra_of(response, FORMAT), response=response
+    )
 
 
 def _plain_batch(
     batch: Sequence[dict[str, Any]], messages: Sequence[Message], tools: Sequence[ToolDefinition]
 ) -> list[Any]:
-    entries = [Said(messages=said) for said in _entries(messages, len(batch))]
+    entries = [RpcContent(messages=content) for content in _entries(messages, len(batch))]
     placed = sum(len(entry.messages) for entry in entries)
     for tool in tools:
         at = extra_of(tool, FORMAT).get(ENTRY)
@@ -377,7 +383,7 @@ def _plain_batch(
             placed += 1
     if placed < len(tools) + len(messages):
         raise UnsupportedError("a batch with content of no entry", hint="send the entries one by one")
-    return [write(said, own) for said, own in zip(entries, batch, strict=True)]
+    return [write(content, own) for content, own in zip(entries, batch, strict=True)]
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------------

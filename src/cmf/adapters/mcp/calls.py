@@ -1,7 +1,7 @@
-"""What a JSON-RPC request or notification of MCP asks for: the table from methods to canonical values.
+"""Reads and writes the params of MCP's requests and notifications: the table from methods to canonical values.
 
 Spec: docs/spec/adapters/mcp.md [MCP-2]. Each row reads the params that it understands and writes them again; all other
-params stay with the request, in `extra`, and are shown in its view.
+params stay in the request's `extra`, which its view shows.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ _LIST: Final = FrozenDict(list=True)
 
 
 @dataclass(slots=True)
-class Said:
-    """What one JSON-RPC message says, in canonical values.
+class RpcContent:
+    """The content of one JSON-RPC message, in canonical values.
 
-    `call_id` is its id as text; `alone` tells a request that stands by itself from an entry of a batch or an answer,
-    which have no place for sampling options.
+    Attributes:
+        call_id: its id as text.
+        alone: whether it is a request by itself; entries of a batch and answers have no place for sampling options.
+        names: the names of the tools that were called, by the id of the call.
     """
 
     call_id: str | None = None
@@ -53,13 +55,13 @@ class Said:
     tool_choice: ToolChoice | None = None
     names: Names = field(default_factory=dict)
 
-    def say(self, role: Role, *parts: Part, key: str | None = None) -> None:
-        """Add a message; `key` says where its content stands on the wire."""
+    def add(self, role: Role, *parts: Part, key: str | None = None) -> None:
+        """Add a message; `key` is the key of its content on the wire."""
         own = frozen_mapping({FORMAT: frozen_mapping({"key": key})}) if key is not None else None
         self.messages.append(trusted(Message, role=role, content=parts, extra=own))
 
-    def only(self, kind: type[Any]) -> Any:
-        """The one part of a kind, to write it; UnsupportedError where there is none any more."""
+    def single(self, kind: type[Any]) -> Any:
+        """The one part of a kind; UnsupportedError if it was removed."""
         for message in self.messages:
             for part in message.content:
                 if isinstance(part, kind):
@@ -72,77 +74,79 @@ class Said:
         return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
-Reader = Callable[[Fields, Said], bool]
-"""Takes what it understands of the params; False if they do not fit the method."""
-Writer = Callable[[Said], dict[str, Any]]
+Reader = Callable[[Fields, RpcContent], bool]
+"""Reads the params that it understands; False if they do not fit the method."""
+Writer = Callable[[RpcContent], dict[str, Any]]
 Row = tuple[Reader, Writer]
 
 
-def _read_tool_call(params: Fields, said: Said) -> bool:
+def _read_tool_call(params: Fields, content: RpcContent) -> bool:
     name = params.take("name", str)
     if name is None:
         return False
     arguments, raw = read_arguments(params, "arguments")
-    said.say(
+    content.add(
         Role.ASSISTANT,
-        trusted(ToolCallPart, tool_call_id=said.call_id, name=name, arguments=arguments, arguments_raw=raw),
+        trusted(ToolCallPart, tool_call_id=content.call_id, name=name, arguments=arguments, arguments_raw=raw),
     )
     return True
 
 
-def _write_tool_call(said: Said) -> dict[str, Any]:
-    part: ToolCallPart = said.only(ToolCallPart)
+def _write_tool_call(content: RpcContent) -> dict[str, Any]:
+    part: ToolCallPart = content.single(ToolCallPart)
     arguments = write_arguments(part)
     return {"name": part.name} if arguments is None else {"name": part.name, "arguments": arguments}
 
 
-def _read_prompt(params: Fields, said: Said) -> bool:
+def _read_prompt(params: Fields, content: RpcContent) -> bool:
     name = params.take("name", str)
     if name is None or not isinstance(params.peek("arguments"), dict | None):
         return False
     arguments = params.take("arguments", FrozenDict) or FrozenDict()
-    said.say(Role.USER, trusted(PromptRequestPart, prompt_request_id=said.call_id, name=name, arguments=arguments))
+    content.add(
+        Role.USER, trusted(PromptRequestPart, prompt_request_id=content.call_id, name=name, arguments=arguments)
+    )
     return True
 
 
-def _write_prompt(said: Said) -> dict[str, Any]:
-    part: PromptRequestPart = said.only(PromptRequestPart)
+def _write_prompt(content: RpcContent) -> dict[str, Any]:
+    part: PromptRequestPart = content.single(PromptRequestPart)
     return {"name": part.name, "arguments": part.arguments} if part.arguments else {"name": part.name}
 
 
-def _read_uri(params: Fields, said: Said) -> bool:
+def _read_uri(params: Fields, content: RpcContent) -> bool:
     uri = params.take("uri", str)
     if uri is None:
         return False
-    said.say(Role.USER, trusted(ResourceRefPart, resource_request_id=said.call_id, uri=uri))
+    content.add(Role.USER, trusted(ResourceRefPart, resource_request_id=content.call_id, uri=uri))
     return True
 
 
-def _write_uri(said: Said) -> dict[str, Any]:
-    return {"uri": said.only(ResourceRefPart).uri}
+def _write_uri(content: RpcContent) -> dict[str, Any]:
+    return {"uri": content.single(ResourceRefPart).uri}
 
 
-def _text_at(key: str) -> Row:
-    """A text of the server's under `key`, where there is one."""
+def _text_row(key: str) -> Row:
+    """The row for a method whose param `key`, if present, is a text of the server."""
 
-    def read(params: Fields, said: Said) -> bool:
+    def read(params: Fields, content: RpcContent) -> bool:
         text = params.take(key, str)
         if text is not None:
-            said.say(Role.TOOL, trusted(TextPart, text=text))
+            content.add(Role.TOOL, trusted(TextPart, text=text))
         return True
 
-    def write(said: Said) -> dict[str, Any]:
-        return {key: said.text()} if said.messages else {}
+    def write(content: RpcContent) -> dict[str, Any]:
+        return {key: content.text()} if content.messages else {}
 
     return read, write
 
 
-def _read_completion(params: Fields, said: Said) -> bool:
+def _read_completion(params: Fields, content: RpcContent) -> bool:
     """What the user has typed so far, at `argument.value`."""
     argument = params.peek("argument")
     if not isinstance(argument, dict) or not isinstance(argument.get("value"), str):
         return False
-    said.say(Role.USER, trusted(TextPart, text=argument["value"]))
+    content.add(Role.USER, trusted(TextPart, text=argument["value"]))
     params.drop("argument", argument)
     rest = {key: item for key, item in argument.items() if key != "value"}
     if rest:
@@ -150,30 +154,30 @@ def _read_completion(params: Fields, said: Said) -> bool:
     return True
 
 
-def _write_completion(said: Said) -> dict[str, Any]:
-    return {"argument": {"value": said.text()}}
+def _write_completion(content: RpcContent) -> dict[str, Any]:
+    return {"argument": {"value": content.text()}}
 
 
 # -- sampling: the server asks for a completion ------------------------------------------------------------------------
 
 
-def _read_sampling(params: Fields, said: Said) -> bool:
+def _read_sampling(params: Fields, content: RpcContent) -> bool:
     listed = params.take("messages", list)
     if listed is None:
         return False
     system = params.take("systemPrompt", str)
     if system is not None:
-        said.say(Role.SYSTEM, trusted(TextPart, text=system))
+        content.add(Role.SYSTEM, trusted(TextPart, text=system))
     for index, item in enumerate(listed):
-        said.messages += read_message(item, f"{params.path}.messages[{index}]", said.names, index=index)
+        content.messages += read_message(item, f"{params.path}.messages[{index}]", content.names, index=index)
     if (tools := params.take("tools", list)) is not None:
-        said.tools = read_tools(tools, f"{params.path}.tools")
-    if said.alone:
-        said.sampling = _read_sampling_options(params)
+        content.tools = read_tools(tools, f"{params.path}.tools")
+    if content.alone:
+        content.sampling = _read_sampling_options(params)
         choice = params.peek("toolChoice")
         if isinstance(choice, dict) and choice.keys() == {"mode"} and choice["mode"] in ("auto", "none", "required"):
             params.drop("toolChoice", choice)
-            said.tool_choice = trusted(ToolChoice, mode=choice["mode"])
+            content.tool_choice = trusted(ToolChoice, mode=choice["mode"])
     return True
 
 
@@ -186,9 +190,9 @@ def _read_sampling_options(params: Fields) -> Sampling:
     )
 
 
-def _write_sampling(said: Said) -> dict[str, Any]:
-    system = [one for one in said.messages if one.role in (Role.SYSTEM, Role.DEVELOPER)]
-    turns = [one for one in said.messages if one.role not in (Role.SYSTEM, Role.DEVELOPER)]
+def _write_sampling(content: RpcContent) -> dict[str, Any]:
+    system = [one for one in content.messages if one.role in (Role.SYSTEM, Role.DEVELOPER)]
+    turns = [one for one in content.messages if one.role not in (Role.SYSTEM, Role.DEVELOPER)]
     params: dict[str, Any] = {"messages": write_messages(turns)}
     for one in system:
         for part in one.content:
@@ -197,13 +201,13 @@ def _write_sampling(said: Said) -> dict[str, Any]:
     if system:
         texts = ("".join(part.text for part in one.content if isinstance(part, TextPart)) for one in system)
         params["systemPrompt"] = "\n\n".join(texts)
-    if said.tools:
-        params["tools"] = write_tools(said.tools)
-    if said.tool_choice is not None:
-        if said.tool_choice.mode == "tool":
+    if content.tools:
+        params["tools"] = write_tools(content.tools)
+    if content.tool_choice is not None:
+        if content.tool_choice.mode == "tool":
             raise UnsupportedError("mcp cannot demand one tool", path="tool_choice", hint="use the mode `required`")
-        params["toolChoice"] = {"mode": said.tool_choice.mode}
-    return params | _written_sampling_options(said.sampling)
+        params["toolChoice"] = {"mode": content.tool_choice.mode}
+    return params | _written_sampling_options(content.sampling)
 
 
 def _written_sampling_options(sampling: Sampling) -> dict[str, Any]:
@@ -220,10 +224,10 @@ def _written_sampling_options(sampling: Sampling) -> dict[str, Any]:
     return params
 
 
-def drop_options(said: Said, method: str) -> None:
-    """Record what a request says beside its messages: only a completion has a place for it."""
-    options = {name: getattr(said.sampling, name) for name in SAMPLING_FIELDS}
-    options |= {"tools": said.tools or None, "tool_choice": said.tool_choice}
+def drop_options(content: RpcContent, method: str) -> None:
+    """Record as lost what a request has besides its messages: only a completion has a place for it."""
+    options = {name: getattr(content.sampling, name) for name in SAMPLING_FIELDS}
+    options |= {"tools": content.tools or None, "tool_choice": content.tool_choice}
     for name, item in options.items():
         if item is not None:
             drop(FORMAT, name, f"`{method}` has no place for it")
@@ -256,8 +260,8 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
         mine = {**left, **own} if at == 0 else own
         extra = frozen_mapping({FORMAT: frozen_mapping(mine)}) if mine else None
         made.append(trusted(Message, role=who, content=run, extra=extra))
-    # A list of one block and a list of none are spelled unlike a lone block; only the first needs saying. A lone result
-    # is said to stand alone: results of other formats share one object.
+    # A list of one block is written unlike a lone block, so that is noted; an empty list needs no note. A lone result
+    # is noted too, since results of other formats share one object.
     shape = _LIST if isinstance(content, list) and len(content) == 1 else FrozenDict()
     if shape or len(made) > 1 or made[0].role is Role.TOOL:
         return list(grouped_as(made, format_name=FORMAT, index=index, shape=shape))
@@ -265,25 +269,25 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
 
 
 def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The `{role, content}` objects of these messages; tool results that stand together share one."""
+    """The `{role, content}` objects of these messages; adjacent tool results share one."""
     groups = grouped(messages, FORMAT)
     merged: list[tuple[Message, ...]] = []
     for group in groups:
         before = merged[-1] if merged else ()
-        if before and all(one.role is Role.TOOL and not _is_spelled(one) for one in (*before, *group)):
+        if before and all(one.role is Role.TOOL and not _has_own_layout(one) for one in (*before, *group)):
             merged[-1] = (*before, *group)
         else:
             merged.append(group)
     return [written for group in merged if (written := write_message(group)) is not None]
 
 
-def _is_spelled(message: Message) -> bool:
-    """Whether the message came in a wire object of this format, which it goes back into."""
+def _has_own_layout(message: Message) -> bool:
+    """Whether the message came in a wire object of this format, into which it is written again."""
     return message.provider_raw is not None and message.provider_raw.format == FORMAT
 
 
 def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
-    """One `{role, content}`; None where nothing of it could be carried over."""
+    """One `{role, content}`; None if none of it can be written."""
     first = group[0]
     blocks = [block for message in group for block in write_blocks(message.content, message)]
     if not blocks and any(message.content for message in group):
@@ -300,7 +304,7 @@ def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
 
 
 def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
-    """Tool definitions; title, annotations, output schema and the rest ride along.
+    """Tool definitions; title, annotations, output schema and all else stay in `extra`.
 
     Raises:
         ShapeError: an item is no object with a name.
@@ -351,11 +355,11 @@ CALLS: Final[dict[str, Row | None]] = {
     "resources/subscribe": (_read_uri, _write_uri),
     "resources/unsubscribe": (_read_uri, _write_uri),
     "sampling/createMessage": (_read_sampling, _write_sampling),
-    "elicitation/create": _text_at("message"),
+    "elicitation/create": _text_row("message"),
     "completion/complete": (_read_completion, _write_completion),
-    "notifications/message": _text_at("data"),
-    "notifications/progress": _text_at("message"),
-    "notifications/tasks/status": _text_at("statusMessage"),
+    "notifications/message": _text_row("data"),
+    "notifications/progress": _text_row("message"),
+    "notifications/tasks/status": _text_row("statusMessage"),
     "initialize": None,
     "server/discover": None,
     "ping": None,
@@ -380,18 +384,18 @@ CALLS: Final[dict[str, Row | None]] = {
     "notifications/elicitation/complete": None,
     "notifications/subscriptions/acknowledged": None,
 }
-"""Method → how its params are read, and written again; None: all of them are shown with the request. A method that is
-not here is opaque [MCP-3]."""
+"""Method → how its params are read and written; None: all of them stay in `extra`, which the request's view shows. A
+method that is not here is opaque [MCP-3]."""
 
 
-def params_of(method: str, said: Said) -> dict[str, Any]:
-    """The params of a call, from what it says."""
+def params_of(method: str, content: RpcContent) -> dict[str, Any]:
+    """The params of a call with this content."""
     row = CALLS[method]
-    return {} if row is None else row[1](said)
+    return {} if row is None else row[1](content)
 
 
 def method_of(messages: Sequence[Message]) -> str:
-    """The method for a request that came from another format: a lone call, reference or prompt, else a completion."""
+    """The method for a request of another format: a lone call, reference or prompt, else a completion."""
     if len(messages) == 1 and len(messages[0].content) == 1:
         for kind, method in _LONE.items():
             if isinstance(messages[0].content[0], kind):

@@ -1,4 +1,4 @@
-"""One JSON-RPC message of MCP, read and written: call, answer, or a result without its envelope.
+"""Reads and writes one JSON-RPC message of MCP: a call, an answer, or a result without its envelope.
 
 Spec: docs/spec/adapters/mcp.md [MCP-1]. What has no canonical field is kept under `envelope`, `params`, `result` and
 `error`; so wire keys and our own cannot meet.
@@ -13,8 +13,8 @@ from typing import Any, Final
 from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import Fields, object_in
 from cmf.adapters.mcp.blocks import FORMAT, add
-from cmf.adapters.mcp.calls import CALLS, DEFAULT_MAX_TOKENS, Said, drop_options, method_of, params_of
-from cmf.adapters.mcp.results import About, key_of, opaque, read_answer, read_stop, write_answer, write_stop
+from cmf.adapters.mcp.calls import CALLS, DEFAULT_MAX_TOKENS, RpcContent, drop_options, method_of, params_of
+from cmf.adapters.mcp.results import AnsweredCall, key_of, opaque, read_answer, read_stop, write_answer, write_stop
 from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role, StopReason
 from cmf.errors import UnsupportedError
@@ -27,10 +27,10 @@ _NO_KEYS: Final = FrozenDict()
 
 
 @dataclass(slots=True)
-class One:
-    """One JSON-RPC message, read: what it says, and in `extra` what no canonical field holds."""
+class RpcMessage:
+    """One JSON-RPC message after reading: its content, and in `extra` whatever no canonical field holds."""
 
-    said: Said
+    content: RpcContent
     extra: dict[str, Any]
     error: ErrorInfo | None = None
     stop: tuple[StopReason | None, str | None] = (None, None)
@@ -40,13 +40,13 @@ class One:
 # -- reading one -------------------------------------------------------------------------------------------------------
 
 
-def read(body: Any, path: str, known: About, *, alone: bool = False, answering: bool = False) -> One:
+def read(body: Any, path: str, known: AnsweredCall, *, alone: bool = False, answering: bool = False) -> RpcMessage:
     """Read one message.
 
     Args:
         body: the frozen JSON object.
         path: where it stands, for errors.
-        known: what the answered request says, where this is an answer.
+        known: the call that it answers, if it is an answer.
         alone: it is a whole request, which has fields for sampling options.
         answering: it is a whole response, which has fields for an error, a model and a stop reason.
 
@@ -62,21 +62,23 @@ def read(body: Any, path: str, known: About, *, alone: bool = False, answering: 
     return _read_bare(body, path, known, answering=answering)
 
 
-def _read_call(fields: Fields, body: Any, method: str, *, alone: bool) -> One:
+def _read_call(fields: Fields, body: Any, method: str, *, alone: bool) -> RpcMessage:
     fields.drop("jsonrpc", "2.0")
     params = Fields(fields.take("params", FrozenDict) or _NO_KEYS, f"{fields.path}.params")
-    said = Said(call_id=_id_text(fields.peek("id")), alone=alone)
+    content = RpcContent(call_id=_id_text(fields.peek("id")), alone=alone)
     row = CALLS.get(method)
-    if method not in CALLS or (row is not None and not row[0](params, said)):
-        whole = Said()
+    if method not in CALLS or (row is not None and not row[0](params, content)):
+        whole = RpcContent()
         opaque(method, body, Role.USER, whole)
-        return One(whole, {})
-    return One(said, {"envelope": _NO_KEYS, **(fields.rest("envelope") or {}), **(params.rest("params") or {})})
+        return RpcMessage(whole, {})
+    return RpcMessage(
+        content, {"envelope": _NO_KEYS, **(fields.rest("envelope") or {}), **(params.rest("params") or {})}
+    )
 
 
-def _read_answer(fields: Fields, known: About, *, answering: bool) -> One:
+def _read_answer(fields: Fields, known: AnsweredCall, *, answering: bool) -> RpcMessage:
     fields.drop("jsonrpc", "2.0")
-    one = One(Said(), {})
+    one = RpcMessage(RpcContent(), {})
     raw = fields.take("result", FrozenDict)
     if raw is not None:
         _read_result(raw, f"{fields.path}.result", _id_text(fields.peek("id")), known, one, answering=answering)
@@ -91,21 +93,23 @@ def _read_answer(fields: Fields, known: About, *, answering: bool) -> One:
     return one
 
 
-def _read_result(raw: FrozenDict, path: str, answer_id: str | None, known: About, one: One, *, answering: bool) -> None:
+def _read_result(
+    raw: FrozenDict, path: str, answer_id: str | None, known: AnsweredCall, one: RpcMessage, *, answering: bool
+) -> None:
     result = Fields(raw, path)
-    if not read_answer(result, raw, answer_id, known, one.said):
-        opaque(known.method or "result", raw, Role.TOOL, one.said)
+    if not read_answer(result, raw, answer_id, known, one.content):
+        opaque(known.method or "result", raw, Role.TOOL, one.content)
         return
-    if answering and any(key_of(message) == "message" for message in one.said.messages):
-        one.stop = read_stop(result, one.said.messages)
+    if answering and any(key_of(message) == "message" for message in one.content.messages):
+        one.stop = read_stop(result, one.content.messages)
         one.model = result.take("model", str)
     one.extra |= result.rest("result") or {}
 
 
-def _read_bare(body: FrozenDict, path: str, known: About, *, answering: bool) -> One:
+def _read_bare(body: FrozenDict, path: str, known: AnsweredCall, *, answering: bool) -> RpcMessage:
     """A result or an error without its envelope, as documents and tests show them."""
     fields = Fields(body, path)
-    one = One(Said(), {})
+    one = RpcMessage(RpcContent(), {})
     if answering and isinstance(body.get("message"), str) and type(body.get("code")) is int:
         one.error = _read_error(fields)
         one.extra = {"bare": "error", **(fields.rest("error") or {})}
@@ -129,38 +133,40 @@ def _id_text(raw: Any) -> str | None:
 # -- writing one -------------------------------------------------------------------------------------------------------
 
 
-def write(said: Said, own: Mapping[str, Any], *, asking: bool = False, response: Response | None = None) -> Any:
-    """The JSON-RPC message that says this.
+def write(
+    content: RpcContent, own: Mapping[str, Any], *, asking: bool = False, response: Response | None = None
+) -> Any:
+    """The JSON-RPC message for this content.
 
     Args:
-        said: messages, tools and options.
-        own: what was kept of the wire; empty for content of another format.
+        content: messages, tools and options.
+        own: the wire fields that were kept; empty for content of another format.
         asking: content of another format is a request, not an answer.
         response: the whole response, where this is one.
 
     Raises:
         UnsupportedError: content that the method or result has no place for.
     """
-    whole = _whole(said.messages)
+    whole = _whole(content.messages)
     envelope = object_in(own, "envelope") if isinstance(own.get("envelope"), dict) else None
     if envelope is None and whole is not None:
         return thaw(whole)
     if envelope is not None and isinstance(envelope.get("method"), str):
-        return _write_call(said, envelope, object_in(own, "params"))
+        return _write_call(content, envelope, object_in(own, "params"))
     if asking and envelope is None and "bare" not in own:
-        return _write_foreign_call(said)
+        return _write_foreign_call(content)
     error = _written_error(own, response)
     if own.get("bare") == "error":
         return error
     body: dict[str, Any] = {}
     if error is not None:
         body["error"] = error
-    if error is None or said.messages or said.tools or "result" in own:
-        body["result"] = _written_result(said, own, response, whole)
+    if error is None or content.messages or content.tools or "result" in own:
+        body["result"] = _written_result(content, own, response, whole)
     if own.get("bare") == "result":
         return body["result"]
     if envelope is None:
-        envelope = {"id": _answer_id(said.messages)}
+        envelope = {"id": _answer_id(content.messages)}
     elif ("result" in envelope or (error is None and "error" in envelope)) and body.get("result") == {}:
         del body["result"]
     return {"jsonrpc": "2.0", **envelope, **body}
@@ -177,11 +183,11 @@ def _whole(messages: Sequence[Message]) -> Mapping[str, Any] | None:
     return None
 
 
-def _write_call(said: Said, envelope: Mapping[str, Any], left: Mapping[str, Any]) -> dict[str, Any]:
+def _write_call(content: RpcContent, envelope: Mapping[str, Any], left: Mapping[str, Any]) -> dict[str, Any]:
     method = envelope["method"]
     if method not in CALLS:
         raise UnsupportedError("a method that is not in the table has no params to write", hint="send it as it came")
-    params = add(params_of(method, said), dict(left))
+    params = add(params_of(method, content), dict(left))
     if isinstance(params.get("argument"), dict) and isinstance(left.get("argument"), dict):
         params["argument"] = {**left["argument"], **params["argument"]}
     body = {"jsonrpc": "2.0", **envelope}
@@ -190,16 +196,18 @@ def _write_call(said: Said, envelope: Mapping[str, Any], left: Mapping[str, Any]
     return body
 
 
-def _write_foreign_call(said: Said) -> dict[str, Any]:
-    method = method_of(said.messages)
+def _write_foreign_call(content: RpcContent) -> dict[str, Any]:
+    method = method_of(content.messages)
     if method == "sampling/createMessage":
-        said.messages = with_ids(said.messages)
+        content.messages = with_ids(content.messages)
     else:
-        drop_options(said, method)
-    params = params_of(method, said)
+        drop_options(content, method)
+    params = params_of(method, content)
     if method == "sampling/createMessage":
         params.setdefault("maxTokens", DEFAULT_MAX_TOKENS)
-    call = next((part for message in said.messages for part in message.content if isinstance(part, ToolCallPart)), None)
+    call = next(
+        (part for message in content.messages for part in message.content if isinstance(part, ToolCallPart)), None
+    )
     call_id = call.tool_call_id if method == "tools/call" and call is not None else None
     return {"jsonrpc": "2.0", "id": "call_0" if call_id is None else call_id, "method": method, "params": params}
 
@@ -224,11 +232,11 @@ def _is_code(text: str) -> bool:
 
 
 def _written_result(
-    said: Said, own: Mapping[str, Any], response: Response | None, whole: Mapping[str, Any] | None
+    content: RpcContent, own: Mapping[str, Any], response: Response | None, whole: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     if whole is not None:
         return dict(whole)
-    result = write_answer(said.messages, said)
+    result = write_answer(content.messages, content)
     if response is not None and "role" in result:
         if response.model is not None:
             result["model"] = response.model

@@ -1,4 +1,6 @@
-"""What a JSON-RPC answer of MCP says: by the keys of its result. Spec: docs/spec/adapters/mcp.md [MCP-6], [MCP-7].
+"""Reads and writes the results of MCP's calls, told apart by their keys.
+
+Spec: docs/spec/adapters/mcp.md [MCP-6], [MCP-7].
 
 The keys decide, not the method alone: an answer is read the same with its request at hand and without. The request adds
 the names that an answer does not repeat.
@@ -13,7 +15,7 @@ from typing import Any, Final
 from cmf.adapters.fields import Fields, extra_of
 from cmf.adapters.loss import drop
 from cmf.adapters.mcp.blocks import FORMAT, read_resource, read_result, write_resource, write_result
-from cmf.adapters.mcp.calls import Said, read_message, read_tools, write_message, write_messages, write_tools
+from cmf.adapters.mcp.calls import RpcContent, read_message, read_tools, write_message, write_messages, write_tools
 from cmf.content import (
     OpaquePart,
     PromptRequestPart,
@@ -51,27 +53,27 @@ _PLAIN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What the answered request says of the answer: its method, and the tool or prompt that it names."""
+class AnsweredCall:
+    """The request that an answer belongs to: its method, and the tool or prompt that it names."""
 
     method: str | None = None
     name: str | None = None
 
 
-NOTHING_KNOWN: Final = About()
+UNKNOWN_CALL: Final = AnsweredCall()
 
 
-def about(request: Request | None) -> About:
-    """What is known of the answer to `request`."""
+def answered_call(request: Request | None) -> AnsweredCall:
+    """What `request` tells about its answer."""
     if request is None:
-        return NOTHING_KNOWN
+        return UNKNOWN_CALL
     envelope = extra_of(request, FORMAT).get("envelope")
     method = envelope.get("method") if isinstance(envelope, dict) else None
-    return About(method=method if isinstance(method, str) else None, name=name_in(request.messages))
+    return AnsweredCall(method=method if isinstance(method, str) else None, name=name_in(request.messages))
 
 
 def name_in(messages: Sequence[Message]) -> str | None:
-    """The tool or prompt that the first part is about."""
+    """The name of the tool or prompt that the first part is about."""
     for message in messages[:1]:
         for part in message.content[:1]:
             if isinstance(part, ToolCallPart | PromptRequestPart):
@@ -83,23 +85,23 @@ def name_in(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def read_answer(result: Fields, raw: Any, answer_id: str | None, known: About, said: Said) -> bool:
-    """Take what has a canonical value; False if nothing of the result is known, so that it is to be judged whole."""
+def read_answer(result: Fields, raw: Any, answer_id: str | None, known: AnsweredCall, content: RpcContent) -> bool:
+    """Read what has a canonical value; False if no key is known, so that the result must be judged as a whole."""
     found = False
     if not _only_names(result.peek("tools")) and (tools := result.take("tools", list)) is not None:
-        said.tools = read_tools(tools, f"{result.path}.tools")
+        content.tools = read_tools(tools, f"{result.path}.tools")
         found = True
     for key, address in _LISTS.items():
         if (items := result.take(key, list)) is not None:
             parts = [read_resource(item, f"{result.path}.{key}[{at}]", address) for at, item in enumerate(items)]
-            said.say(Role.TOOL, *parts, key=key)
+            content.add(Role.TOOL, *parts, key=key)
             found = True
     if (turns := result.take("messages", list)) is not None:
-        _read_prompt_result(turns, result.path, answer_id, known, said)
+        _read_prompt_result(turns, result.path, answer_id, known, content)
         found = True
     if "role" in result and known.method != "tools/call":
         turn = {key: result.peek(key) for key in ("role", "content") if key in result}
-        said.messages += read_message(turn, result.path, said.names, key="message")
+        content.messages += read_message(turn, result.path, content.names, key="message")
         for key, item in turn.items():
             result.drop(key, item)
         found = True
@@ -107,27 +109,29 @@ def read_answer(result: Fields, raw: Any, answer_id: str | None, known: About, s
         own = Fields({key: result.peek(key) for key in _RESULT_KEYS if key in result}, result.path)
         for key in _RESULT_KEYS:
             result.drop(key, result.peek(key))
-        said.say(Role.TOOL, read_result(own, answer_id, known.name, said.names))
+        content.add(Role.TOOL, read_result(own, answer_id, known.name, content.names))
         found = True
     if (text := result.take("instructions", str)) is not None:
-        said.say(Role.TOOL, trusted(TextPart, text=text), key="instructions")
+        content.add(Role.TOOL, trusted(TextPart, text=text), key="instructions")
         found = True
     return found or not raw or not _PLAIN.isdisjoint(raw)
 
 
 def _only_names(tools: Any) -> bool:
-    """Whether a list is one of names: what refers to tools says nothing of them, and defines none."""
+    """Whether a list holds only names: references to tools, which define none."""
     return isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
 
 
 _RESULT_KEYS: Final = ("content", "isError", "structuredContent")
 
 
-def _read_prompt_result(turns: list[Any], path: str, answer_id: str | None, known: About, said: Said) -> None:
+def _read_prompt_result(
+    turns: list[Any], path: str, answer_id: str | None, known: AnsweredCall, content: RpcContent
+) -> None:
     messages: list[Message] = []
     for index, turn in enumerate(turns):
-        messages += read_message(turn, f"{path}.messages[{index}]", said.names, index=index)
-    said.say(
+        messages += read_message(turn, f"{path}.messages[{index}]", content.names, index=index)
+    content.add(
         Role.TOOL,
         trusted(
             PromptResultPart,
@@ -138,15 +142,15 @@ def _read_prompt_result(turns: list[Any], path: str, answer_id: str | None, know
     )
 
 
-def write_answer(messages: Sequence[Message], said: Said) -> dict[str, Any]:
-    """The result that these messages and tools make.
+def write_answer(messages: Sequence[Message], content: RpcContent) -> dict[str, Any]:
+    """The result with these messages and tools.
 
     Raises:
         UnsupportedError: a message that no result has a place for.
     """
     result: dict[str, Any] = {}
-    if said.tools:
-        result["tools"] = write_tools(said.tools)
+    if content.tools:
+        result["tools"] = write_tools(content.tools)
     turns: list[Message] = []
     for message in messages:
         key = key_of(message)
@@ -167,7 +171,7 @@ def write_answer(messages: Sequence[Message], said: Said) -> dict[str, Any]:
 
 
 def key_of(message: Message) -> str:
-    """Where a message stands in a result: as it came, else by what it holds."""
+    """The key under which a message goes into a result: the one it came with, else by its content."""
     key = extra_of(message, FORMAT).get("key")
     if isinstance(key, str) and (key in _LISTS or key in ("message", "instructions", "whole")):
         return key
@@ -195,23 +199,25 @@ def _write_prompt_result(message: Message) -> dict[str, Any]:
 
 
 def read_stop(result: Fields, messages: Sequence[Message]) -> tuple[StopReason | None, str | None]:
-    """Why the client's model stopped, with the wire's own word; a call is the reason only where there is one."""
+    """Why the client's model stopped, with the wire's own word; a call is the reason only if there is one."""
     raw = result.take("stopReason", str)
     return (
-        (None, None) if raw is None else (_meant(raw, calls=any(has_client_call(one.content) for one in messages)), raw)
+        (None, None)
+        if raw is None
+        else (_stop_reason(raw, calls=any(has_client_call(one.content) for one in messages)), raw)
     )
 
 
-def _meant(raw: str, *, calls: bool) -> StopReason:
+def _stop_reason(raw: str, *, calls: bool) -> StopReason:
     reason = STOP_REASONS.get(raw, StopReason.OTHER)
     return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
 
 
 def write_stop(choice: Choice) -> str | None:
-    """The wire's word for why it stopped: the one it came with, if that still says the same."""
+    """The wire's word for why it stopped: the one it came with, if it still means the same."""
     raw, reason = choice.raw_stop_reason, choice.stop_reason
     calls = has_client_call(choice.message.content)
-    if raw is not None and _meant(raw, calls=calls) is reason:
+    if raw is not None and _stop_reason(raw, calls=calls) is reason:
         return raw
     if reason is None:
         return None
@@ -224,6 +230,6 @@ def write_stop(choice: Choice) -> str | None:
     return _STOP_WORDS.get(reason, "endTurn")
 
 
-def opaque(kind: str, raw: Any, role: Role, said: Said) -> None:
-    """Judge `raw` as a whole: nothing in it is known."""
-    said.say(role, trusted(OpaquePart, provider=FORMAT, type=kind, value=raw), key="whole")
+def opaque(kind: str, raw: Any, role: Role, content: RpcContent) -> None:
+    """Add `raw` as one opaque part, to be judged as a whole: nothing in it is known."""
+    content.add(role, trusted(OpaquePart, provider=FORMAT, type=kind, value=raw), key="whole")

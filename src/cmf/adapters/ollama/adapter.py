@@ -10,7 +10,7 @@ from cmf.adapters.call_ids import call_names
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import MARK, extra_of, unmarked
 from cmf.adapters.layout import apply, said, shape_of, with_layout
-from cmf.adapters.loss import minding, placing
+from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.ollama.decode import (
     FORMAT,
     Calls,
@@ -22,8 +22,8 @@ from cmf.adapters.ollama.decode import (
 )
 from cmf.adapters.ollama.encode import encode_envelope, encode_message, plain_response
 from cmf.adapters.ollama.stream import Ear, fold_events, wire_events
-from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
+from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
 from cmf.content import ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError
@@ -55,7 +55,7 @@ class OllamaAdapter(Adapter):
             del plain["messages"]
         return with_layout(request, layout_of(plain, envelope, "$"))
 
-    @minding
+    @respecting_critical
     def to_wire(self, request: Request) -> Any:
         """The request's body; UnsupportedError for media, tools or a tool choice that Ollama cannot take."""
         body = encode_envelope(request)
@@ -77,15 +77,15 @@ class OllamaAdapter(Adapter):
         """The canonical response; an error body is a response with `error`."""
         raw = freeze(body)
         if not isinstance(raw, dict):
-            return stranger(raw, FORMAT)
+            return unrecognized(raw, FORMAT)
         response = read_response(raw)
         return with_layout(response, layout_of(plain_response(response), unmarked(raw), "$"))
 
-    @placing
+    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The response's body; UnsupportedError for several choices."""
-        if is_stranger(response, FORMAT):
-            return written_stranger(response, FORMAT)
+        if is_unrecognized(response, FORMAT):
+            return write_unrecognized(response, FORMAT)
         plain, shape = plain_response(response), shape_of(response, FORMAT)
         if not shape:
             return plain
@@ -97,11 +97,11 @@ class OllamaAdapter(Adapter):
         """The whole answer that the lines add up to; marked where the stream was cut."""
         return fold_events(events)
 
-    @placing
+    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """Lines that fold to the body of `to_wire_response`."""
-        if is_stranger(response, FORMAT):
-            return [{"data": {"error": told(response)}}]
+        if is_unrecognized(response, FORMAT):
+            return [{"data": {"error": error_text(response)}}]
         return wire_events(self.to_wire_response(response))
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:

@@ -10,7 +10,7 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
-from cmf.adapters.loss import drop_foreign_extras, minding, placing
+from cmf.adapters.loss import drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.openai_responses import stream
 from cmf.adapters.openai_responses.decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses.encode import encode_answer, encode_envelope
@@ -18,8 +18,8 @@ from cmf.adapters.openai_responses.fold import fold
 from cmf.adapters.openai_responses.items import FORMAT, KINDS, STREAM
 from cmf.adapters.openai_responses.read import ItemReader
 from cmf.adapters.openai_responses.write import ItemWriter, default_form, in_form, message_form
-from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
+from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
 from cmf.content import Part, TextPart
 from cmf.enums import MessageStatus, Role
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
@@ -62,7 +62,7 @@ class OpenAIResponsesAdapter(Adapter):
         spelt = layout.envelope_layout(encode_envelope(request), _outside(frozen), format_name=FORMAT)
         return layout.with_layout(replace(request, messages=tuple(messages)), spelt)
 
-    @minding
+    @respecting_critical
     def to_wire(self, request: Request) -> dict[str, Any]:
         """The request body.
 
@@ -105,18 +105,18 @@ class OpenAIResponsesAdapter(Adapter):
         """
         frozen = freeze(body)
         if not isinstance(frozen, dict):
-            return stranger(frozen, FORMAT)
+            return unrecognized(frozen, FORMAT)
         response, form = decode_answer(frozen)
         shape = {**layout.spelling(encode_answer(response, form), unmarked(frozen), "$"), **form}
         if not shape:
             return response
         return layout.with_layout(response, Layout(format=FORMAT, shape=FrozenDict(shape)))
 
-    @placing
+    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The response body; marks of the folder are left out."""
-        if is_stranger(response, FORMAT):
-            return written_stranger(response, FORMAT)
+        if is_unrecognized(response, FORMAT):
+            return write_unrecognized(response, FORMAT)
         drop_foreign_extras(FORMAT, response)
         shape = layout.shape_of(response, FORMAT)
         plain = encode_answer(response, shape)
@@ -131,11 +131,11 @@ class OpenAIResponsesAdapter(Adapter):
         """The response body that the events add up to [RSP-13]."""
         return fold(events)
 
-    @placing
+    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The events that stream the response."""
-        if is_stranger(response, FORMAT):
-            return [{"event": "error", "data": {"type": "error", "message": told(response)}}]
+        if is_unrecognized(response, FORMAT):
+            return [{"event": "error", "data": {"type": "error", "message": error_text(response)}}]
         body = self.to_wire_response(response)
         aside = object_in(extra_of(response, FORMAT), STREAM)
         return stream.events_of(body, whole=stream.is_ended(response), aside=aside)

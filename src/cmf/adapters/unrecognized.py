@@ -1,4 +1,4 @@
-"""A reply that is none of its format's (a proxy's page, a bare list): an error, kept whole and never read.
+"""A reply that is not in its format at all (a proxy's error page, a bare list): an error, kept whole and never read.
 
 Spec: docs/spec/adapters.md [ADP-15].
 """
@@ -13,24 +13,24 @@ from cmf.request import ErrorInfo, Response
 from cmf.value import trusted
 
 _BODY: Final = "cmf_body"
-_TEXT: Final = "text"  # of a reply that is nothing but text, only that it was: the error's message says what
+_TEXT: Final = "text"  # the kind of a reply that is only text; the text itself is the error's message
 _NOTHING: Final = object()
 
 
-def stranger(raw: Any, format_name: str) -> Response:
-    """The error that such a reply is: its message is the text, if it is nothing else."""
+def unrecognized(raw: Any, format_name: str) -> Response:
+    """The response for such a reply: an error, whose message is the text if the reply is only text."""
     kept = {"kind": _TEXT} if isinstance(raw, str) else {"value": raw}
     extra = frozen_mapping({format_name: frozen_mapping({_BODY: freeze(kept)})})
     return trusted(Response, error=trusted(ErrorInfo, message=raw if isinstance(raw, str) else None), extra=extra)
 
 
-def is_stranger(response: Response, format_name: str) -> bool:
-    """Whether the response is such a reply to this format, still without an answer."""
+def is_unrecognized(response: Response, format_name: str) -> bool:
+    """Whether the response was made of such a reply, and has no choices."""
     return response.error is not None and not response.choices and _BODY in extra_of(response, format_name)
 
 
-def written_stranger(response: Response, format_name: str) -> Any:
-    """The reply as it came; its text as the error says it now."""
+def write_unrecognized(response: Response, format_name: str) -> Any:
+    """The reply as it came; if it was only text, the error's message as it is now."""
     kept = extra_of(response, format_name)[_BODY]
     value = kept.get("value", _NOTHING) if isinstance(kept, dict) else _NOTHING
     if value is not _NOTHING:
@@ -38,7 +38,7 @@ def written_stranger(response: Response, format_name: str) -> Any:
     return (response.error.message if response.error is not None else None) or ""
 
 
-def told(response: Response) -> str:
-    """What the reply says, for the error event of a stream."""
-    said = response.error.message if response.error is not None else None
-    return said or "the reply is not readable"
+def error_text(response: Response) -> str:
+    """The text of the reply, for the error event of a stream."""
+    text = response.error.message if response.error is not None else None
+    return text or "the reply is not readable"
