@@ -341,6 +341,9 @@ impl<'a> Walker<'a> {
         self.found.bracket_work = self.found.bracket_work.saturating_add(brackets::work(expr));
         let Some(path) = steps(expr) else {
             // `f(x).a`, `[1, 2][i]`: the root is an expression of its own.
+            if self.hoisting {
+                self.hoist(Hoisted { path: None, call: None, span: first_span(expr).clone() }, vec![Step::Any]);
+            }
             match expr {
                 Expr::RefDot { refr, .. } => self.expr(refr),
                 Expr::RefBrack { refr, index, .. } => {

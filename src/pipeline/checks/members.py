@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pipeline.checks.portability import Finding, effect_paths, warning
+from pipeline.decision import Effect
 from pipeline.engines.survey import Definition, Path, Place, Survey
 from pipeline.policies.metadata import Module, Rule
 
@@ -25,7 +26,7 @@ def findings(survey: Survey, modules: Sequence[Module], rules: Sequence[Rule]) -
     """All findings, by place."""
     texts = {module.path: module.text.encode() for module in modules}
     found = [one for rule in rules for path in effect_paths(rule) for one in _members(survey, path, texts)]
-    found += [one for rule in rules for one in _misplaced(survey, rule)]
+    found += [one for rule in rules for one in (*_misplaced(survey, rule), *_first_only(survey, rule))]
     return sorted(found, key=lambda one: (one.place, one.code))
 
 
@@ -39,6 +40,16 @@ def _misplaced(survey: Survey, rule: Rule) -> Iterator[Finding]:
             )
             hint = "add the kind to its METADATA; to change text, use `redact`"
             yield _bad_effect(surveyed.definitions[0].place, message, hint)
+
+
+def _first_only(survey: Survey, rule: Rule) -> Iterator[Finding]:
+    """Redactions by `indexof`, which finds only the first place: edits would be repeated until the run is refused."""
+    package = ("data", *rule.package.split("."))
+    for reached in survey.reachable([path for path in effect_paths(rule) if path[-1] == Effect.REDACT]):
+        for call in (call for one in reached.definitions for call in one.calls if reached.path[:-1] == package):
+            if call.name == "indexof":
+                hint = "write `some at in indexof_n(…)`, which finds every place"
+                yield warning("check.first-only", call.place, "indexof finds only the first place to redact", hint)
 
 
 def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator[Finding]:

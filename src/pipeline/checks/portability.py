@@ -216,8 +216,8 @@ def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict
             yield Finding(
                 "policy.negated-reference",
                 place,
-                f"if {what}, this is not negated and nothing holds",
-                "move the negated expression into its own rule: `_holds if …`, then `not _holds`",
+                f"if {what}, the rule does not hold, though the condition is negated",
+                "move the negated condition into its own rule: `_holds if …`, then `not _holds`",
                 refuses=refuses and path is not None,
             )
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cmf.enums import Capability, Role, ViewKind
 from cmf.view import head
+from pipeline.checks import view_uris
 from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed, warning
 from pipeline.decision import Effect
 from pipeline.display import meant
@@ -42,6 +43,7 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
         *_comparisons(survey, rules, texts),
+        *_uri_patterns(survey, rules, sources.data),
         *_absent(survey, rules),
         *_conditions(survey, sources, dict(without_prints(sources.modules))),  # as parsed by the survey
     ]
@@ -193,6 +195,22 @@ def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, str]
                     yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
 
 
+def _uri_patterns(survey: Survey, rules: Sequence[Rule], data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Patterns for `input.uri` that no view's URI matches."""
+    for definition, kinds in _with_kinds(survey, rules):
+        for call in definition.calls:
+            if call.name != _URI_MATCHES or list(call.arguments[:1]) != [_URI]:
+                continue
+            pattern = survey.text_of(call.arguments[1], data)
+            hint = None if pattern is None else view_uris.hint_for(pattern, kinds, is_pattern=True)
+            if hint is not None:
+                yield warning("check.wrong-value", call.place, f"input.uri never matches {json.dumps(pattern)}", hint)
+
+
+_URI_MATCHES: Final = "data.cmf.lib.uri_matches"
+_URI: Final = {"path": ["input", "uri"]}
+
+
 def _absent(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
     """Fields that are read for kinds of views that never have them; each once in a definition."""
     for definition, kinds in _with_kinds(survey, rules):
@@ -215,6 +233,7 @@ _HAVING: Final[Mapping[Path, frozenset[ViewKind]]] = {
     **{("input", "properties", name): kinds for name, kinds in PROPERTY_KINDS.items()},
     ("input", "arguments"): frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST}),
     ("input", "origins"): frozenset({ViewKind.TOOL_CALL}),
+    ("input", "uri"): frozenset(ViewKind) - view_uris.WITHOUT,
 }
 """By field, the kinds of views that can have it."""
 
@@ -262,7 +281,8 @@ def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, 
         (
             one,
             _hint_for_schema(schema, json.loads(one))
-            or (None if is_ordered else _hint_for_default(field, schema, json.loads(one))),
+            or (None if is_ordered else _hint_for_default(field, schema, json.loads(one)))
+            or (view_uris.hint_for(json.loads(one), kinds) if field == "input.uri" and not is_ordered else None),
         )
         for one in constants
     ]

@@ -83,7 +83,10 @@ _EXPLANATIONS: Final = {
     "engine.undefined": " It was undefined, so this is denied.",
     "policy.undefined": " It was undefined, so this is denied.",
     "policy.bad-result": " It had the wrong shape, so this is denied.",
-    "pipeline.no-fixed-point": " A rule matches its own edits: change its pattern so that it does not.",
+    "pipeline.no-fixed-point": (
+        " A rule matches its own edits, or masks one place at a time: change its pattern, or use indexof_n in place of"
+        " indexof."
+    ),
 }
 
 

@@ -259,6 +259,26 @@ def test_an_effect_that_is_for_none_of_its_kinds_is_found(write: Write, kinds: s
 
 @pytest.mark.spec("POL-55")
 @pytest.mark.parametrize(
+    ("effect", "call", "found"),
+    [
+        ("redact", 'indexof(input.content, "a")', 1),
+        ("redact", 'indexof_n(input.content, "a")[_]', 0),
+        ("deny", 'indexof(input.content, "a")', 0),
+    ],
+)
+def test_a_redaction_of_the_first_place_alone_is_found(write: Write, effect: str, call: str, found: int) -> None:
+    head = RULE[: RULE.index("deny contains")]
+    member = '{"code": "test.rule", "reason": "x", "spans": [[_at, _at + 1]]}'
+
+    report = looked_at(write({PLACE: f"{head}{effect} contains {member} if _at >= 0\n\n_at := {call}\n"}))
+
+    assert [one.hint for one in report.findings if one.code == "check.first-only"] == [
+        "write `some at in indexof_n(…)`, which finds every place"
+    ] * found
+
+
+@pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(
     ("member", "condition", "code", "words"),
     [
         ('"no"', "true", "policy.bad-effect", "an object, not a string"),

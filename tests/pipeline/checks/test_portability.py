@@ -125,8 +125,9 @@ def test_what_both_engines_hear_alike_is_loaded(write: Write, body: str) -> None
 
 
 @pytest.mark.spec("POL-25")
-def test_a_member_of_a_local_under_a_negation_is_told_and_not_refused(write: Write) -> None:
-    policies = policy_set.load(write(rule("some x in input.properties.big_integers\nnot lib.f(x.y)") | LIB))
+@pytest.mark.parametrize("negated", ["lib.f(x.y)", "lib.f(split(x, `@`)[1])"])
+def test_a_member_of_a_local_or_a_call_under_a_negation_is_told_and_not_refused(write: Write, negated: str) -> None:
+    policies = policy_set.load(write(rule(f"some x in input.properties.big_integers\nnot {negated}") | LIB))
 
     assert [(one.code, one.place.line) for one in policies.findings] == [("policy.negated-reference", 16)]
 

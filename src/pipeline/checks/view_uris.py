@@ -1,0 +1,64 @@
+"""Whether any view can have a URI, or match a pattern, that a rule waits for. Spec: docs/spec/policies.md [POL-37]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Final
+from urllib.parse import unquote
+
+from cmf.enums import ViewKind
+from cmf.uris import segment
+
+_FORMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tool": ("NAMESPACE", "NAME"),
+    "tool_result": ("NAME",),
+    "prompt": ("SERVER", "NAME"),
+    "prompt_result": ("NAME",),
+    "llm": ("PROVIDER", "MODEL"),
+    "opaque": ("FORMAT", "TYPE"),
+}
+"""The schemes of the product's own URIs, and what their segments are."""
+
+_SCHEMES: Final[Mapping[ViewKind, str]] = {
+    ViewKind.TOOL_CALL: "tool",
+    ViewKind.TOOL_DEFINITION: "tool",
+    ViewKind.TOOL_RESULT: "tool_result",
+    ViewKind.PROMPT_REQUEST: "prompt",
+    ViewKind.PROMPT_RESULT: "prompt_result",
+    ViewKind.REQUEST: "llm",
+    ViewKind.RESPONSE: "llm",
+    ViewKind.OPAQUE: "opaque",
+}
+"""The scheme of each kind that has one; resources and media have any URI, texts none."""
+
+WITHOUT: Final = frozenset({ViewKind.TEXT, ViewKind.THINKING})
+"""The kinds that never have a URI."""
+
+
+def hint_for(uri: str, kinds: Set[ViewKind] | None, *, is_pattern: bool = False) -> str | None:
+    """What to write instead of a URI, or pattern, that no view has; None if one can.
+
+    `kinds` are those that the rule is evaluated for; None if they are not known.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if is_pattern and "*" in (scheme if separator else uri):
+        return None
+    schemes = {_SCHEMES.get(kind) for kind in (kinds or ()) if kind not in WITHOUT}
+    if schemes and None not in schemes and (not separator or scheme not in schemes):
+        forms = " or ".join(sorted(f"{one}://{'/'.join(_FORMS[one])}" for one in schemes if one is not None))
+        return f"for the rule's kinds it is {forms}"
+    names = _FORMS.get(scheme) if separator else None
+    if names is None:
+        return None
+    parts = rest.split("/")
+    if is_pattern and "**" in parts:
+        return None
+    if len(parts) == len(names):
+        written = f"{scheme}://{'/'.join(segment(unquote(part)) for part in parts)}"
+        return None if is_pattern or written == uri else f"write {written}"
+    if len(names) == 2 and len(parts) == 1:
+        return f"write {scheme}://_/{rest}, or another namespace for `_` (none)"
+    return f"it is {scheme}://{'/'.join(names)}"
+
+
+__all__ = ["WITHOUT", "hint_for"]
