@@ -381,7 +381,9 @@ class _Queries:
                     continue
                 steps = tuple(call.name.split("."))
                 rule = survey.rule(steps) or survey.rule((*survey.packages[definition.place.module], *steps))
-                known = [operand.value for operand in operands if operand.known]
+                # An operand may be the call itself (`some x in f(y)`): then its arguments are not known.
+                is_operand = any(f"{steps[-1]}(" in operand.text for operand in operands)
+                known = [] if is_operand else [operand.value for operand in operands if operand.known]
                 if rule is not None and rule.is_function and len(known) == len(call.arguments) == len(operands):
                     yield from self.bodies(rule, known, depth + 1)
 

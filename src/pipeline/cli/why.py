@@ -197,10 +197,10 @@ def _show(explanations: Sequence[ViewExplanation], places: Mapping[str, str], ru
         uri = "" if one.view.uri is None else f"  {visible(one.view.uri)}"
         verdict = one.view.verdict.value
         out.print(Text.assemble((visible(one.view.path), "bold"), f"  {one.view.kind}{uri}  {verdict}"))
-        far = 0
+        far: list[str] = []
         for each in sorted(one.rules, key=lambda rule: not rule.hits):
             shown = _worth_telling(each, whole=rule is not None)
-            far += not shown
+            far += [] if shown else [each.rule]
             for effect, body in shown:
                 _show_body(out, each.rule, places, f"  {effect.value}", body)
         near = [body for body in one.own if body.held]
@@ -213,7 +213,8 @@ def _show(explanations: Sequence[ViewExplanation], places: Mapping[str, str], ru
         if rule is not None and not one.rules:
             out.print(Text(f"  {rule} is not asked about it", "dim"))
         elif far:
-            out.print(Text(f"  {counted(far, 'rule')} stopped at the first expression", "dim"))
+            which = f": {', '.join(far)}" if len(far) <= _FEW else "; --rule shows one of them"
+            out.print(Text(f"  {counted(len(far), 'rule')} stopped at the first expression{which}", "dim"))
 
 
 def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body]]:
@@ -230,6 +231,7 @@ def _show_body(out: Console, name: str, places: Mapping[str, str], effect: str, 
         out.print(Text(line))
 
 
+_FEW: Final = 5  # rules that are named, where each stopped at its first expression
 _STYLES: Final = {"hit": "bold red", "true": "green", "near": "yellow", "no": "yellow"}
 
 

@@ -158,6 +158,17 @@ def test_functions_are_explained_with_the_arguments_that_they_had(write: Write) 
 
 
 @pytest.mark.spec("POL-51")
+def test_a_function_is_not_explained_with_its_own_result_as_argument(write: Write) -> None:
+    rego = "package app\n\nallow if {\n\tsome x in f(input.name)\n\tx\n}\n\nf(name) := [1 | startswith(name, `b`)]\n"
+    why = Why(policy_set.load(write({"a.rego": rego}), entrypoint="data.app.allow"))
+
+    (failing,) = only(about(why, "allow", name="a")).failing
+
+    assert (failing.text, failing.behind) == ("some x in f(input.name)", ())
+    assert failing.operands == (Operand(text="f(input.name)", known=True, value=[]),)
+
+
+@pytest.mark.spec("POL-51")
 def test_each_branch_is_explained_on_its_own(why: Why) -> None:
     branches = about(why, "verdict", content="abc")
 

@@ -66,7 +66,7 @@ def test_hits_come_with_their_values_and_misses_with_where_they_stopped(
         "        line 15: startswith(input.name, beginning)",
         '          input.name = "send_mail"',
         '          beginning = "delete_" or "remove_" or "drop_"',
-        "  1 rule stopped at the first expression",
+        "  1 rule stopped at the first expression: tools/by_role",
     ]
     assert '        beginning = "delete_"' in lines[deleted:]
     assert "  hit   tools/by_role  policy/cmf/rules/tools/by_role/by_role.rego:11  deny" in lines[deleted:]
