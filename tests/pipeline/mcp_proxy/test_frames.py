@@ -107,6 +107,24 @@ def test_what_is_no_message_of_json_rpc_is_not_read(body: Any) -> None:
     assert (caught.value.number, caught.value.code) == (INVALID_REQUEST, "mcp.invalid")
 
 
+@pytest.mark.spec("MCPX-1")
+@pytest.mark.parametrize(
+    ("body", "id"),
+    [(CALL | {"params": []}, 1), (CALL | {"more": 1}, None), ({"jsonrpc": "2.0", "id": 1, "result": []}, None)],
+)
+def test_an_error_has_the_id_of_a_call_of_which_only_the_params_are_wrong(body: Any, id: int | None) -> None:
+    with pytest.raises(FrameError) as caught:
+        frame_of(body)
+
+    assert caught.value.id == id
+
+
+@pytest.mark.spec("MCPX-1")
+@pytest.mark.parametrize("id", ["x" * 256, "", 2**53 - 1, 1 - 2**53])
+def test_ids_within_the_bounds_are_read(id: str | int) -> None:
+    assert frame_of(CALL | {"id": id}) == Frame(Kind.CALL, CALL | {"id": id}, id, "tools/call")
+
+
 @pytest.mark.spec("MCPX-3")
 @pytest.mark.parametrize(
     ("params", "key"),
@@ -135,6 +153,8 @@ def test_a_key_that_another_reader_takes_for_another_is_refused(params: dict[str
     [
         {"params": {"name": "a", "arguments": {"Name": "x", "URI": 1}, "_meta": {"Name": 1, "name": 2}}},
         {"params": {"name": "a", "arguments": {"list": [{"Text": 1}]}}},
+        {"params": {"level": "info", "data": {"Name": 1, "name": 2}, "metadata": {"URI": 1, "uri": 2}}},
+        {"params": {"capabilities": {"Tools": 1, "tools": 2}}},
     ],
 )
 def test_names_of_a_tools_own_are_its_own(said: dict[str, Any]) -> None:

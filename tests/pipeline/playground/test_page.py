@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from tests.pipeline.browser import REBOUND, Watch, context, running
 from tests.pipeline.playground.states import PATH, RULE
 from typer.testing import CliRunner
@@ -79,14 +79,61 @@ def test_it_judges_what_it_begins_with_and_what_is_typed(page: Page) -> None:
 
 
 @pytest.mark.spec("PLAY-1")
+def test_it_judges_300_ms_after_the_last_key_and_at_once_with_ctrl_and_enter(page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/api/" in request.url else None)
+    page.clock.install(time=0)
+    page.clock.pause_at(1)
+
+    page.fill("#conversation-text", "- {role: user, text: one}")
+    page.clock.run_for(299)
+    page.fill("#conversation-text", "- {role: user, text: two}")
+    page.clock.run_for(299)
+    assert asked == []
+    with page.expect_response("**/api/evaluate"):
+        page.clock.run_for(1)
+    with page.expect_response("**/api/evaluate"):
+        page.keyboard.press("Control+Enter")
+    assert len(asked) == 2
+
+
+@pytest.mark.spec("PLAY-1")
+def test_an_answer_that_is_overtaken_is_not_shown(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/api/evaluate", lambda route: held.append(route))
+    for word in ("xyzzy", "hello"):
+        page.fill("#conversation-text", f"- {{role: user, text: {word}}}")
+        with page.expect_request("**/api/evaluate"):
+            page.keyboard.press("Control+Enter")
+
+    held[1].continue_()
+    expect(page.locator("#verdict")).to_have_text("allow")
+    with page.expect_response("**/api/evaluate") as overtaken:
+        held[0].continue_()
+
+    assert overtaken.value.json()["verdict"] == "deny"
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    expect(page.locator("#verdict")).to_have_text("allow")
+
+
+@pytest.mark.spec("PLAY-1")
+def test_a_text_over_60_000_characters_is_not_coloured(page: Page) -> None:
+    below = page.locator("#policy-editor .below")
+    for length, coloured in ((60_000, True), (60_001, False)):
+        page.fill("#policy-text", "# comment\n".ljust(length, "x"))
+        assert (below.locator(".is-comment").count() > 0) is coloured
+
+
+@pytest.mark.spec("PLAY-1")
 def test_colours_lie_below_exactly_what_is_typed(page: Page) -> None:
-    text = '# a comment\npackage a.b\n\n\tdeny if input.content == "<b>&" # 1\n' + "x" * 300
+    text = '# a comment\npackage a.b\n\n\tdeny if input.content == "<b>&" # 1\nn := 12\n' + "x" * 300
     page.fill("#policy-text", text)
 
     below = page.locator("#policy-editor .below")
     assert below.evaluate("each => each.textContent") == text + "\n\n"
     assert below.locator(".is-text").all_inner_texts() == ['"<b>&"']
     assert below.locator(".is-word").all_inner_texts() == ["package", "if"]
+    assert below.locator(".is-number").all_inner_texts() == ["12"]
     assert below.locator(".is-comment").all_inner_texts() == ["# a comment", "# 1"]
     page.locator("#policy-text").evaluate("each => { each.scrollLeft = 400; each.dispatchEvent(new Event('scroll')); }")
     assert (
