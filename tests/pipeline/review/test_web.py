@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import hashlib
 import io
 import json
 import re
@@ -22,6 +23,7 @@ from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.verification import verify
 from pipeline.decision import Effect, Mode
 from pipeline.excused import Excused
+from pipeline.review import actions
 from pipeline.review.access import Forms, Named, Person, Proxied, Role
 from pipeline.review.annotations import sampled, set_hash
 from pipeline.review.site import Site, Visit
@@ -163,6 +165,8 @@ def test_forms_have_a_size_and_a_shape(client: Client) -> None:
     assert client.post(path, comment="x" * 5_000).status_code == 422
     assert client.post(path).status_code == 422
     assert client.post(path, disposition="fine").status_code == 422
+    for others, status in ((48, 303), (49, 422)):  # beside the mark and the disposition
+        assert client.post(path, disposition="ok", **{f"f{n}": "" for n in range(others)}).status_code == status
     assert client.http.post(path, content=b"\xff=1").status_code == 422
 
 
@@ -216,11 +220,12 @@ def test_each_page_has_a_twin_and_lists_are_files(client: Client) -> None:
 
 
 @pytest.mark.spec("REV-1")
-def test_a_spreadsheet_is_told_no_formula(tmp_path: Path) -> None:
-    with opened(tmp_path, record("deny", session="=cmd|'/c calc'!A1", subject="@SUM(1)")) as store:
-        (row,) = csv.DictReader(io.StringIO(Client(Site(store)).get("/sessions.csv").text))
+@pytest.mark.parametrize("name", ["=cmd|'/c calc'!A1", "@SUM(1)", "+1", "-1", "\t=1", "\r=1"])
+def test_a_spreadsheet_is_told_no_formula(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path, record("deny", session=name, subject="a=1")) as store:
+        (row,) = csv.DictReader(io.StringIO(Client(Site(store)).get("/sessions.csv").text, newline=""))
 
-    assert (row["session"], row["subject"]) == ("'=cmd|'/c calc'!A1", "'@SUM(1)")
+    assert (row["session"], row["subject"]) == (f"'{name}", "a=1")
 
 
 @pytest.mark.spec("REV-4")
@@ -271,6 +276,7 @@ def test_pages_follow_one_another_without_gap_though_records_come(tmp_path: Path
             params: dict[str, str] = {}
             while True:
                 page = client.json(path, q="until:2026-01-01T14:00", **params)
+                assert len(page["rows"]) == min(50, 120 - len(seen))
                 seen += [row["session"] for row in page["rows"]]
                 keep(store, record("deny", session=f"new{len(seen)}", minute=500))
                 if page["next"] is None:
@@ -450,8 +456,21 @@ def test_the_places_that_were_signed_are_the_set_though_other_records_lie_betwee
     rows = site.catalog.decisions_in(body["set"])
 
     assert len(rows) == 6
-    assert set_hash(rows) == body["hash"]
+    assert len({row.log for row in rows}) == 1
+    lines = "".join(f"{row.id} {row.digest}\n" for row in sorted(rows, key=lambda row: row.place or 0))
+    assert hashlib.sha256(lines.encode()).hexdigest() == set_hash(rows) == body["hash"]
     assert sum(len(stretches) for stretches in body["set"].values()) == 3  # type: ignore[union-attr, attr-defined]
+
+
+@pytest.mark.spec("REV-41")
+def test_a_review_of_all_that_was_found_is_of_1000_decisions_at_most(
+    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert actions.MAX_SAMPLE == 1_000
+    form = {"q": "verdict:deny", "upto": str(client.json("/decisions")["upto"]), "disposition": "ok"}
+    for most, status in ((3, 422), (4, 303)):
+        monkeypatch.setattr(actions, "MAX_SAMPLE", most)
+        assert client.post("/review", **form).status_code == status
 
 
 @pytest.mark.spec("REV-41")
@@ -586,6 +605,8 @@ def test_whoever_has_the_seed_draws_the_same(client: Client, store: Store) -> No
     catalog.catch_up()
     rows = [row for row in catalog.rows if row.kind == "decision" and row.verdict == "deny"]
     assert plain["ids"] == [row.id for row in sampled(rows, "seven", 2)]
+    keys = {hashlib.sha256(f"seven\n{row.id}".encode()).digest(): row.id for row in rows}
+    assert sorted(map(str, plain["ids"])) == sorted(keys[key] for key in sorted(keys)[:2])  # type: ignore[call-overload]
     others = [[row.id for row in sampled(rows, str(seed), 2)] for seed in range(50)]
     assert any(plain["ids"] != other for other in others)
     drawn = client.json("/decisions", q=f"sample:{by_rule['id']}")["rows"]
@@ -606,6 +627,8 @@ def test_a_filter_is_saved_under_a_name_and_taken_away_by_an_empty_one(client: C
 @pytest.mark.spec("REV-25")
 def test_evidence_has_the_decisions_and_what_people_said_of_them(client: Client, store: Store, tmp_path: Path) -> None:
     client.post(f"/decisions/{first(client)}/review", disposition="ok")
+    client.post("/samples", q="verdict:deny", size="1")
+    client.post("/sign", q="verdict:deny", hash=client.json("/sign", q="verdict:deny")["hash"])
 
     answer = client.post("/export", q="rule:tools/a")
 
@@ -617,7 +640,7 @@ def test_evidence_has_the_decisions_and_what_people_said_of_them(client: Client,
     assert report.manifest.signed_by == store.key_id
     with zipfile.ZipFile(file) as bundle:
         kinds = [json.loads(line)["kind"] for line in bundle.read("records.jsonl").splitlines()]
-    assert sorted(kinds) == ["decision", "decision", "decision", "export", "log", "review"]
+    assert sorted(kinds) == [*["decision"] * 3, "export", "log", "review", "sample", "signoff"]
     assert [body["query"] for body in said(store, "export")] == ["rule:tools/a"]
 
 
