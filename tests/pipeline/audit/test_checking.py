@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -36,6 +37,7 @@ from pipeline.store.search import Search
 check_bundle = partial(checking.check_bundle, unsigned=True)
 
 Parts = dict[str, bytes]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +200,14 @@ def test_the_keys_and_heads_that_are_given_count_in_every_check(kept: Path, tmp_
     for report in reports:
         assert {problem.code for problem in report.problems} >= {"head.key", "log.missing"}
         assert (report.anchored, report.trusted) == (True, True)
+
+
+@pytest.mark.spec("AUD-40")
+def test_the_specification_lists_each_problem() -> None:
+    table = (
+        (ROOT / "docs" / "spec" / "audit.md").read_text(encoding="utf-8").partition("| code |")[2].partition("\n\n")[0]
+    )
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "pipeline" / "audit").glob("*.py"))
+
+    listed = {code for row in table.splitlines() for code in re.findall(r"`([a-z]+\.[a-z]+)`", row.split("|")[1])}
+    assert listed == set(re.findall(r'"((?:record|head|log|content|hold|bundle|policies|index)\.[a-z]+)"', sources))
