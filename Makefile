@@ -132,11 +132,12 @@ format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format
 	test ! -x $(OPA) || $(OPA) fmt --write policies
 
 .PHONY: docs
-docs: $(VENV)/.native ## The generated pages: docs/reference.md, docs/rules, docs/cookbook, docs/input.md
+docs: $(VENV)/.native ## The generated pages: docs/reference.md, docs/rules, docs/cookbook, docs/input.md, docs/settings.md
 	$(BIN)/python -m scripts.reference
 	$(BIN)/python -m scripts.rule_pages
 	$(BIN)/python -m scripts.cookbook
 	$(BIN)/python -m scripts.input_reference
+	$(BIN)/python -m scripts.settings_reference
 
 .PHONY: proof
 proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md

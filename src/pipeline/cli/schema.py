@@ -21,8 +21,6 @@ def _schema(name: str) -> dict[str, Any]:
         return case_schema()
     if name != "config":
         return schema_of(name)
-    from pipeline.gateway.settings import Settings  # imports everything a gateway needs
+    from pipeline.gateway.settings_schema import settings_schema  # imports everything a gateway needs
 
-    schema = Settings.model_json_schema()
-    del schema["required"]  # the store has a default beside the file
-    return {"$schema": DIALECT, **schema}
+    return {"$schema": DIALECT, **settings_schema()}

@@ -28,8 +28,11 @@ class Key(Section):
     """A key that clients present, as its hash, and who they are with it."""
 
     name: Name
+    """A name for the key."""
     hash: KeyHash
+    """The key's SHA-256, as `cmf config key` prints it."""
     subject: Annotated[dict[str, Any], AfterValidator(lambda said: SubjectExtension.model_validate(said) and said)]
+    """Who asks with this key: `id`, and `roles`, `permissions`, `teams`, `claims` as policy reads them."""
 
     @model_validator(mode="after")
     def _named(self) -> Key:
@@ -58,10 +61,15 @@ class KeySource(Section):
     """Where an issuer's public keys (a JWK set) are: in a file, or at the one URL that is ever fetched for it."""
 
     file: Path | None = None
+    """A file with the JWK set."""
     url: Annotated[str, AfterValidator(_fetched)] | None = None
-    refresh_seconds: Seconds = 300.0  # then they are read again
-    stale_seconds: Seconds = 3_600.0  # how long they hold when that fails
-    again_seconds: Seconds = 10.0  # at most so often for a key that is not among them
+    """The URL of the JWK set; https, or http on this machine."""
+    refresh_seconds: Seconds = 300.0
+    """After how long the keys are read again."""
+    stale_seconds: Seconds = 3_600.0
+    """How long they are used if that fails."""
+    again_seconds: Seconds = 10.0
+    """The least time between two reads for a key that is not among them."""
 
     @model_validator(mode="after")
     def _one(self) -> KeySource:
@@ -76,10 +84,15 @@ class Claims(Section):
     """Which claims of a token say who the subject is; a claim within others is named by a list of steps."""
 
     id: ClaimPath = ("sub",)
+    """The claim with the subject's id."""
     roles: ClaimPath | None = None
+    """The claim with the roles."""
     permissions: ClaimPath | None = None
+    """The claim with the permissions."""
     teams: ClaimPath | None = None
-    kept: tuple[str, ...] = ()  # claims that policy sees as they are
+    """The claim with the teams."""
+    kept: tuple[str, ...] = ()
+    """Claims that policy sees as they are."""
 
     @field_validator(
         "id", "roles", "permissions", "teams", mode="before", json_schema_input_type=str | list[str] | None
@@ -93,13 +106,22 @@ class Issuer(Section):
     """Whose tokens (JWT) are taken, for which audience, and what is read of them."""
 
     name: Name
+    """A name for the issuer."""
     issuer: Annotated[str, Field(min_length=1, max_length=512)]
+    """The value that `iss` must have."""
     audience: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    """The values of which `aud` must have one."""
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)]
+    """The signature algorithms that are accepted."""
     keys: KeySource
-    leeway_seconds: Annotated[float, Field(ge=0, le=300)] = 30.0  # how far two clocks may differ
+    """Where the issuer's public keys are."""
+    leeway_seconds: Annotated[float, Field(ge=0, le=300)] = 30.0
+    """How far the two clocks may differ."""
     claims: Claims = Claims()
-    prefix: str | None = None  # before subject ids; by default the issuer's name: no two share a subject
+    """Which claims say who the subject is."""
+    prefix: str | None = None
+    """What the ids of its subjects begin with; by default the issuer's name and a colon, so that no two issuers share a
+    subject."""
 
     @property
     def subject_prefix(self) -> str:
@@ -111,12 +133,19 @@ class Proxy(Section):
     """A proxy in front that has authenticated people: from these addresses alone, these headers say who asks."""
 
     peers: Annotated[tuple[IPv4Network | IPv6Network, ...], Field(min_length=1)]
-    secret: Secret | None = None  # also shown by the proxy, in `x-cmf-proxy-secret`
+    """The addresses, or networks, from which its headers are believed."""
+    secret: Secret | None = None
+    """A secret that it also sends, in `x-cmf-proxy-secret`."""
     id: HeaderName
+    """The header with the subject's id."""
     roles: HeaderName | None = None
+    """The header with the roles, separated by commas."""
     permissions: HeaderName | None = None
+    """The header with the permissions."""
     teams: HeaderName | None = None
+    """The header with the teams."""
     prefix: str = "proxy:"
+    """What the ids of its subjects begin with."""
 
     @property
     def headers(self) -> tuple[str, ...]:

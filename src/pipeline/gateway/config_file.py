@@ -23,6 +23,7 @@ from pipeline.gateway import config_words
 from pipeline.gateway.environment import key_in, upstreams
 from pipeline.gateway.sections import Secret
 from pipeline.gateway.settings import Settings
+from pipeline.policies.library import WORD, shipped
 from pipeline.policies.metadata import SAID_TWICE, load_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -156,14 +157,18 @@ def _override(body: dict[str, Any], environment: Mapping[str, str], sources: dic
 
 
 def _anchor(value: Any, home: Path) -> None:
-    """Make the paths in `value` absolute, from where the file is."""
+    """Make the paths in `value` absolute, from where the file is. Among policies, `shipped` is the shipped ones."""
+
+    def anchored(text: str) -> str:
+        return str(shipped() if key == "policies" and text == WORD else home / Path(text).expanduser())
+
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         if isinstance(item, str) and "://" in item:
             continue  # a URL, `sessions.store` say
         if key in _PATHS and isinstance(item, str):
-            value[key] = str(home / Path(item).expanduser())
+            value[key] = anchored(item)
         elif key in _PATHS and isinstance(item, list):
-            value[key] = [str(home / Path(one).expanduser()) if isinstance(one, str) else one for one in item]
+            value[key] = [anchored(one) if isinstance(one, str) else one for one in item]
         else:
             _anchor(item, home)
 

@@ -30,16 +30,27 @@ class McpServer(Section):
     """A server over streamable HTTP, served at `/mcp/<its name>`."""
 
     url: Endpoint
+    """The server's URL (streamable HTTP)."""
     key: Secret | None = None
+    """Where the server's key is read from."""
     policies: tuple[Path, ...] | None = None
+    """Policy directories or bundles; by default those of the gateway."""
     mode: Mode | None = None
-    pins: Path | None = None  # by default, pins last as long as the process
-    origins: tuple[str, ...] = ()  # of browser pages that may connect
+    """`enforce` or `observe`; by default that of the gateway."""
+    pins: Path | None = None
+    """A file that keeps the tool definitions first seen; by default they are kept as long as the process."""
+    origins: tuple[str, ...] = ()
+    """The origins of browser pages that may connect."""
     connect_seconds: Seconds = 10.0
+    """How long a connection may take."""
     answer_seconds: Seconds = 300.0
-    idle_seconds: Seconds = 3_600.0  # after which a session ends
-    sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024  # at once
-    subject_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256  # of them, of one subject
+    """How long an answer may take."""
+    idle_seconds: Seconds = 3_600.0
+    """How long a session may be idle before it ends."""
+    sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024
+    """Sessions at once."""
+    subject_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Sessions of one subject at once."""
 
 
 __all__ = ["PATH", "Endpoint", "McpServer", "endpoint"]

@@ -26,14 +26,18 @@ class WindowMode(Section):
     """Send text as soon as it is judged: after `window` more characters, or an eighth more if that is longer."""
 
     window: Annotated[int, Field(ge=1, le=65_536)]
+    """How many new characters are judged at a time."""
 
 
 class HealthSettings(Section):
     """After how many failures an upstream is skipped, and how long; that doubles up to `max_cooldown_seconds`."""
 
-    failures: Annotated[int, Field(ge=1, le=1_000)] = 3  # in a row
+    failures: Annotated[int, Field(ge=1, le=1_000)] = 3
+    """Failures in a row after which it is skipped."""
     cooldown_seconds: Seconds = 1.0
+    """How long it is skipped the first time."""
     max_cooldown_seconds: Seconds = 60.0
+    """How long it is skipped at most."""
 
 
 class Candidate(NamedTuple):
@@ -50,9 +54,13 @@ class Destinations(Section):
     """
 
     upstream: Name | None = None
+    """The name of the upstream to ask."""
     model: str | None = None
+    """The model to ask it for; by default the one that was requested."""
     targets: Chain = ()
+    """Several to try in order: `upstream`, `upstream/model`, or an alias."""
     stream: Literal["buffer"] | WindowMode = "buffer"
+    """`buffer` judges the whole reply first; `{window: 256}` sends text as soon as it is judged."""
 
     @model_validator(mode="after")
     def _leads_somewhere(self) -> Self:

@@ -22,7 +22,9 @@ class Secret(Section):
     """Where a secret is read from when the gateway starts; the file never holds the secret itself."""
 
     env: str | None = None
+    """The name of an environment variable."""
     file: Path | None = None
+    """A file that holds nothing else."""
 
     @model_validator(mode="after")
     def _one(self) -> Secret:

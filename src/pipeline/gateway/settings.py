@@ -26,7 +26,9 @@ class Listen(Section):
     """Where clients reach the gateway."""
 
     host: str = "127.0.0.1"
+    """The address to listen on; `0.0.0.0` for all."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8600
+    """The port; 0 takes a free one."""
 
 
 def _origin(url: str) -> str:
@@ -44,13 +46,21 @@ class Upstream(Section):
     """A provider, addressed in its own dialect; or a `script` that plays one."""
 
     dialect: UpstreamDialect | None = None
+    """The wire format that the provider speaks."""
     base_url: Annotated[str, AfterValidator(_origin)] | None = None
+    """Scheme, host, port and the beginning of the path; the dialect adds its own end, such as `/v1`."""
     key: Secret | None = None
+    """Where the provider's API key is read from."""
     script: Path | None = None
+    """A YAML file of replies that plays a provider, for trials and tests; in place of `dialect` and `base_url`."""
     connect_seconds: Seconds = 10.0
-    silent_seconds: Seconds = 120.0  # without a byte of the reply
-    reply_seconds: Seconds = 900.0  # the whole reply
+    """How long a connection may take."""
+    silent_seconds: Seconds = 120.0
+    """How long the upstream may send no byte of its reply."""
+    reply_seconds: Seconds = 900.0
+    """How long the whole reply may take."""
     health: HealthSettings = HealthSettings()
+    """When the upstream counts as failing, and is skipped."""
 
     @model_validator(mode="after")
     def _kind(self) -> Upstream:
@@ -66,32 +76,49 @@ class Limits(Section):
     """Bounds on what one client can cost."""
 
     body_bytes: Annotated[int, Field(ge=1_024, le=32 * 1024 * 1024)] = 16 * 1024 * 1024
+    """The size of a request's body."""
     body_seconds: Seconds = 30.0
+    """How long a request's body may take to arrive."""
     reply_bytes: Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)] = 32 * 1024 * 1024
-    concurrent: Annotated[int, Field(ge=1, le=65_536)] = 256  # requests in progress at once; more are told to wait
-    connections: Annotated[int, Field(ge=1, le=65_536)] = 1_024  # open at once, idle ones too
-    head_seconds: Seconds = 15.0  # until a request's headers are complete
-    stalled_seconds: Seconds = 60.0  # without a client reading any of its answer
+    """The size of an upstream's reply."""
+    concurrent: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Requests in progress at once; more are told to wait."""
+    connections: Annotated[int, Field(ge=1, le=65_536)] = 1_024
+    """Connections open at once, idle ones too."""
+    head_seconds: Seconds = 15.0
+    """How long a request's headers may take to arrive."""
+    stalled_seconds: Seconds = 60.0
+    """How long a client may read nothing of its answer."""
 
 
 class RouteLimits(Section):
     """Limits of one route, in each process; those not given are set by `limits` alone."""
 
     body_bytes: Annotated[int, Field(ge=1_024, le=32 * 1024 * 1024)] | None = None
+    """The size of a request's body."""
     concurrent: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # requests of one subject
-    burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # of these, at once; by default all of them
+    """Requests in progress at once; more are told to wait."""
+    per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Requests of one subject in a minute."""
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """How many of these at once; by default all of them."""
 
 
 class Route(Destinations):
     """Which requests go to which upstream, and which policies judge them. The first route that fits is used."""
 
     name: Name
+    """The name in records, metrics and logs."""
     dialects: tuple[DialectName, ...] | None = None
+    """The clients' formats that it takes; by default all."""
     models: tuple[str, ...] = ("*",)
+    """Patterns of the model names that it takes, with `*` and `?`."""
     policies: tuple[Path, ...] | None = None
+    """Policy directories or bundles; by default those of the gateway."""
     mode: Mode | None = None
+    """`enforce`, or `observe`: recorded, and nothing refused; by default that of the gateway."""
     limits: RouteLimits = RouteLimits()
+    """Limits of this route."""
 
     def fits(self, dialect: str, model: str) -> bool:
         """Whether a request in `dialect` for `model` takes this route."""
@@ -111,78 +138,110 @@ class EnvoyCheck(Section):
 class LitellmCheck(Section):
     """Checks for LiteLLM's `generic_guardrail_api`, of what it extracts from requests and answers."""
 
-    edit_answers: bool = False  # whether LiteLLM gets changed answers; not if it streams them unchanged
+    edit_answers: bool = False
+    """Whether LiteLLM gets changed answers; not if it streams them unchanged."""
 
 
 class Check(Section):
     """`POST /v1/check`: the verdict on a body, which is sent nowhere."""
 
     policies: tuple[Path, ...] | None = None
+    """Policy directories or bundles; by default those of the gateway."""
     mode: Mode | None = None
+    """`enforce` or `observe`; by default that of the gateway."""
     limits: RouteLimits = RouteLimits()
-    answers: HistoryTrust = "claimed"  # trusted: callers are believed about what a model or tool answered
+    """Limits of checks."""
+    answers: HistoryTrust = "claimed"
+    """`trusted`: callers are believed about what a model or tool answered."""
     envoy: EnvoyCheck | None = None
+    """Also serve checks for Envoy."""
     litellm: LitellmCheck | None = None
+    """Also serve checks for LiteLLM."""
 
 
 class PolicyKey(Section):
     """The key that must have signed all policies but the shipped ones, at the start and at each reload."""
 
-    file: Path  # the public key or certificate in PEM; for HS…, the secret
+    file: Path
+    """The public key or certificate in PEM; for HS…, the secret."""
     algorithm: Literal[
         "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "HS256", "HS384", "HS512"
     ] = "RS256"
+    """The algorithm of the signatures, as OPA names it."""
     scope: str = ""
+    """The scope that the signatures must name."""
 
 
 class SessionSettings(Section):
     """Where sessions are kept, and how requests without one are treated."""
 
-    store: str | None = None  # by default in the gateway's own store
+    store: str | None = None
+    """Where sessions are kept; by default in the gateway's own store. `redis://…` or `postgresql://…` if several
+    gateways share them."""
     choice: Literal["by_id", "by_prefix", "required"] = "by_id"
+    """Requests that name no session: `by_id` gives them none, `by_prefix` the one of the conversation that they
+    continue, `required` refuses them."""
 
 
 class AdminKey(Section):
     """An operator's key; clients' keys are never one."""
 
     name: Name
+    """A name for the key."""
     hash: KeyHash
-    subject: Annotated[str, Field(min_length=1, max_length=256)] | None = None  # the name on record; by default `name`
+    """The key's SHA-256, as `cmf config key` prints it."""
+    subject: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    """The name on record; by default `name`."""
 
 
 class Admin(Section):
     """A separate port for operators: metrics, probes and, with keys, admin actions."""
 
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65_535)]
+    """The port; 0 takes a free one."""
     keys: tuple[AdminKey, ...] = ()
+    """The operators' keys; without any, no admin action is served."""
 
 
 class Review(Section):
     """The review site, at `/review` on the port of `admin`, for subjects with one of these roles."""
 
-    roles: Annotated[dict[str, Role], Field(min_length=1)]  # what a subject with each role may do there
-    policies: tuple[Path, ...] = ()  # candidate policies, to see what they would have decided
-    public_keys: tuple[Path, ...] = ()  # of those who may have signed the log
+    roles: Annotated[dict[str, Role], Field(min_length=1)]
+    """What a subject with each role may do there."""
+    policies: tuple[Path, ...] = ()
+    """Candidate policies, to see what they would have decided."""
+    public_keys: tuple[Path, ...] = ()
+    """The public keys of those who may have signed the log."""
 
 
 class Telemetry(Section):
     """Where spans and metrics go (OpenTelemetry, extra `otel`), besides the environment's `OTEL_…` variables."""
 
-    endpoint: Endpoint | None = None  # OTLP over HTTP, http://host:4318; by default from the environment
-    genai_names: bool = False  # use the names of the draft conventions for guardrails too
+    endpoint: Endpoint | None = None
+    """OTLP over HTTP, `http://host:4318`; by default from the environment."""
+    genai_names: bool = False
+    """Use the names of the draft conventions for guardrails too."""
 
 
 class Audit(Section):
     """What is put on record, where its heads go, and how requests that cannot be recorded are treated."""
 
-    key_file: Path | None = None  # signs the heads; by default beside the store, if that is a file
-    heads_file: Path | None = None  # where heads are exported to; best where the store's writer may not write
-    heads_seconds: Seconds = 1.0  # at least so long between two exports
-    content: ContentMode = "none"  # what is kept of the content, apart from its record
-    content_days: Annotated[float, Field(gt=0, le=36_500)] | None = None  # how long, at most
+    key_file: Path | None = None
+    """The private key that signs the log's heads; by default beside the store, if that is a file."""
+    heads_file: Path | None = None
+    """Where heads are exported to; best where the store's writer may not write."""
+    heads_seconds: Seconds = 1.0
+    """The least time between two exports."""
+    content: ContentMode = "none"
+    """What is kept of the content, apart from its record: nothing, with secrets masked, or whole."""
+    content_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
+    """How long content is kept, at most."""
     on_record_failure: Literal["refuse", "release"] = "refuse"
-    tally_seconds: Seconds = 60.0  # how often the number of requests is recorded
+    """What happens to a request that cannot be recorded."""
+    tally_seconds: Seconds = 60.0
+    """How often the number of requests is recorded."""
 
 
 def _place(place: object) -> object:
@@ -202,33 +261,62 @@ class Settings(Section):
     """The whole of `cmf.yaml`. Paths are relative to the file."""
 
     listen: Listen = Listen()
+    """Where clients reach the gateway."""
     upstreams: dict[Name, Upstream] = Field(default_factory=dict)
-    aliases: dict[Name, Chain] = Field(default_factory=dict)  # names for targets
+    """The providers, by name."""
+    aliases: dict[Name, Chain] = Field(default_factory=dict)
+    """Names for lists of targets."""
     routes: tuple[Route, ...] = ()
-    mcp: dict[Name, McpServer] = Field(default_factory=dict)  # servers of MCP, at /mcp/<name>
-    check: Check | None = None  # by default, /v1/check is not served
+    """Which requests go where; the first route that fits is used."""
+    mcp: dict[Name, McpServer] = Field(default_factory=dict)
+    """Servers of MCP by name, each at `/mcp/<name>`."""
+    check: Check | None = None
+    """`POST /v1/check`; by default it is not served."""
     keys: tuple[Key, ...] = ()
+    """The clients' keys."""
     issuers: tuple[Issuer, ...] = ()
+    """The issuers whose tokens (JWT) clients may present."""
     proxy: Proxy | None = None
+    """A proxy in front that authenticates people."""
     anonymous: bool = False
+    """Whether clients without a key are served."""
     policies: tuple[Path, ...] | None = None
+    """Policy directories or bundles; by default the shipped policies, for which the word `shipped` stands."""
     policy_key: PolicyKey | None = None
+    """The key that must have signed all policies but the shipped ones."""
     profiles: tuple[Path, ...] = ()
+    """Files of profiles: what is known of tools, prompts and resources."""
     mode: Mode = Mode.ENFORCE
+    """`enforce`, or `observe`: recorded, and nothing refused."""
     environment: str | None = None
+    """The name that policy sees as `input.extensions.request.environment`."""
     policy_seconds: Seconds = 1.0
+    """How long policies may take for one request; then it is refused."""
     store: Annotated[str | Path, BeforeValidator(_place, json_schema_input_type=str)]
+    """Records and sessions: a SQLite file, or `postgresql://host/database`; by default `cmf.db` beside the settings."""
     audit: Audit = Audit()
+    """What is put on record, and how."""
     sessions: SessionSettings = SessionSettings()
+    """Where sessions are kept, and requests without one."""
     seal_key: Secret | None = None
+    """The key that encrypts what waits for a person's approval."""
     history: HistoryTrust = "claimed"
+    """`trusted`: clients are believed about what models and tools answered before; `claimed`: only as far as it is on
+    record."""
     limits: Limits = Limits()
+    """Bounds on what clients can cost."""
     admin: Admin | None = None
+    """A separate port for operators."""
     review: Review | None = None
-    workers: Annotated[int, Field(ge=1, le=64)] = 1  # serving processes
-    grace_seconds: Seconds = 20.0  # for requests in progress, once it is stopped
-    watch: bool = True  # read policies again when their files change
+    """The review site on the admin port."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """The number of serving processes."""
+    grace_seconds: Seconds = 20.0
+    """How long requests in progress may go on once the gateway is stopped."""
+    watch: bool = True
+    """Whether policies are read again when their files change."""
     telemetry: Telemetry | None = None
+    """Where OpenTelemetry spans and metrics go."""
 
     @model_validator(mode="after")
     def _whole(self) -> Settings:

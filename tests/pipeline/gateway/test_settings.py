@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.house.tree import ROOT
 from tests.pipeline.gateway.servers import ANN, script
 
+from pipeline import policy_set
 from pipeline.assembly import load_policies
 from pipeline.errors import ConfigError, PolicyError
 from pipeline.gateway import config_file
@@ -63,7 +64,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         ({"grace_seconds": "20s"}, "config.invalid", "grace_seconds", "20, not 20s"),
         (up("olama", base_url="http://h"), "config.invalid", "upstreams.up.dialect", "did you mean ollama?"),
         (up("anthropic", base_url="http://h"), "config.invalid", "up.dialect", "did you mean anthropic_messages?"),
-        (route(models="x*"), "config.invalid", "routes[0].models", "write [one, two]"),
+        (route(models="x*"), "config.invalid", "routes[0].models", "put it in brackets"),
         (route(stream={"window": 0}), "config.invalid", "routes[0].stream.window", "greater than or equal to 1"),
         (route(stream="window"), "config.invalid", "routes[0].stream", "write buffer, or {window: 256}"),
         (route(mode=False), "config.invalid", "routes[0].mode", "mode is enforce or observe"),
@@ -354,3 +355,13 @@ def test_a_script_that_is_none_ends_the_beginning(tmp_path: Path, replies: list[
 @pytest.mark.parametrize("url", ["redis://h:1/0", "unix:///run/redis.sock", "sqlite:////var/lib/cmf.db"])
 def test_a_url_is_no_path_beside_the_file(tmp_path: Path, url: str) -> None:
     assert loaded(tmp_path, WHOLE | {"sessions": {"store": url}}).settings.sessions.store == url
+
+
+@pytest.mark.spec("GW-9")
+def test_paths_are_relative_to_the_file_and_shipped_stands_for_the_shipped_policies(tmp_path: Path) -> None:
+    body = WHOLE | {"policies": ["shipped", "policy", "./shipped"], "profiles": ["shipped"]}
+
+    settings = loaded(tmp_path, body).settings
+
+    assert settings.policies == (policy_set.shipped(), tmp_path / "policy", tmp_path / "shipped")
+    assert settings.profiles == (tmp_path / "shipped",)
