@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -206,10 +206,8 @@ class McpGateway:
             receive=receive,
             reply=reply,
         )
-        for session in request.sessions.idle():  # in the background: this request does not wait for that
-            ending = asyncio.ensure_future(_end(session))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+        for session in request.sessions.idle():
+            self._in_background(_end(session))
         if scope["method"] == "POST":
             await self._post(request)
         elif scope["method"] == "GET":
@@ -218,6 +216,12 @@ class McpGateway:
             await self._delete(request)
         else:
             raise Refusal(405, "http.method", "MCP takes POST, GET and DELETE.", headers={"allow": "POST, GET, DELETE"})
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin `work`, for which no request waits; the gateway's end does."""
+        ending = asyncio.ensure_future(work)
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     def _lasts(self, request: _Request) -> None:
         """Stop counting a request that only listens: it has no answer in progress, and must delay no shutdown."""
@@ -244,12 +248,18 @@ class McpGateway:
         elif not calls and len(step.back) == 1 and not step.onward:
             await request.reply.value(200, step.back[0])
         else:
-            exchanged = _exchanged(request.endpoint, session, step)
+            asked: list[str] = []
+            exchanged = _exchanged(request.endpoint, session, step, asked)
             try:
                 if isinstance(heard, Frame) and heard.method == "initialize":
                     await self._initialize(request, session, exchanged)
                 else:
                     await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
+            except ClientGone:  # it will not answer what the server asked meanwhile
+                gone = refusals.client_gone()
+                told = [body for one in asked for body in session.link.cut(one, gone, side=Side.SERVER)]
+                self._in_background(_tell_all(session, told))
+                raise
             finally:  # a client that left waits for no call, sent or not
                 for one in calls:
                     list(session.link.cut(str(one["id"])))
@@ -352,8 +362,13 @@ class McpGateway:
 # -- one exchange ------------------------------------------------------------------------------------------------------
 
 
-async def _exchanged(endpoint: Endpoint, session: McpSession, step: Step) -> AsyncGenerator[dict[str, Any], None]:
-    """What the client gets: refusals, then for each message passed on what the server sends and its answer."""
+async def _exchanged(
+    endpoint: Endpoint, session: McpSession, step: Step, asked: list[str]
+) -> AsyncGenerator[dict[str, Any], None]:
+    """What the client gets: refusals, then for each message passed on what the server sends and its answer.
+
+    The ids of calls that the server makes meanwhile are put into `asked`.
+    """
     for body in step.back:
         yield body
     for body in step.onward:
@@ -368,6 +383,8 @@ async def _exchanged(endpoint: Endpoint, session: McpSession, step: Step) -> Asy
                     async with asyncio.timeout(None if lasts else endpoint.settings.answer_seconds):
                         value = await anext(values)
                     async for said in _passed(session, owned(value, body)):
+                        if "method" in said and "id" in said:
+                            asked.append(str(said["id"]))
                         yield said
         except StopAsyncIteration:
             pass  # the stream ended before the answer
@@ -391,10 +408,11 @@ async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, An
         heard = frame_of(value)
     except FrameError as error:
         raise Refused(refusals.CLOSED, error.code, "The server's message cannot be read.", retryable=True) from None
+    late = session.link.expired(Side.SERVER)
     step = await session.link.hear(Side.SERVER, heard)
-    for body in step.back:
+    for body in (*late.back, *step.back):
         await _tell(session.server, body)
-    for body in step.onward:
+    for body in (*late.onward, *step.onward):
         yield body
 
 
@@ -405,6 +423,13 @@ async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
             _ = [value async for value in values]
     except Refused as refused:
         note(refused.code, Side.SERVER)
+
+
+async def _tell_all(session: McpSession, bodies: Sequence[dict[str, Any]]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            for body in bodies:
+                await _tell(session.server, body)
 
 
 async def _streamed(request: _Request, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:

@@ -69,7 +69,9 @@ class HttpServer:
         self.version: str | None = None
 
     async def post(self, body: dict[str, Any]) -> AsyncGenerator[Any, None]:
-        """What the server says to a message: values as they come, none for what needs no answer.
+        """What the server says to a call: values as they come.
+
+        What it says to a notification or an answer is not read: it can be endless, and is for nobody.
 
         Raises:
             Refused: it cannot be reached or read, or refuses the HTTP request without saying why in JSON-RPC.
@@ -77,10 +79,10 @@ class HttpServer:
         call = self._adapter.to_http(self._adapter.from_wire_request(body)) if "method" in body else None
         own = {name.lower(): text for name, text in call.headers.items()} if call is not None else {}
         headers = {**own, **self._headers(), "content-type": JSON, "accept": f"{JSON}, {SSE}"}
-        first = body.get("method") == "initialize"
+        first, is_call = body.get("method") == "initialize", "method" in body and "id" in body
         if first:
             headers.pop(VERSION, None)
-        async for value in self._asked("POST", headers, dumps(body), first=first):
+        async for value in self._asked("POST", headers, dumps(body), first=first, reads=is_call):
             yield value
 
     async def listen(self) -> AsyncGenerator[Any, None]:
@@ -92,7 +94,7 @@ class HttpServer:
         """Tell the server that the session is over; whether it listens is its own affair."""
         if self.session is not None:
             with suppress(Refused):
-                _ = [value async for value in self._asked("DELETE", self._headers(), None)]
+                _ = [value async for value in self._asked("DELETE", self._headers(), None, reads=False)]
             self.session = None
 
     def _headers(self) -> dict[str, str]:
@@ -104,11 +106,12 @@ class HttpServer:
         return headers
 
     async def _asked(
-        self, method: str, headers: Mapping[str, str], data: bytes | None, *, first: bool = False
+        self, method: str, headers: Mapping[str, str], data: bytes | None, *, first: bool = False, reads: bool = True
     ) -> AsyncGenerator[Any, None]:
         where = self._address
         lasting = None if method == "GET" else where.silent_seconds
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=where.connect_seconds, sock_read=lasting)
+        total = None if reads else where.silent_seconds
+        timeout = aiohttp.ClientTimeout(total=total, sock_connect=where.connect_seconds, sock_read=lasting)
         try:
             body = None if data is None else io.BytesIO(data)  # in pieces: other work goes on meanwhile
             async with self._http.request(
@@ -116,7 +119,7 @@ class HttpServer:
             ) as reply:
                 if first:
                     self._begin(reply)
-                async for value in self._read(reply, method):
+                async for value in self._read(reply, method, reads=reads):
                     yield value
         except TimeoutError:
             raise refusals.too_late() from None
@@ -131,17 +134,17 @@ class HttpServer:
             raise _unreadable()
         self.session = given[0] if given else None
 
-    async def _read(self, reply: aiohttp.ClientResponse, method: str) -> AsyncGenerator[Any, None]:
+    async def _read(self, reply: aiohttp.ClientResponse, method: str, *, reads: bool) -> AsyncGenerator[Any, None]:
         if reply.headers.get("content-encoding", "identity").lower() != "identity":
             raise _unreadable()
         kind = reply.content_type
-        if reply.status == 202 or (method == "DELETE" and reply.status < 300):
+        if reply.status == 202 or (not reads and reply.status < 300):
             return
         if method == "GET" and reply.status == 405:
             raise Refused(refusals.REFUSED, "mcp.no-stream", "The server has no stream of its own.")
         if reply.status == 404 and self.session is not None:
             raise _closed("mcp.session-lost", "The server knows this session no more.")
-        if kind == JSON and method == "POST" and reply.status in (200, 400, 404):
+        if kind == JSON and method == "POST" and reads and reply.status in (200, 400, 404):
             yield loads(await self._whole(reply), max_bytes=self._address.message_bytes)
         elif kind == SSE and reply.status == 200:
             if method == "GET":

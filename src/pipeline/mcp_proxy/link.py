@@ -302,25 +302,28 @@ class Link:
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
-    def expired(self) -> Step:
-        """For calls of the client that were not answered in time: an error to it, and to the server that it is over."""
-        now, caller = self._clock(), self._callers[Side.CLIENT]
+    def expired(self, side: Side) -> Step:
+        """For calls of `side` that were not answered in time: errors to go back to it, and notices to go onward.
+
+        The notices tell the other side that these calls are cancelled.
+        """
+        now, caller = self._clock(), self._callers[side]
         late = [minted for minted, opened in caller.open.items() if opened.until <= now]
-        refused = refusals.too_late()
+        refused = refusals.too_late(side.other.value)
         answers, notices = [], []
         for minted in late:
             begins = caller.open[minted].method == "initialize"
-            answers.append(self._closed(Side.CLIENT, minted, refused))
+            answers.append(self._closed(side, minted, refused))
             if begins:
                 continue  # which no revision lets anybody cancel
             params = {"requestId": minted, "reason": "timeout"}
             notices.append({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-        return Step(onward=tuple(answers), back=tuple(notices))
+        return Step(onward=tuple(notices), back=tuple(answers))
 
-    def cut(self, minted: str, why: Refused | None = None) -> Iterator[dict[str, Any]]:
-        """The error for one call of the client whose answer will not come; nothing where it came."""
-        if self.is_open(minted):
-            yield self._closed(Side.CLIENT, minted, why or _gone())
+    def cut(self, minted: str, why: Refused | None = None, *, side: Side = Side.CLIENT) -> Iterator[dict[str, Any]]:
+        """The error for one call of `side` whose answer will not come; nothing where it came."""
+        if minted in self._callers[side].open:
+            yield self._closed(side, minted, why or _gone())
 
     def ended(self) -> tuple[dict[str, Any], ...]:
         """The errors for all calls of the client that are open, where the server is gone."""

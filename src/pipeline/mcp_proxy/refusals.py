@@ -61,9 +61,14 @@ def of_decision(error: DecisionError) -> Refused:
     return Refused(REFUSED, error.code, f"{message} (decision {error.decision_id})", **told)
 
 
-def too_late() -> Refused:
-    """No answer came in time."""
-    return Refused(TIMEOUT, "mcp.timeout", "The server did not answer in time.", retryable=True)
+def too_late(who: str = "server") -> Refused:
+    """No answer came in time from `who`: the server or the client."""
+    return Refused(TIMEOUT, "mcp.timeout", f"The {who} did not answer in time.", retryable=True)
+
+
+def client_gone() -> Refused:
+    """For a server's call: the client disconnected before it answered."""
+    return Refused(CLOSED, "mcp.client-gone", "The client left before it answered.", retryable=False)
 
 
 def of_unreadable(error: CmfError) -> Refused:
@@ -107,6 +112,7 @@ __all__ = [
     "TIMEOUT",
     "UNAVAILABLE",
     "Refused",
+    "client_gone",
     "error_body",
     "of_decision",
     "of_frame",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cmf.codec import dumps
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, frame_of, read
-from pipeline.mcp_proxy.link import Link, Side, Step, note
+from pipeline.mcp_proxy.link import Link, Side, note
 from pipeline.mcp_proxy.pipes import ClientGone, Pipes
 from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerGone
 from pipeline.mcp_proxy.refusals import Refused, of_frame
@@ -229,8 +229,8 @@ class StdioProxy:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            late: Step = self._link.expired()
-            await self._pass(late.back, late.onward)
+            of_client, of_server = self._link.expired(Side.CLIENT), self._link.expired(Side.SERVER)
+            await self._pass((*of_client.onward, *of_server.back), (*of_client.back, *of_server.onward))
 
     async def _pass(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
         """Pass on what was judged: the link takes it for said. Where this is cancelled, it still has a while for it."""

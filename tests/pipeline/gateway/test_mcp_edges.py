@@ -138,6 +138,49 @@ def test_of_a_batch_whose_client_left_no_call_stays_in_work(tmp_path: Path, smal
     assert [(one["id"], "error" in one) for one in again] == [(5, False), (7, False)]
 
 
+@pytest.mark.spec("MCPX-64")
+def test_what_a_server_asked_a_client_that_left_ends_in_an_error(tmp_path: Path, small: str) -> None:
+    ask = {"jsonrpc": "2.0", "id": "q", "method": "roots/list"}
+    server = polite(lambda said: sse_reply(ask, 30.0) if said.body and said.body.get("method") == "ping" else None)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        session = begun(gateway)
+        parts = urlsplit(gateway)
+        leaves = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        own = {"accept": BOTH, "content-type": "application/json", "mcp-session-id": session}
+        leaves.request("POST", "/mcp/all", body=json.dumps(PING), headers=own)
+        reply = leaves.getresponse()
+        line = next(line for line in reply if line.startswith(b"data:"))
+        leaves.close()
+        reply.close()
+        until(lambda: any(said.body and "error" in said.body for said in server.heard))
+        late = {"jsonrpc": "2.0", "id": json.loads(line[5:])["id"], "result": {"roots": []}}
+        assert send(gateway, late, mcp_session_id=session)[0] == 400
+
+    [told] = [said.body for said in server.heard if said.body and "error" in said.body]
+    assert (told["id"], told["error"]["data"]["code"]) == ("q", "mcp.client-gone")
+
+
+@pytest.mark.spec("MCPX-18")
+def test_a_server_s_call_that_is_late_ends_when_the_server_says_something_else(tmp_path: Path, small: str) -> None:
+    ask = {"jsonrpc": "2.0", "id": "q", "method": "roots/list"}
+    log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+    server = polite(lambda said: sse_reply(ask, 0.5, log, 30.0) if said.method == "GET" else None)
+    with server.running() as url, behind(tmp_path, url, policies=[small], answer_seconds=0.4) as gateway:
+        session = begun(gateway)
+        parts = urlsplit(gateway)
+        listener = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        listener.request("GET", "/mcp/all", headers={"accept": "text/event-stream", "mcp-session-id": session})
+        reply = listener.getresponse()
+        lines = (json.loads(line[5:]) for line in reply if line.startswith(b"data:"))
+        asked, cancelled = next(lines), next(lines)
+        listener.close()
+        reply.close()
+
+    assert cancelled["params"] == {"requestId": asked["id"], "reason": "timeout"}
+    [told] = [said.body for said in server.heard if said.body and "error" in said.body]
+    assert (told["id"], told["error"]["data"]["code"]) == ("q", "mcp.timeout")
+
+
 @pytest.mark.spec("MCPX-62")
 @pytest.mark.parametrize("answer", [(500, {}, []), json_reply(FINE | {"id": 9, "result": {"text": SECRET}})])
 def test_what_a_server_says_to_a_notification_reaches_nobody(tmp_path: Path, small: str, answer: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
-from tests.pipeline.mcp_proxy.pairs import call
+from tests.pipeline.mcp_proxy.pairs import call, notice
 
 from pipeline.mcp_proxy.http_server import Address, HttpServer, connections
 from pipeline.mcp_proxy.refusals import Refused
@@ -70,3 +70,13 @@ async def test_whether_a_server_lets_go_of_a_session_is_its_own_affair() -> None
         await asyncio.wait_for(server.end(), 10)
 
     assert told.heard[-1].method == "DELETE"
+
+
+@pytest.mark.spec("MCPX-62")
+@pytest.mark.parametrize("body", [notice("notifications/x"), {"jsonrpc": "2.0", "id": 1, "result": {}}])
+@pytest.mark.parametrize("more", [(call("ping"), 30.0), (b": no event\n\n", 30.0)])
+async def test_what_a_server_says_to_what_needs_no_answer_is_not_read(body: dict[str, Any], more: Any) -> None:
+    async with before(lambda said: sse_reply(*more)) as (server, told):
+        async with asyncio.timeout(10):
+            assert [value async for value in server.post(body)] == []
+        assert await asyncio.to_thread(told.left.wait, 10)

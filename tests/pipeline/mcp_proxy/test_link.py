@@ -592,14 +592,14 @@ async def test_a_call_that_is_not_answered_in_time_ends_in_an_error_and_progress
     await pair.asked("initialize", {}, 4)
     pair.now = 9
     await pair.server(notice("notifications/progress", {"progressToken": 1, "progress": 1}))
-    assert pair.link.expired() == Step()
+    assert pair.link.expired(Side.CLIENT) == Step()
     pair.now = 10
 
-    step = pair.link.expired()
+    step = pair.link.expired(Side.CLIENT)
 
-    assert [body["id"] for body in step.onward] == [1, 4]
-    assert all(body["error"]["code"] == TIMEOUT for body in step.onward)
-    assert step.back == (notice("notifications/cancelled", {"requestId": late, "reason": "timeout"}),)
+    assert [body["id"] for body in step.back] == [1, 4]
+    assert all(body["error"]["code"] == TIMEOUT for body in step.back)
+    assert step.onward == (notice("notifications/cancelled", {"requestId": late, "reason": "timeout"}),)
     assert pair.link.waiting == 2
 
 

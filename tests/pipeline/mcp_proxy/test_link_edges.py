@@ -13,8 +13,9 @@ from tests.pipeline.gateway.test_cut_anywhere import Cut
 from tests.pipeline.mcp_proxy.pairs import READ, Pair, call, notice, text, tool
 
 from pipeline.guard import Guard
-from pipeline.mcp_proxy.link import Step
+from pipeline.mcp_proxy.link import Side, Step
 from pipeline.mcp_proxy.pins import Pins
+from pipeline.mcp_proxy.refusals import TIMEOUT
 
 CARD = "4111111111111111"
 RULES = {
@@ -105,6 +106,26 @@ async def test_an_id_that_was_taken_again_while_its_answer_was_judged_is_that_of
         await answering
 
     assert (pair.link.is_open(minted), pair.link.is_open(second), pair.link.waiting) == (False, True, 1)
+
+
+@pytest.mark.spec("MCPX-18")
+async def test_a_server_s_call_that_is_not_answered_in_time_ends_in_an_error_and_leaves_room(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.mcp_proxy.link.MAX_OPEN", 1)
+    [asked] = (await pair.server(call("roots/list", id="q"))).onward
+    assert (await pair.server(call("roots/list", id="r"))).back[0]["error"]["data"]["code"] == "mcp.busy"
+    pair.now = 10
+
+    late = pair.link.expired(Side.SERVER)
+
+    assert [(body["id"], body["error"]["code"], body["error"]["data"]["code"]) for body in late.back] == [
+        ("q", TIMEOUT, "mcp.timeout")
+    ]
+    assert "client" in late.back[0]["error"]["message"]
+    assert late.onward == (notice("notifications/cancelled", {"requestId": asked["id"], "reason": "timeout"}),)
+    assert await pair.client({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}) == Step()
+    assert len((await pair.server(call("roots/list", id="r"))).onward) == 1
 
 
 async def cut(work: Awaitable[Step], at: int) -> tuple[bool, Step | None]:

@@ -256,6 +256,23 @@ async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(
     assert parrot.told[1]["params"] == {"requestId": parrot.told[0]["id"], "reason": "timeout"}
 
 
+@pytest.mark.spec("MCPX-18")
+async def test_a_server_s_call_that_is_not_answered_ends_and_the_client_is_told(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio_proxy, "LOOK_SECONDS", 0.01)
+    parrot = Parrot(answers=False)
+    asked = frame_of(call("roots/list", id="q"))
+    assert isinstance(asked, Frame)
+    async with proxied(guard, parrot, answer_seconds=0.05) as (client, _, _):
+        parrot.says.put_nowait(asked)
+        question, cancelled = await client.hear(), await client.hear()
+        await parrot.hears(1)
+
+    assert cancelled["params"] == {"requestId": question["id"], "reason": "timeout"}
+    assert (parrot.told[0]["id"], parrot.told[0]["error"]["data"]["code"]) == ("q", "mcp.timeout")
+
+
 # -- pipes -------------------------------------------------------------------------------------------------------------
 
 
