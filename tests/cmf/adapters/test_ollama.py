@@ -89,6 +89,12 @@ class TestMessages:
         assert part.tool_call_id == more.get("id")
         heard(answered(tool_calls=[{"function": {"name": "f", "arguments": {}}, **more}]))
 
+    @pytest.mark.spec("OLL-3")
+    def test_a_call_from_elsewhere_has_a_type_and_no_id_or_index(self) -> None:
+        said = Message(role=Role.ASSISTANT, content=(ToolCallPart(name="f", arguments={"a": 1}),))
+        (message,) = OLLAMA.to_wire(Request(messages=(said,)))["messages"]
+        assert message["tool_calls"] == [{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]
+
     @pytest.mark.spec("OLL-4")
     def test_results_are_of_the_tools_that_were_called(self) -> None:
         turns = [
