@@ -25,18 +25,19 @@ class Problem:
         log: the log; empty for a record in no log.
         place: the place in the log, from 0; None if it has no single place.
         record: the id of the record that is there now, if any.
-        said: what is wrong, in words.
+        message: what is wrong, in words; `said` in JSON.
     """
 
     code: str
     log: str
     place: int | None
     record: str | None
-    said: str
+    message: str
 
     def to_json(self) -> dict[str, Any]:
         """The problem as JSON objects."""
-        return {name: getattr(self, name) for name in ("code", "log", "place", "record", "said")}
+        fields = {name: getattr(self, name) for name in ("code", "log", "place", "record")}
+        return {**fields, "said": self.message}
 
 
 class _Place(NamedTuple):

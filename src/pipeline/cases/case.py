@@ -30,7 +30,7 @@ from pipeline.decision import Action, Verdict
 from pipeline.display import meant
 from pipeline.emission import with_provider
 from pipeline.errors import CaseError
-from pipeline.policies.metadata import SAID_TWICE, load_yaml, yaml_problem
+from pipeline.policies.metadata import DUPLICATE_KEY, load_yaml, yaml_problem
 from pipeline.stage import Traffic
 
 _Read = TypeVar("_Read", bound=Value)
@@ -349,8 +349,8 @@ def _body(path: Path) -> Any:
         if not line:
             raise _wrong(path, "$", "not YAML", "save it as UTF-8") from None
         why, hint = "not YAML", "put strings in quotes; check brackets and indentation"
-        if problem == SAID_TWICE:
-            why, hint = SAID_TWICE, "remove one of them"
+        if problem == DUPLICATE_KEY:
+            why, hint = DUPLICATE_KEY, "remove one of them"
         raise CaseError(why, path=f"{path}:{line}:{column}", code="case.invalid", hint=hint) from None
 
 

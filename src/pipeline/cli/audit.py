@@ -259,7 +259,7 @@ def _print_report(report: Report) -> None:
         _print_manifest(report.manifest)
     for problem in report.problems[:_SHOWN]:
         where = [problem.log, "" if problem.place is None else f"place {problem.place}", problem.record or ""]
-        typer.echo(visible(f"FAILS  {problem.code}  {'  '.join(part for part in where if part)}  {problem.said}"))
+        typer.echo(visible(f"FAILS  {problem.code}  {'  '.join(part for part in where if part)}  {problem.message}"))
     if len(report.problems) > _SHOWN:
         typer.echo(f"and {len(report.problems) - _SHOWN} more")
     if not report.anchored:

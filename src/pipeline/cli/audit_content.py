@@ -48,27 +48,27 @@ def reveal(place: str, key: Path | None, record: str, *, person: str, second: st
 def ask(place: str, key: Path | None, record: str, *, person: str, reason: str) -> None:
     """Record a request to see the content of a record, and print its id for somebody else to grant."""
     with one_line_errors(), _contents(place, key) as contents:
-        typer.echo(contents.eyes.ask(record, actor=holder(person, REVEAL), reason=reason).id)
+        typer.echo(contents.four_eyes.ask(record, actor=holder(person, REVEAL), reason=reason).id)
 
 
 def asks(place: str, *, as_json: bool) -> None:
     """Print the requests that are not granted yet."""
     with one_line_errors(), opened_for_search(place) as store:
-        found = store.contents().eyes.asks()
+        found = store.contents().four_eyes.asks()
     _print(found, as_json, lambda one: f"{iso(one.at)}  {one.record}  by {one.actor}: {one.reason}", "nobody asks")
 
 
 def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str, lasting: timedelta) -> None:
     """Grant a request."""
     with one_line_errors(), _contents(place, key) as contents:
-        made = contents.eyes.grant(asked, actor=holder(person, REVEAL), reason=reason, expires_in=lasting)
+        made = contents.four_eyes.grant(asked, actor=holder(person, REVEAL), reason=reason, expires_in=lasting)
     typer.echo(visible(f"{made.id}: {made.actor} may see {made.record} until {iso(made.expires_at)}"))
 
 
 def grants(place: str, *, as_json: bool) -> None:
     """Print the grants in force."""
     with one_line_errors(), opened_for_search(place) as store:
-        found = store.contents().eyes.grants()
+        found = store.contents().four_eyes.grants()
 
     def line(one: RevealGrant) -> str:
         scope = [one.record, one.subject and f"subject {one.subject}", one.session and f"session {one.session}"]
@@ -91,7 +91,7 @@ def break_glass(
 ) -> None:
     """Open all content of a subject or session for a while, and print until when."""
     with one_line_errors(), _contents(place, key) as contents:
-        made = contents.eyes.break_glass(
+        made = contents.four_eyes.break_glass(
             actor=holder(person, BREAK_GLASS),
             seconder=holder(second, BREAK_GLASS),
             reason=reason,
@@ -108,7 +108,7 @@ def close(place: str, key: Path | None, grant: str, *, person: str, reason: str)
         if grant.startswith(PREFIX["override"]):
             store.overrides().close(grant, actor=holder(person, OVERRIDE), reason=reason)
         else:
-            store.contents().eyes.close(grant, actor=holder(person, REVEAL), reason=reason)
+            store.contents().four_eyes.close(grant, actor=holder(person, REVEAL), reason=reason)
 
 
 def override(
@@ -159,7 +159,7 @@ def need_two(place: str, key: Path | None, needed: bool, *, person: str, second:
     """Make the store require two people, or not."""
     with one_line_errors(), _contents(place, key) as contents:
         other = None if second is None else holder(second, TWO_PEOPLE)
-        contents.eyes.need_two(needed, actor=holder(person, TWO_PEOPLE), reason=reason, seconder=other)
+        contents.four_eyes.need_two(needed, actor=holder(person, TWO_PEOPLE), reason=reason, seconder=other)
 
 
 def take(

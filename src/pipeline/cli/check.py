@@ -109,7 +109,7 @@ def _write(findings: Sequence[Finding], output: FindingsAs, *, fails_on_warnings
 
 
 def _junit_case(finding: Finding, *, fails: bool) -> JUnitCase:
-    text = f"{finding.place}: {finding.said}"
+    text = f"{finding.place}: {finding.text}"
     return JUnitCase(
         suite=finding.file,
         name=finding.code,

@@ -34,7 +34,7 @@ class Finding:
         return ":".join(shown)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The message and the hint."""
         return self.message + (f"; {self.hint}" if self.hint else "")
 
@@ -45,7 +45,7 @@ def write_github(findings: Sequence[Finding]) -> None:
         where = f"file={_property(finding.file)}"
         if finding.line:
             where += f",line={finding.line}" + (f",col={finding.column}" if finding.column else "")
-        typer.echo(f"::{finding.severity} {where},title={_property(finding.code)}::{_data(finding.said)}")
+        typer.echo(f"::{finding.severity} {where},title={_property(finding.code)}::{_data(finding.text)}")
 
 
 def _data(text: str) -> str:
@@ -60,7 +60,7 @@ def write_text(findings: Sequence[Finding]) -> None:
     """Write a line per finding: place, message, hint, code."""
     for finding in findings:
         mark = "" if finding.severity == "error" else "warning: "
-        typer.echo(f"{finding.place}: {mark}{visible(finding.said)} [{finding.code}]")
+        typer.echo(f"{finding.place}: {mark}{visible(finding.text)} [{finding.code}]")
 
 
 def write_json(document: Any) -> None:
@@ -132,7 +132,7 @@ def _result(finding: Finding) -> dict[str, Any]:
     return {
         "ruleId": finding.code,
         "level": finding.severity,
-        "message": {"text": finding.said},
+        "message": {"text": finding.text},
         "locations": [{"physicalLocation": place}],
     }
 

@@ -130,7 +130,7 @@ def _recorded(store: str, key: Path | None) -> Iterator[_Known]:
             yield _Known(sessions)
         return
     with opened_store(store, key) as opened:
-        yield _Known(opened.sessions(), Recorder(opened).record, opened.contents().eyes.needed)
+        yield _Known(opened.sessions(), Recorder(opened).record, opened.contents().four_eyes.needed)
 
 
 @contextmanager

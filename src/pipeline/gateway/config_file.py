@@ -24,7 +24,7 @@ from pipeline.gateway.environment import key_in, upstreams
 from pipeline.gateway.sections import Secret
 from pipeline.gateway.settings import Settings
 from pipeline.policies.library import WORD, shipped
-from pipeline.policies.metadata import SAID_TWICE, load_yaml
+from pipeline.policies.metadata import DUPLICATE_KEY, load_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 PREFIX: Final = "CMF_"
@@ -109,8 +109,8 @@ def _mapping(text: str, file: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-        twice = getattr(error, "problem", None) == SAID_TWICE
-        why = SAID_TWICE if twice else "this is no YAML"
+        twice = getattr(error, "problem", None) == DUPLICATE_KEY
+        why = DUPLICATE_KEY if twice else "this is no YAML"
         hint = "take one of them out" if twice else "look at quotes, brackets and indentation there and above"
         raise ConfigError(why, path=f"{file}{where}", code="config.unreadable", hint=hint) from None
     if not isinstance(body, dict):

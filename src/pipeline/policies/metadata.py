@@ -199,7 +199,7 @@ def _annotations(module: Module) -> tuple[int, Mapping[str, Any]]:
     return start + 1, value
 
 
-SAID_TWICE: Final = "duplicate key"
+DUPLICATE_KEY: Final = "duplicate key"
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -217,7 +217,7 @@ class _StrictLoader(yaml.SafeLoader):
         if len(mapping) != len(node.value):
             keys = [key.value for key, _ in node.value]
             again = next((key for at, (key, _) in enumerate(node.value) if key.value in keys[:at]), node)
-            raise yaml.constructor.ConstructorError(None, None, SAID_TWICE, again.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, DUPLICATE_KEY, again.start_mark)
         return mapping
 
 

@@ -118,7 +118,7 @@ def sign(site: Site, visit: Visit) -> Answer:
 
 def takes_two(site: Site, scope: str) -> bool:
     """Whether a signature of that scope takes effect only once a second person has signed."""
-    return scope != "session" and site.contents.eyes.needed
+    return scope != "session" and site.contents.four_eyes.needed
 
 
 def second(site: Site, visit: Visit) -> Answer:
@@ -200,7 +200,7 @@ def ask(site: Site, visit: Visit) -> Answer:
     """Request a second person's agreement to showing content."""
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
-    site.contents.eyes.ask(row.id, actor=visit.subject, reason=form_text(visit, "reason", needed=True))
+    site.contents.four_eyes.ask(row.id, actor=visit.subject, reason=form_text(visit, "reason", needed=True))
     return Redirect(f"/decisions/{row.id}")
 
 
@@ -208,7 +208,7 @@ def grant(site: Site, visit: Visit) -> Answer:
     """Grant somebody else's request to see content."""
     need(visit, Role.REVIEWER)
     reason = form_text(visit, "reason", needed=True)
-    granted = site.contents.eyes.grant(visit.path["id"], actor=visit.subject, reason=reason)
+    granted = site.contents.four_eyes.grant(visit.path["id"], actor=visit.subject, reason=reason)
     return Redirect(f"/decisions/{granted.record}")
 
 

@@ -31,7 +31,7 @@ def approvals(site: Site, visit: Visit) -> Page:
         {
             "rows": [_hit_details(site, visit, one) for one in waiting],
             "lately": [_hit_details(site, visit, one) for one in lately],
-            "asks": [told(one, visit) for one in site.contents.eyes.asks()],
+            "asks": [told(one, visit) for one in site.contents.four_eyes.asks()],
             "overrides": [_overridden(site, one) for one in site.overrides.read()],
         },
     )

@@ -106,7 +106,7 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
         "integrity": _integrity(row),
         "content": kept.value,
         "revealed": revealed,
-        "eyes": _eyes(site, visit, row) if kept is Kept.HERE else None,
+        "eyes": _four_eyes(site, visit, row) if kept is Kept.HERE else None,
         "dispositions": [one.value for one in Disposition],
         "at_hand": site.policies.of(row.revision) is not None,
         "kept": Kept.HERE.value,
@@ -114,14 +114,14 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
     return Page("decision.html", data)
 
 
-def _eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
+def _four_eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
     """The state of a second person's agreement to showing content; None if none is required."""
-    if not site.contents.eyes.needed:
+    if not site.contents.four_eyes.needed:
         return None
-    granted = site.contents.eyes.granted(row.id, visit.subject)
+    granted = site.contents.four_eyes.granted(row.id, visit.subject)
     return {
         "granted": None if granted is None else {"by": granted.second, "until": iso(granted.expires_at)},
-        "asks": [told(one, visit) for one in site.contents.eyes.asks() if one.record == row.id],
+        "asks": [told(one, visit) for one in site.contents.four_eyes.asks() if one.record == row.id],
     }
 
 

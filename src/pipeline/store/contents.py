@@ -80,7 +80,7 @@ class Contents:
         self._writer = writer
         self._clock = clock
         self._rules = rules or ContentRules()
-        self.eyes: Final = FourEyes(engine, writer, clock=clock, rules=self._rules)
+        self.four_eyes: Final = FourEyes(engine, writer, clock=clock, rules=self._rules)
 
     def has(self, record: str) -> bool:
         """Whether the record has content. It is not read."""
@@ -92,15 +92,15 @@ class Contents:
         """The replay file line that was judged, after recording who asked for it and why.
 
         If two people are required, the second one is named here, both authenticated by the host, or has granted it
-        beforehand (`eyes`).
+        beforehand (`four_eyes`).
 
         Raises:
             AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`: nothing is read;
                 `content.none`: there is none, or it was erased; `content.changed`: it does not match the record's
                 commitment. StoreError: the database failed, and nothing is shown.
         """
-        needed = self.eyes.needed
-        granted = self.eyes.granted(record, actor) if needed and seconder is None else None
+        needed = self.four_eyes.needed
+        granted = self.four_eyes.granted(record, actor) if needed and seconder is None else None
         details = attribution(self._rules.reveal, actor, reason, seconder, second=needed and granted is None)
         if granted is not None:
             details |= {"second": granted.second, "grant": granted.id}
@@ -137,7 +137,7 @@ class Contents:
         Raises:
             AuditError, StoreError: as `reveal`; nothing may be exported.
         """
-        details = attribution(self._rules.reveal, actor, reason, seconder, second=self.eyes.needed)
+        details = attribution(self._rules.reveal, actor, reason, seconder, second=self.four_eyes.needed)
         asked = self._row("reveal", "export", details | {"asked": query})
         waited(self._writer.insert(RECORDS, asked))
 
@@ -231,7 +231,7 @@ class Contents:
         Raises:
             AuditError: as `hold`, `audit.four-eyes`; `hold.unknown`: no hold of that id is in force.
         """
-        details = attribution(self._rules.hold, actor, reason, seconder, second=self.eyes.needed)
+        details = attribution(self._rules.hold, actor, reason, seconder, second=self.four_eyes.needed)
         now = micros(self._clock())
 
         def job(connection: Connection) -> Recorded[None]:

@@ -103,7 +103,7 @@ def test_a_part_that_was_changed_is_named(exported: Exported, tmp_path: Path) ->
     damaged = tmp_path / "damaged.zip"
     damaged.write_bytes(content)
     (problem,) = verify_bundle(damaged).problems
-    assert (problem.code, problem.said.split()[0]) == ("bundle.changed", "README.txt")
+    assert (problem.code, problem.message.split()[0]) == ("bundle.changed", "README.txt")
 
 
 @pytest.mark.spec("AUD-51")
@@ -286,6 +286,6 @@ def test_a_part_that_is_gone_is_named(exported: Exported, tmp_path: Path) -> Non
 
     problems = verify_bundle(without).problems
 
-    named = {problem.said.split()[0] for problem in problems}
+    named = {problem.message.split()[0] for problem in problems}
     assert named >= {"README.txt", "heads.jsonl", "logs.jsonl", "records.jsonl"}
     assert {problem.code for problem in problems} == {"bundle.changed"}

@@ -171,7 +171,7 @@ def test_no_part_leads_elsewhere_and_one_that_is_there_twice_is_one_too_many(kep
     problems = check_bundle(tmp_path / "b.zip").problems
 
     said = "records.jsonl is not in the manifest"
-    assert ("bundle.changed", said) in [(one.code, one.said) for one in problems]
+    assert ("bundle.changed", said) in [(one.code, one.message) for one in problems]
 
 
 @pytest.mark.spec("AUD-85")

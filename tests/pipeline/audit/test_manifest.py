@@ -184,7 +184,7 @@ def test_only_a_key_that_counts_signs_a_manifest(taken: Taken, tmp_path: Path, k
     file = attacked(taken.folder / "some-signed.zip", tmp_path / "b.zip", signed_anew)
 
     (problem,) = verify_bundle(file, keys=taken.keys if keyed else None).problems
-    assert (problem.code, problem.said) == ("bundle.signature", "the manifest is not signed by a trusted key")
+    assert (problem.code, problem.message) == ("bundle.signature", "the manifest is not signed by a trusted key")
 
 
 @pytest.mark.spec("AUD-55")
@@ -230,7 +230,7 @@ def test_more_or_fewer_lines_than_the_manifest_speaks_of_are_found(taken: Taken,
             made.writestr(zipfile.ZipInfo(name), dumps(said | {"records": 9}) if said else held)
 
     (problem,) = verify_bundle(target, unsigned=True).problems
-    assert (problem.code, problem.said) == (
+    assert (problem.code, problem.message) == (
         "bundle.changed",
         "records.jsonl has 4 lines, but the manifest lists 9",
     )

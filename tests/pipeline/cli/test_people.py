@@ -201,7 +201,7 @@ def test_a_label_is_lifted_by_hand(tmp_path: Path, store: str) -> None:
 def test_where_the_store_asks_for_two_people_it_takes_two_to_lift_a_label(tmp_path: Path, store: str) -> None:
     with Store.at(tmp_path / "store.sqlite3") as opened:
         opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
-        opened.contents().eyes.need_two(True, actor=holder("bob", TWO_PEOPLE), reason="a rule of the house")
+        opened.contents().four_eyes.need_two(True, actor=holder("bob", TWO_PEOPLE), reason="a rule of the house")
     lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     given = (*lift, "--reason", "reviewed", "--for", "1h")
 
@@ -213,7 +213,7 @@ def test_where_the_store_asks_for_two_people_it_takes_two_to_lift_a_label(tmp_pa
 def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Path, store: str) -> None:
     with Store.at(tmp_path / "store.sqlite3") as opened:
         opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
-        opened.contents().eyes.need_two(False, actor=holder("bob", TWO_PEOPLE), reason="so that there is a log")
+        opened.contents().four_eyes.need_two(False, actor=holder("bob", TWO_PEOPLE), reason="so that there is a log")
     lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     given = (*lift, "--reason", "reviewed", "--for", "1h", "--signing-key", str(tmp_path / "other.pem"))
 

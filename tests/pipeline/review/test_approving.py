@@ -146,13 +146,13 @@ def test_content_is_shown_to_who_asked_once_another_person_agreed(tmp_path: Path
     write_rules(tmp_path / "policy", {"no": denies}, kinds="text")
     owner = SubjectExtension(id="olga", permissions=frozenset({TWO_PEOPLE}))
     with judged(tmp_path, load(tmp_path / "policy"), "say CANARY") as store:
-        store.contents().eyes.need_two(True, actor=owner, reason="from now on")
+        store.contents().four_eyes.need_two(True, actor=owner, reason="from now on")
         site = Site(store)
         ann, bob = Client(site, Role.REVIEWER, "ann"), Client(site, Role.REVIEWER, "bob")
         viewer = Client(site, Role.VIEWER, "vic")
         path = f"/decisions/{ann.json('/decisions')['rows'][0]['id']}"
 
-        assert "Put on record, then show" not in ann.get(path).text
+        assert "Record the reason, then show" not in ann.get(path).text
         assert ann.post(f"{path}/reveal", reason="why").status_code == 422
         assert viewer.post(f"{path}/ask", reason="why").status_code == 403
         assert ann.post(f"{path}/ask").status_code == 422

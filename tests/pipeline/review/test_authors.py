@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made = (record("deny", revision=OLD), record(revision=NEW, minute=120), record("deny", revision=NEW, minute=180))
     with opened(tmp_path, *made) as store:
         two = SubjectExtension(id="x", permissions=frozenset({TWO_PEOPLE}))
-        store.contents().eyes.need_two(True, actor=two, reason="our rule")
+        store.contents().four_eyes.need_two(True, actor=two, reason="our rule")
         yield store
 
 

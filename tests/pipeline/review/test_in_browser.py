@@ -110,7 +110,7 @@ def test_content_is_shown_only_once_that_is_on_record(page: Page, filled: Path) 
     assert _kinds(filled).count("reveal") == 0
 
     page.get_by_label("Why do you need to see it?").fill("To see whether it is a key.")
-    page.get_by_role("button", name="Put on record, then show").click()
+    page.get_by_role("button", name="Record the reason, then show").click()
 
     expect(page.locator(".command").last).to_contain_text("verdict: allow")
     assert _kinds(filled).count("reveal") == 1

@@ -249,7 +249,7 @@ def test_a_store_without_decisions_does_not_speak_of_a_filter(tmp_path: Path) ->
         client = Client(Site(store))
 
         for page in ("/sessions", "/decisions"):
-            assert "Nothing was decided yet" in (shown := client.get(page).text)
+            assert "No decisions yet" in (shown := client.get(page).text)
             assert "Clear the filter" not in shown
             assert "Clear the filter" in client.get(page, q="verdict:deny").text
 
@@ -501,7 +501,7 @@ def test_where_two_people_are_needed_a_period_is_signed_once_the_second_signed(s
     site = Site(store)
     ann, bob = Client(site, name="ann"), Client(site, name="bob")
     two = SubjectExtension(id="x", permissions=frozenset({TWO_PEOPLE}))
-    store.contents().eyes.need_two(True, actor=two, reason="our rule")
+    store.contents().four_eyes.need_two(True, actor=two, reason="our rule")
 
     def sign(client: Client, **form: str) -> str:
         shown = client.json("/sign", **form)
@@ -537,7 +537,7 @@ def test_a_second_signature_that_somebody_wrote_past_the_site_counts_only_if_it_
     site = Site(store)
     ann = Client(site, name="ann")
     two = SubjectExtension(id="x", permissions=frozenset({TWO_PEOPLE}))
-    store.contents().eyes.need_two(True, actor=two, reason="our rule")
+    store.contents().four_eyes.need_two(True, actor=two, reason="our rule")
     shown = ann.json("/sign", q="verdict:deny")
     path = str(ann.post("/sign", q="verdict:deny", hash=shown["hash"]).headers["location"])
     of = path.rpartition("/")[2]

@@ -49,7 +49,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> It
 @pytest.fixture
 def contents(database: Store, clock: Clock) -> Contents:
     made = database.contents(clock=clock)
-    made.eyes.need_two(True, actor=EVE, reason="our rule")
+    made.four_eyes.need_two(True, actor=EVE, reason="our rule")
     return made
 
 
@@ -77,26 +77,29 @@ def test_a_store_that_asks_for_two_does_so_whoever_opens_it(
     database: Store, contents: Contents, records: list[str]
 ) -> None:
     lenient = database.contents(rules=ContentRules(four_eyes=False))
-    lenient.eyes.need_two(True, actor=EVE, reason="as before")  # takes one, however often
+    lenient.four_eyes.need_two(True, actor=EVE, reason="as before")  # takes one, however often
     hold = lenient.hold(actor=EVE, reason="a case", subject="ann")
 
     assert code(lambda: lenient.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
     assert code(lambda: lenient.taken(None, actor=EVE, reason="x")) == "audit.four-eyes"
     assert code(lambda: lenient.release(hold.id, actor=EVE, reason="x")) == "audit.four-eyes"
-    assert code(lambda: lenient.eyes.need_two(False, actor=EVE, reason="x")) == "audit.four-eyes"
-    assert code(lambda: lenient.eyes.need_two(False, actor=EVE, reason="x", seconder=EVE)) == "audit.four-eyes"
-    assert code(lambda: lenient.eyes.need_two(False, actor=EVE, reason="x", seconder=NOBODY)) == "audit.not-authorised"
+    assert code(lambda: lenient.four_eyes.need_two(False, actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: lenient.four_eyes.need_two(False, actor=EVE, reason="x", seconder=EVE)) == "audit.four-eyes"
+    assert (
+        code(lambda: lenient.four_eyes.need_two(False, actor=EVE, reason="x", seconder=NOBODY))
+        == "audit.not-authorised"
+    )
     assert list(stored_records(database.engine, kind="reveal")) == []
     assert lenient.reveal(records[0], actor=EVE, reason="x", seconder=BOB) == b"{}"
 
-    lenient.eyes.need_two(False, actor=EVE, reason="we are one", seconder=BOB)
-    assert not contents.eyes.needed
+    lenient.four_eyes.need_two(False, actor=EVE, reason="we are one", seconder=BOB)
+    assert not contents.four_eyes.needed
     assert lenient.reveal(records[0], actor=EVE, reason="x") == b"{}"
 
 
 @pytest.mark.spec("AUD-81")
 def test_only_who_may_asks_and_only_somebody_else_grants(contents: Contents, records: list[str]) -> None:
-    eyes = contents.eyes
+    eyes = contents.four_eyes
     assert code(lambda: eyes.ask(records[0], actor=NOBODY, reason="x")) == "audit.not-authorised"
     assert code(lambda: eyes.ask(records[0], actor=EVE, reason=" ")) == "audit.no-reason"
     assert code(lambda: eyes.ask("dec_none", actor=EVE, reason="x")) == "content.none"
@@ -120,10 +123,10 @@ def test_only_who_may_asks_and_only_somebody_else_grants(contents: Contents, rec
 def test_a_grant_lets_one_person_see_one_record_until_it_expires(
     database: Store, contents: Contents, records: list[str], clock: Clock
 ) -> None:
-    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
-    granted = contents.eyes.grant(asked.id, actor=BOB, reason="agreed", expires_in=timedelta(minutes=5))
+    asked = contents.four_eyes.ask(records[0], actor=EVE, reason="a complaint")
+    granted = contents.four_eyes.grant(asked.id, actor=BOB, reason="agreed", expires_in=timedelta(minutes=5))
 
-    assert contents.eyes.asks() == ()
+    assert contents.four_eyes.asks() == ()
     assert code(lambda: contents.reveal(records[1], actor=EVE, reason="x")) == "audit.four-eyes"
     assert code(lambda: contents.reveal(records[0], actor=BOB, reason="x")) == "audit.four-eyes"
     assert granted.ask == asked.id
@@ -138,21 +141,21 @@ def test_a_grant_lets_one_person_see_one_record_until_it_expires(
 
 @pytest.mark.spec("AUD-81")
 def test_what_nobody_granted_in_time_is_not_open_any_more(contents: Contents, records: list[str], clock: Clock) -> None:
-    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
+    asked = contents.four_eyes.ask(records[0], actor=EVE, reason="a complaint")
     clock.now += timedelta(days=7)
-    assert contents.eyes.asks() == (asked,)
+    assert contents.four_eyes.asks() == (asked,)
     clock.now += timedelta(milliseconds=1)
 
-    assert contents.eyes.asks() == ()
-    assert code(lambda: contents.eyes.grant(asked.id, actor=BOB, reason="late")) == "ask.unknown"
+    assert contents.four_eyes.asks() == ()
+    assert code(lambda: contents.four_eyes.grant(asked.id, actor=BOB, reason="late")) == "ask.unknown"
 
 
 @pytest.mark.spec("AUD-82")
 def test_a_clock_that_is_put_back_revives_no_grant(contents: Contents, records: list[str], clock: Clock) -> None:
-    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
-    contents.eyes.grant(asked.id, actor=BOB, reason="agreed", expires_in=timedelta(minutes=5))
+    asked = contents.four_eyes.ask(records[0], actor=EVE, reason="a complaint")
+    contents.four_eyes.grant(asked.id, actor=BOB, reason="agreed", expires_in=timedelta(minutes=5))
     clock.now += timedelta(hours=1)
-    contents.eyes.ask(records[1], actor=EVE, reason="something else")
+    contents.four_eyes.ask(records[1], actor=EVE, reason="something else")
     clock.now -= timedelta(hours=1)
 
     assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
@@ -162,8 +165,8 @@ def test_a_clock_that_is_put_back_revives_no_grant(contents: Contents, records: 
 def test_a_grant_whose_record_was_erased_grants_nothing(
     database: Store, contents: Contents, records: list[str]
 ) -> None:
-    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
-    contents.eyes.grant(asked.id, actor=BOB, reason="agreed")
+    asked = contents.four_eyes.ask(records[0], actor=EVE, reason="a complaint")
+    contents.four_eyes.grant(asked.id, actor=BOB, reason="agreed")
     with database.engine.connect() as connection, connection.begin():
         connection.execute(update(RECORDS).where(RECORDS.c.kind == "grant").values(body=None))
 
@@ -185,9 +188,9 @@ def test_a_grant_whose_record_was_erased_grants_nothing(
 def test_in_an_emergency_two_open_what_a_scope_is_about_until_it_ends(
     database: Store, contents: Contents, records: list[str], clock: Clock, scope: dict[str, str], opens: bool
 ) -> None:
-    made = contents.eyes.break_glass(actor=EVE, seconder=BOB, reason="an incident", **scope)
+    made = contents.four_eyes.break_glass(actor=EVE, seconder=BOB, reason="an incident", **scope)
 
-    assert contents.eyes.grants() == (made,)
+    assert contents.four_eyes.grants() == (made,)
     for record in records:
         if opens:
             assert contents.reveal(record, actor=EVE, reason="x") == b"{}"
@@ -198,7 +201,7 @@ def test_in_an_emergency_two_open_what_a_scope_is_about_until_it_ends(
     assert {(one["grant"], one["second"]) for one in said} == ({(made.id, "bob")} if opens else set())
     clock.now += timedelta(hours=1)
     assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
-    assert contents.eyes.grants() == ()
+    assert contents.four_eyes.grants() == ()
 
 
 @pytest.mark.spec("AUD-83")
@@ -211,7 +214,7 @@ def test_nobody_is_not_somebody_of_that_name() -> None:
 
 @pytest.mark.spec("AUD-83")
 def test_glass_is_broken_by_two_who_may_for_a_scope_and_a_time(contents: Contents, records: list[str]) -> None:
-    eyes = contents.eyes
+    eyes = contents.four_eyes
     refused: list[tuple[dict[str, Any], str]] = [
         ({"actor": person("eve", REVEAL)}, "audit.not-authorised"),
         ({"seconder": NOBODY}, "audit.not-authorised"),
@@ -239,10 +242,10 @@ def test_glass_is_broken_by_two_who_may_for_a_scope_and_a_time(contents: Content
 def test_a_grant_that_was_ended_stays_ended_where_the_clock_was_put_back_before(
     contents: Contents, records: list[str], clock: Clock
 ) -> None:
-    made = contents.eyes.break_glass(actor=EVE, seconder=BOB, reason="x", subject="ann")
+    made = contents.four_eyes.break_glass(actor=EVE, seconder=BOB, reason="x", subject="ann")
     clock.now -= timedelta(days=3)
 
-    contents.eyes.close(made.id, actor=BOB, reason="over")
+    contents.four_eyes.close(made.id, actor=BOB, reason="over")
 
-    assert contents.eyes.grants() == ()
+    assert contents.four_eyes.grants() == ()
     assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"

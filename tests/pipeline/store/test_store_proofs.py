@@ -152,7 +152,7 @@ def test_however_a_clock_jumps_nothing_that_expired_is_honoured(
         sessions, overrides, eyes = (
             store.sessions(clock=clock),
             store.overrides(clock=clock),
-            store.contents(clock=clock).eyes,
+            store.contents(clock=clock).four_eyes,
         )
         pipeline = Pipeline(policies=rules, sessions=sessions, recorder=Recorder(store), overrides=overrides)
         ends: dict[str, int] = {}
