@@ -152,7 +152,7 @@ class HttpUpstream:
         )
 
     async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: Live | None) -> Response:
-        if reply.headers.get("content-encoding", "identity").lower() != "identity":
+        if any(one.lower() != "identity" for one in reply.headers.getall("content-encoding", [])):
             raise _unreadable("it is compressed")
         if reply.status != 200:
             return await self._error(reply)

@@ -156,7 +156,8 @@ def _library(guard: Guard, library: Library) -> Any:
 
 
 def _request_parts(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], bytes]:
-    raw, _, query = request.url.raw_path.decode("ascii").partition("?")
+    target = request.extensions.get("target", request.url.raw_path)  # the extension replaces the URL's on the wire
+    raw, _, query = (target if isinstance(target, str) else target.decode("latin-1")).partition("?")
     return request.method, raw, query, {name.lower(): text for name, text in request.headers.items()}, body
 
 

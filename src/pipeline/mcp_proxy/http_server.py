@@ -135,7 +135,7 @@ class HttpServer:
         self.session = given[0] if given else None
 
     async def _read(self, reply: aiohttp.ClientResponse, method: str, *, reads: bool) -> AsyncGenerator[Any, None]:
-        if reply.headers.get("content-encoding", "identity").lower() != "identity":
+        if any(one.lower() != "identity" for one in reply.headers.getall("content-encoding", [])):
             raise _unreadable()
         kind = reply.content_type
         if reply.status == 202 or (not reads and reply.status < 300):

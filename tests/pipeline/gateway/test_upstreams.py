@@ -62,6 +62,8 @@ def before(home: Path, bare: Bare, **more: Any) -> Iterator[str]:
          502, "upstream.unreadable", "json.duplicate-key"),
         (http_reply(b"[]"), 502, "upstream.error", "status 200 with an error of 500"),
         (http_reply(WHOLE, more=b"content-encoding: gzip\r\n"), 502, "upstream.unreadable", "it is compressed"),
+        (http_reply(WHOLE, more=b"content-encoding: identity\r\ncontent-encoding: gzip\r\n"),
+         502, "upstream.unreadable", "it is compressed"),
         (http_reply(b"", status="302 Found", more=b"location: http://127.0.0.1:1/\r\n"),
          502, "upstream.unreadable", "status 302; redirects are not followed"),
         (http_reply(b"x" * 9000), 502, "upstream.too-large", ""),

@@ -454,6 +454,20 @@ def test_httpx_itself_is_served_too(guard: Guard) -> None:
     assert len(provider.heard) == 1
 
 
+@pytest.mark.spec("INT-3")
+@pytest.mark.parametrize("target", [b"/v1/embeddings", "/v1/embeddings", b"/v1/chat/completions?more=1", b"/\xff"])
+def test_a_target_that_replaces_the_path_on_the_wire_is_the_one_that_is_judged(
+    guard: Guard, provider: Provider, target: bytes | str
+) -> None:
+    judging = cmf_httpx.transport(guard, httpx2.MockTransport(provider))
+    body = {"model": "m", "messages": says("hi")}
+    with httpx2.Client(transport=judging) as client:
+        reply = client.post("https://api.example/v1/chat/completions", json=body, extensions={"target": target})
+
+    assert reply.status_code in (400, 404)
+    assert provider.heard == []
+
+
 @pytest.mark.spec("INT-5", "INT-6")
 async def test_the_asyncio_client_releases_and_bounds_alike(
     made: tuple[Guard, Approvals], provider: Provider, monkeypatch: pytest.MonkeyPatch
