@@ -13,7 +13,7 @@ from ulid import ULID
 from cmf.identity import IdMap
 from pipeline.errors import SessionError, StoreBusy, StoreError
 from pipeline.redis_sessions import RedisSessions
-from pipeline.session_state import MAX_EVENTS, BudgetScope, Changes, Count, Taint
+from pipeline.session_state import BudgetScope, Changes, Count, Taint
 from pipeline.sessions import SessionStore
 from pipeline.store.database import Store
 
@@ -236,11 +236,23 @@ def test_small_amounts_add_up_exactly(store: SessionStore) -> None:
 def test_only_the_newest_events_are_kept(store: SessionStore) -> None:
     for first in range(0, 100, 20):
         store.commit(ANN, None, Changes(events=tuple({"n": n} for n in range(first, first + 20))))
-    assert [event["n"] for event in store.read(ANN).events] == list(range(100 - MAX_EVENTS, 100))
+    assert [event["n"] for event in store.read(ANN).events] == list(range(36, 100))
 
     store.commit(ANN, None, Changes(events=tuple({"n": n} for n in range(200))))
 
-    assert [event["n"] for event in store.read(ANN).events] == list(range(200 - MAX_EVENTS, 200))
+    assert [event["n"] for event in store.read(ANN).events] == list(range(136, 200))
+
+
+@pytest.mark.spec("SES-7")
+def test_an_event_has_2048_bytes_at_most(store: SessionStore) -> None:
+    longest = "x" * (2_048 - len('{"kind":""}'))
+    store.commit(ANN, None, Changes(events=({"kind": longest},)))
+
+    with pytest.raises(SessionError) as refused:
+        store.commit(ANN, None, Changes(events=({"kind": longest + "x"},)))
+
+    assert refused.value.code == "session.large-event"
+    assert [event["kind"] for event in store.read(ANN).events] == [longest]
 
 
 @pytest.mark.spec("SES-8")
