@@ -19,13 +19,16 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "strip_tool": ("tool_definition",),
 }
 
+_WITH_TEXT: Final = ("text", "thinking", "tool_result", "resource", "prompt_result")
+"""The kinds that have text for `spans` to cut."""
+
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*|[{}\[\]():,|]', re.DOTALL)
 
 
 def findings(survey: Survey, modules: Sequence[Module], rules: Sequence[Rule]) -> list[Finding]:
     """All findings, by place."""
     texts = {module.path: module.text.encode() for module in modules}
-    found = [one for rule in rules for path in effect_paths(rule) for one in _members(survey, path, texts)]
+    found = [one for rule in rules for path in effect_paths(rule) for one in _members(survey, rule, path, texts)]
     found += [one for rule in rules for one in (*_misplaced(survey, rule), *_first_only(survey, rule))]
     return sorted(found, key=lambda one: (one.place, one.code))
 
@@ -52,7 +55,7 @@ def _first_only(survey: Survey, rule: Rule) -> Iterator[Finding]:
                 yield warning("check.first-only", call.place, "indexof finds only the first place to redact", hint)
 
 
-def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator[Finding]:
+def _members(survey: Survey, rule: Rule, path: Path, texts: Mapping[str, bytes]) -> Iterator[Finding]:
     """Literal members that are not an object with the required fields: every hit would be refused."""
     surveyed = survey.rule(path)
     for definition in surveyed.definitions if surveyed is not None else ():
@@ -62,6 +65,10 @@ def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator
         if path[-1] == "redact" and keys is not None and len(keys & {"spans", "pointer"}) != 1:
             hint = 'write `"spans": [[begin, end]]`, of the content, or `"pointer": "/arguments/…"`'
             yield _bad_effect(definition.place, "a member of `redact` needs either spans or pointer", hint)
+        elif path[-1] == "redact" and keys is not None and "spans" in keys and not rule.kinds.intersection(_WITH_TEXT):
+            message = f"`spans` cut the text of {', '.join(_WITH_TEXT)} only, and this rule judges none of them"
+            hint = "deny it instead, or in a call write `pointer` in place of `spans`"
+            yield _bad_effect(definition.place, message, hint)
         if text[:1] in ('"', "`") or text.startswith("sprintf("):
             message = f"a member of `{path[-1]}` must be an object, not a string"
             yield _bad_effect(definition.place, message, 'write {"code": …, "reason": …}')

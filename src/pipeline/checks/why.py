@@ -358,10 +358,12 @@ class _Queries:
             operands=operands,
             bindings=row["bound"],
             error=error,
-            behind=tuple(self._behind(body, step, operands, depth)),
+            behind=tuple(self._behind(body, step, operands, depth, is_error=bool(error))),
         )
 
-    def _behind(self, body: _Generated, step: _Step, operands: Sequence[Operand], depth: int) -> Iterator[Body]:
+    def _behind(
+        self, body: _Generated, step: _Step, operands: Sequence[Operand], depth: int, *, is_error: bool
+    ) -> Iterator[Body]:
         """The bodies of the rules that the expression names, and of the function that it calls."""
         if depth >= MAX_DEPTH:
             return
@@ -374,8 +376,10 @@ class _Queries:
                 rule = survey.rule_of(read.path) if within and read.path[0] == "data" else None
                 if rule is not None and not rule.is_function and not _is_plain(rule):
                     bodies = self.bodies(rule, (), depth + 1)
-                    # A defined rule is shown as an operand; only an undefined or negated one needs explaining.
-                    yield from bodies if step.is_negated or not any(one.holds for one in bodies) else ()
+                    # A defined rule is shown as an operand; one that is undefined, negated or fails needs explaining:
+                    # of a rule with two values these are the bodies that give them.
+                    is_shown = step.is_negated or is_error or not any(one.holds for one in bodies)
+                    yield from bodies if is_shown else ()
             for call in definition.calls:
                 if call.place.line not in _lines(step):
                     continue

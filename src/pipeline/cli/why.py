@@ -218,10 +218,14 @@ def _show(explanations: Sequence[ViewExplanation], places: Mapping[str, str], ru
 
 
 def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body]]:
-    """The hits of a rule; if it has none, the body that got furthest, unless it failed at its first expression."""
+    """The hits of a rule; if it has none, the body that got furthest, unless it failed at its first expression.
+
+    Bodies that could not be evaluated always: because of them the view is refused.
+    """
     if whole:
         return (*rule.hits, *rule.near_misses)
-    return rule.hits or [(effect, body) for effect, body in rule.near_misses[:1] if body.held]
+    broken = [(effect, body) for effect, body in rule.near_misses if any(one.error for one in body.failing)]
+    return [*rule.hits, *broken] or [(effect, body) for effect, body in rule.near_misses[:1] if body.held]
 
 
 def _show_body(out: Console, name: str, places: Mapping[str, str], effect: str, body: Body) -> None:

@@ -258,6 +258,19 @@ def test_an_effect_that_is_for_none_of_its_kinds_is_found(write: Write, kinds: s
 
 
 @pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(("kinds", "found"), [("image, tool_call", 1), ("image, tool_result", 0)])
+def test_spans_in_a_rule_whose_kinds_have_no_text_are_found(write: Write, kinds: str, found: int) -> None:
+    head = RULE[: RULE.index("deny contains")]
+    kept = [f"#   kinds: [{kinds}]" if line.startswith("#   kinds:") else line for line in head.split("\n")]
+    member = '{"code": "test.rule", "reason": "x", "spans": [[0, 1]]}'
+
+    report = looked_at(write({PLACE: "\n".join(kept) + f"redact contains {member} if input.kind\n"}))
+
+    told = [one for one in report.findings if one.code == "policy.bad-effect"]
+    assert [one.message.startswith("`spans` cut the text of text, thinking") for one in told] == [True] * found
+
+
+@pytest.mark.spec("POL-55")
 @pytest.mark.parametrize(
     ("effect", "call", "found"),
     [

@@ -51,6 +51,25 @@ def test_bad_policies_and_bad_input_are_one_line(project: Path) -> None:
     assert all(one.stderr.count("\n") == 1 and not one.stdout for one in (unread, uncompiled))
 
 
+@pytest.mark.spec("CLI-33", "POL-51")
+def test_a_rule_with_two_values_is_shown_with_the_bodies_that_give_them(project: Path) -> None:
+    metadata = (
+        "title: A\n# description: B.\n# custom: {code: test.two, severity: high, kinds: [text], capabilities: []}"
+    )
+    body = (
+        '\ndeny contains {"code": "test.two", "reason": "Two."} if _amount > 1\n'
+        "\n_amount := 1 if input.content\n\n_amount := 2 if input.content\n"
+    )
+    rule = project / "policy/cmf/rules/test/two/two.rego"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(f"# METADATA\n# {metadata}\npackage cmf.rules.test.two\n{body}", encoding="utf-8")
+
+    shown = why(project).stdout
+
+    assert "cannot be evaluated with these values" in shown
+    assert ["_amount, line 9, holds" in shown, "_amount, line 11, holds" in shown] == [True, True]
+
+
 @pytest.mark.spec("CLI-33")
 def test_hits_come_with_their_values_and_misses_with_where_they_stopped(
     project: Path, monkeypatch: pytest.MonkeyPatch
