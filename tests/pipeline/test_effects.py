@@ -26,6 +26,7 @@ from cmf import (
     ToolDefinition,
     ToolResultPart,
 )
+from pipeline.assembly import Config, _replacer_key
 from pipeline.decision import Action, Effect, Hit, Mode, Verdict, ViewDecision
 from pipeline.effects import MASK, Replacer, apply_edits
 from pipeline.errors import EffectError
@@ -208,6 +209,15 @@ def test_replacements_tell_equal_text_without_showing_it() -> None:
     assert [replacer(text, "token") for text in ("a", "b", "a")] == ["[TOKEN_1]", "[TOKEN_2]", "[TOKEN_1]"]
     assert replacer("a", "hash") == Replacer(KEY)("a", "hash") != replacer("b", "hash")
     assert replacer("a", "hash") != Replacer(b"another key here")("a", "hash")
+
+
+@pytest.mark.spec("EFF-6")
+def test_processes_leave_the_same_hashes_under_the_same_seal_key_alone() -> None:
+    seals = (bytes(32), bytes(32), b"other seal".ljust(32), None, None)
+    one, same, *others = [Replacer(_replacer_key(Config(seal_key=seal)))("a", "hash") for seal in seals]
+
+    assert one == same
+    assert len({one, *others}) == 4
 
 
 @pytest.mark.spec("EFF-6")
