@@ -1,1 +1,1 @@
-"""MCP between a client and a server, each message judged. Spec: docs/spec/mcp-proxy.md."""
+"""A proxy between an MCP client and an MCP server: policy decides on each message. Spec: docs/spec/mcp-proxy.md."""

@@ -1,7 +1,7 @@
-"""One JSON-RPC message as it arrives, read strictly: what two readers could take differently is refused.
+"""Strict parsing of JSON-RPC messages: a message that two parsers could read differently is refused.
 
-Spec: docs/spec/mcp-proxy.md [MCPX-1] ff. Readers of MCP in the field fold case (`Name` is `name` to them), so a key
-that is a word of the protocol in other letters is refused like one that is there twice.
+Spec: docs/spec/mcp-proxy.md [MCPX-1] ff. Some MCP implementations match keys without regard to case (`Name` is
+`name` to them), so a key that differs from a key of the protocol in case only is refused like a duplicate key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Id = str | int
 
 
 class Kind(StrEnum):
-    """What a message is."""
+    """The kind of a JSON-RPC message."""
 
     CALL = "call"
     NOTIFICATION = "notification"
@@ -34,11 +34,11 @@ class Kind(StrEnum):
 
 
 class FrameError(Exception):
-    """Why a message is not read.
+    """A message cannot be parsed.
 
     Attributes:
-        number: JSON-RPC's number for it. code: stable, for programs.
-        id: whose answer this is; None where the message cannot be told from another by its id.
+        number: the JSON-RPC error number. code: stable, for programs.
+        id: the id of the call to answer; None if the message has no usable id.
     """
 
     def __init__(self, number: int, code: str, message: str, id: Id | None = None) -> None:
@@ -51,7 +51,7 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A message of known form: `id` of calls and answers, `method` of calls and notifications."""
+    """A parsed message. Calls and answers have an `id`; calls and notifications have a `method`."""
 
     kind: Kind
     body: dict[str, Any]
@@ -60,19 +60,19 @@ class Frame:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The params; none where there are none."""
+        """The params; empty if the message has none."""
         params = self.body.get("params")
         return params if isinstance(params, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages that came as one."""
+    """Several messages sent together as one JSON array."""
 
     frames: tuple[Frame, ...]
 
 
-_WORDS: Final = frozenset(
+_PROTOCOL_KEYS: Final = frozenset(
     {
         "jsonrpc", "id", "method", "params", "result", "error", "code", "message", "data",
         "name", "arguments", "uri", "_meta", "progressToken", "cursor", "nextCursor", "requestId", "reason", "level",
@@ -86,16 +86,16 @@ _WORDS: Final = frozenset(
         "inputResponses", "requestState",
     }
 )  # fmt: skip
-_FOLDED: Final = {word.casefold(): word for word in _WORDS}
+_BY_FOLDED_KEY: Final = {key.casefold(): key for key in _PROTOCOL_KEYS}
 _FREE: Final = frozenset(
     {
         "_meta", "structuredContent", "data", "inputSchema", "outputSchema", "requestedSchema", "capabilities",
         "inputRequests", "inputResponses", "metadata", "experimental", "extensions",
     }
 )  # fmt: skip
-"""Keys whose values have keys of their own making."""
+"""Keys whose values are objects with keys that the protocol does not define."""
 _ARGUMENTS: Final = frozenset({"arguments", "input"})
-"""Keys whose values have names of a tool's making, which the tool may read without regard for case."""
+"""Keys whose values have keys that a tool defines, and may match without regard to case."""
 _KEYS: Final = {
     Kind.CALL: frozenset({"jsonrpc", "id", "method", "params"}),
     Kind.NOTIFICATION: frozenset({"jsonrpc", "method", "params"}),
@@ -104,7 +104,7 @@ _KEYS: Final = {
 
 
 def read(raw: bytes, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Frame | Batch:
-    """The message, or the batch of them, that these bytes spell.
+    """Parse a message or a batch.
 
     Raises:
         FrameError: mcp.unreadable (no strict JSON), mcp.invalid (no JSON-RPC message), mcp.ambiguous-key.
@@ -117,7 +117,7 @@ def read(raw: bytes, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Frame | Batch:
 
 
 def frame_of(body: Any) -> Frame | Batch:
-    """The same of a JSON value that was read strictly already."""
+    """The message or batch in a JSON value that was parsed strictly."""
     if not isinstance(body, list):
         return _frame(body)
     if not 0 < len(body) <= MAX_BATCH:
@@ -133,22 +133,22 @@ def _frame(body: Any) -> Frame:
     kind = _kind(body)
     if not body.keys() <= _KEYS[kind]:
         raise _invalid("The message has keys that JSON-RPC does not know.")
-    named = body.get("id")
-    if kind is not Kind.NOTIFICATION and not is_id(named):
+    message_id = body.get("id")
+    if kind is not Kind.NOTIFICATION and not is_id(message_id):
         raise _invalid("The id is neither a text nor an integer.")
     method = body.get("method", "")
     if not isinstance(method, str) or len(method) > MAX_ID_CHARS:
         raise _invalid("The method is not a name.")
-    own = named if kind is Kind.CALL else None
-    said = body.get("params" if kind is not Kind.ANSWER else "result" if "result" in body else "error", {})
-    if not isinstance(said, dict):
-        raise _invalid("Params, results and errors are objects.", own)
-    for key in _ambiguous(said):
+    call_id = message_id if kind is Kind.CALL else None
+    payload = body.get("params" if kind is not Kind.ANSWER else "result" if "result" in body else "error", {})
+    if not isinstance(payload, dict):
+        raise _invalid("Params, results and errors are objects.", call_id)
+    for key in _ambiguous(payload):
         shown = f"The key `{key}`" if key.isprintable() and len(key) <= 64 else "A key"
-        raise FrameError(INVALID_REQUEST, "mcp.ambiguous-key", f"{shown} is like another one.", own)
+        raise FrameError(INVALID_REQUEST, "mcp.ambiguous-key", f"{shown} is like another one.", call_id)
     if kind is Kind.ANSWER and "error" in body:
-        _check_error(said)
-    return Frame(kind, body, named, method)
+        _check_error(payload)
+    return Frame(kind, body, message_id, method)
 
 
 def _kind(body: dict[str, Any]) -> Kind:
@@ -165,26 +165,26 @@ def _check_error(error: dict[str, Any]) -> None:
 
 
 def is_id(id: Any) -> bool:
-    """Whether this can be the id of a call: MCP knows texts and integers, and no null."""
+    """Whether this can be the id of a call: in MCP a string or an integer, never null."""
     return (type(id) is int and abs(id) < 2**53) or (isinstance(id, str) and len(id) <= MAX_ID_CHARS)
 
 
 def _ambiguous(value: Any) -> Iterator[str]:
-    """Keys that a reader without regard for case takes for others."""
-    stack: list[tuple[Any, bool]] = [(value, True)]
+    """Keys that equal another key, or a key of the protocol, if case is ignored."""
+    stack: list[tuple[Any, bool]] = [(value, True)]  # (value, whether the protocol defines its keys)
     while stack:
-        node, ours = stack.pop()
+        node, of_protocol = stack.pop()
         if isinstance(node, list):
-            stack += [(each, ours) for each in node]
+            stack += [(each, of_protocol) for each in node]
         elif isinstance(node, dict):
             seen: set[str] = set()
             for key, inner in node.items():
                 fold = key.casefold()
-                if fold in seen or (ours and _FOLDED.get(fold, key) != key):
+                if fold in seen or (of_protocol and _BY_FOLDED_KEY.get(fold, key) != key):
                     yield key
                 seen.add(fold)
                 if key not in _FREE:
-                    stack.append((inner, ours and key not in _ARGUMENTS))
+                    stack.append((inner, of_protocol and key not in _ARGUMENTS))
 
 
 def _invalid(message: str, id: Id | None = None) -> FrameError:

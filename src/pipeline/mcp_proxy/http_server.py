@@ -1,6 +1,7 @@
-"""A server of MCP over streamable HTTP, as whoever asks it sees it. No byte of it is passed on. Spec: mcp-proxy.md.
+"""The HTTP client for an MCP server over streamable HTTP. Spec: mcp-proxy.md.
 
-It yields JSON values as they come, strictly read; whether they are messages, and may go on, is for the link to say.
+It yields the JSON values that it received and parsed strictly; it forwards no raw bytes. `Link` checks whether they
+are messages, and whether they may be forwarded.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ SESSION: Final = "mcp-session-id"
 VERSION: Final = "mcp-protocol-version"
 JSON: Final = "application/json"
 SSE: Final = "text/event-stream"
-MAX_STREAM_BYTES: Final = 1 << 40  # a stream of notifications has no end; each event is bounded
+MAX_STREAM_BYTES: Final = 1 << 40  # a notification stream may stay open forever; each event has its own limit
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a server is, what it is asked with, and how long it may take."""
+    """The address of a server, the headers to send to it, and its time and size limits."""
 
     url: str
     headers: Mapping[str, str]
@@ -47,7 +48,7 @@ class Address:
 
 @asynccontextmanager
 async def connections() -> AsyncIterator[aiohttp.ClientSession]:
-    """Connections to servers: no proxy of the environment is used, no cookie kept, no body unpacked."""
+    """An HTTP session that ignores proxy environment variables, stores no cookies and decompresses nothing."""
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
@@ -59,7 +60,7 @@ async def connections() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 class HttpServer:
-    """One session with one server; `session` is the server's own id for it, once it has given one."""
+    """One session with one server; `session` is the session id that the server assigned, if any."""
 
     def __init__(self, http: aiohttp.ClientSession, address: Address) -> None:
         self._http = http
@@ -69,12 +70,12 @@ class HttpServer:
         self.version: str | None = None
 
     async def post(self, body: dict[str, Any]) -> AsyncGenerator[Any, None]:
-        """What the server says to a call: values as they come.
+        """Post a message; for a call, yield the values of the reply as they arrive.
 
-        What it says to a notification or an answer is not read: it can be endless, and is for nobody.
+        The reply to a notification or an answer is not read: it may be endless, and nobody waits for it.
 
         Raises:
-            Refused: it cannot be reached or read, or refuses the HTTP request without saying why in JSON-RPC.
+            Refused: the server cannot be reached, its reply cannot be parsed, or it is an HTTP error without JSON-RPC.
         """
         call = self._adapter.to_http(self._adapter.from_wire_request(body)) if "method" in body else None
         own = {name.lower(): text for name, text in call.headers.items()} if call is not None else {}
@@ -82,19 +83,19 @@ class HttpServer:
         first, is_call = body.get("method") == "initialize", "method" in body and "id" in body
         if first:
             headers.pop(VERSION, None)
-        async for value in self._asked("POST", headers, dumps(body), first=first, reads=is_call):
+        async for value in self._request("POST", headers, dumps(body), first=first, reads=is_call):
             yield value
 
     async def listen(self) -> AsyncGenerator[Any, None]:
-        """None once it is heard, then what the server says of its own accord; Refused, mcp.no-stream, for nothing."""
-        async for value in self._asked("GET", {**self._headers(), "accept": SSE}, None):
+        """Listen to the server's own stream: yield None once it is open, then its values. Refused: mcp.no-stream."""
+        async for value in self._request("GET", {**self._headers(), "accept": SSE}, None):
             yield value
 
     async def end(self) -> None:
-        """Tell the server that the session is over; whether it listens is its own affair."""
+        """End the session with a DELETE request; a server may ignore it."""
         if self.session is not None:
             with suppress(Refused):
-                _ = [value async for value in self._asked("DELETE", self._headers(), None, reads=False)]
+                _ = [value async for value in self._request("DELETE", self._headers(), None, reads=False)]
             self.session = None
 
     def _headers(self) -> dict[str, str]:
@@ -105,15 +106,15 @@ class HttpServer:
             headers[VERSION] = self.version
         return headers
 
-    async def _asked(
+    async def _request(
         self, method: str, headers: Mapping[str, str], data: bytes | None, *, first: bool = False, reads: bool = True
     ) -> AsyncGenerator[Any, None]:
         where = self._address
-        lasting = None if method == "GET" else where.silent_seconds
+        read_seconds = None if method == "GET" else where.silent_seconds
         total = None if reads else where.silent_seconds
-        timeout = aiohttp.ClientTimeout(total=total, sock_connect=where.connect_seconds, sock_read=lasting)
+        timeout = aiohttp.ClientTimeout(total=total, sock_connect=where.connect_seconds, sock_read=read_seconds)
         try:
-            body = None if data is None else io.BytesIO(data)  # in pieces: other work goes on meanwhile
+            body = None if data is None else io.BytesIO(data)  # sent in chunks: a large body does not block the loop
             async with self._http.request(
                 method, URL(where.url, encoded=True), data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as reply:
@@ -167,13 +168,13 @@ class HttpServer:
         reader = SseReader(max_event_bytes=self._address.message_bytes, max_stream_bytes=MAX_STREAM_BYTES)
         async for chunk in reply.content.iter_any():
             for event in reader.feed(chunk):
-                if _says(event):
+                if _is_message(event):
                     yield event["data"]
         # An event without the blank line that ends it may be half of one: it is not read.
 
 
-def _says(event: WireEvent) -> bool:
-    """Whether an event is a message; one without data only sets an id to resume from."""
+def _is_message(event: WireEvent) -> bool:
+    """Whether an event carries a message; one without data only sets the id to resume from."""
     return event.get("data", "") != "" and event.get("event", "message") == "message"
 
 

@@ -1,4 +1,4 @@
-"""One message of MCP before policy: read, judged, written anew. Spec: docs/spec/mcp-proxy.md [MCPX-10] ff."""
+"""Policy decisions on single MCP messages: parse, evaluate, serialise. Spec: docs/spec/mcp-proxy.md [MCPX-10] ff."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pipeline.mcp_proxy.reading import FORMAT, repeat, request_of, response_of, 
 from pipeline.mcp_proxy.refusals import Refused, of_decision, of_unreadable
 from pipeline.ulids import new_ulid
 
-MAX_ASKED: Final = 32  # questions of a server within one result
+MAX_ASKED: Final = 32  # `inputRequests` in one result
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A call as it goes on, with what is known for judging its answer."""
+    """A forwarded call, with the context for evaluating its answer."""
 
     body: dict[str, Any]
     request: Request
@@ -34,11 +34,11 @@ class Sent:
 
 
 class Judge:
-    """Asks the guard about single messages.
+    """Evaluates single messages with a guard.
 
     Args:
-        context: the facts of every run.
-        server: the namespace of its tools and prompts.
+        context: the context of every run.
+        server: the namespace of the tools and prompts.
     """
 
     def __init__(self, guard: Guard, context: Context, server: str | None) -> None:
@@ -47,10 +47,10 @@ class Judge:
         self._server = server
 
     async def call(self, body: Mapping[str, Any]) -> Sent:
-        """A call or notification of either side, as policy leaves it.
+        """A call or notification of either side, after policy.
 
         Raises:
-            Refused: policy lets it not through; it is none of MCP's, or cannot be said any more.
+            Refused: policy refused it, it is not a valid MCP message, or it cannot be serialised after a change.
         """
         body = await self._with_answers(body)
         context = self._context_of(body)
@@ -61,12 +61,12 @@ class Judge:
             written = emit(outcome, FORMAT)
         except (CmfError, PipelineError) as error:
             raise _refusal_of(error) from None
-        if sent is None or not _alike(written, body):
+        if sent is None or not _is_same_message(written, body):
             raise Refused(refusals.REFUSED, "mcp.other-message", "What was judged is another message.")
         return Sent(written, sent, replace(context, labels=context.labels | outcome.labels))
 
     async def answer(self, body: Mapping[str, Any], asked: Sent) -> dict[str, Any]:
-        """The answer to a call, of either side, as policy leaves it. Raises Refused as `call` does."""
+        """The answer of either side to a call, after policy. Raises Refused as `call` does."""
         body, repeated = unrepeated(await self._with_questions(body))
         context = replace(asked.context, history=asked.request, call_id=None)
         try:
@@ -75,7 +75,7 @@ class Judge:
             written: dict[str, Any] = emit(outcome, FORMAT)
         except (CmfError, PipelineError) as error:
             raise _refusal_of(error) from None
-        if not _alike(written, body):
+        if not _is_same_message(written, body):
             raise Refused(refusals.REFUSED, "mcp.other-message", "What was judged is another message.")
         return written if repeated is None else repeat(written, *repeated)
 
@@ -87,7 +87,7 @@ class Judge:
     # -- questions within a result, and answers within a call (revision 2026-07-28) ------------------------------------
 
     async def _with_questions(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A result that asks something of the client, with each question as policy leaves it."""
+        """A result with each of its `inputRequests`, which are calls to the client, after policy."""
         result = body.get("result")
         questions = result.get("inputRequests") if isinstance(result, Mapping) else None
         if not questions:
@@ -101,7 +101,7 @@ class Judge:
         return {**body, "result": {**_object(result), "inputRequests": asked}}
 
     async def _with_answers(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A call that brings answers to what the server asked, with each answer as policy leaves it."""
+        """A call with each of its `inputResponses`, which answer `inputRequests` of the server, after policy."""
         params = body.get("params")
         answers = params.get("inputResponses") if isinstance(params, Mapping) else None
         if not answers:
@@ -109,10 +109,10 @@ class Judge:
         left = {}
         for name, answer in _bounded(answers):
             whole = {"jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}", "result": _object(answer)}
-            left[name] = (await self._judged_alone(whole)).get("result", {})
+            left[name] = (await self._judge_response(whole)).get("result", {})
         return {**body, "params": {**_object(params), "inputResponses": left}}
 
-    async def _judged_alone(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _judge_response(self, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
             response = response_of(body, None, None)
             written = emit(raised(await self._guard.arun(response, context=self._context_of(body))), FORMAT)
@@ -132,8 +132,8 @@ def _refusal_of(error: CmfError | PipelineError) -> Refused:
     return Refused(refusals.UNAVAILABLE, error.code, "This could not be judged.", retryable=True)
 
 
-def _alike(written: Any, body: Mapping[str, Any]) -> bool:
-    """Whether what goes out is the message that came: of this method and id."""
+def _is_same_message(written: Any, body: Mapping[str, Any]) -> bool:
+    """Whether policy left the method and the id as they were."""
     return isinstance(written, dict) and all(written.get(key) == body.get(key) for key in ("jsonrpc", "id", "method"))
 
 
@@ -150,7 +150,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _check_question(body: dict[str, Any]) -> None:
-    """Refused for what is no call."""
+    """Raise Refused if this is not a JSON-RPC call."""
     try:
         frame_of(body)
     except FrameError as error:

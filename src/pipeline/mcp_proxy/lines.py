@@ -1,4 +1,4 @@
-"""Lines out of bytes as they arrive, each within bounds: the framing of MCP over stdio. Spec: mcp-proxy.md [MCPX-2]."""
+"""Splits a byte stream into lines of bounded length: the framing of MCP over stdio. Spec: mcp-proxy.md [MCPX-2]."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES, PARSE_ERROR, FrameError
 
 
 class Lines:
-    """Feed what arrives; get the lines that it completes, without their ends. Blank ones are left out."""
+    """An incremental line splitter. Lines come without their newline; blank lines are left out."""
 
     def __init__(self, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._max = max_bytes
@@ -17,7 +17,7 @@ class Lines:
         """The lines that end in `chunk`.
 
         Raises:
-            FrameError: mcp.too-large, for a line beyond the bound; where the next one begins is not looked for.
+            FrameError: mcp.too-large, for a line that is too long; the splitter cannot be used after it.
         """
         first, *others = chunk.split(b"\n")
         self._keep(first)
@@ -31,7 +31,7 @@ class Lines:
         return [line for line in lines if line.strip()]
 
     def rest(self) -> bytes:
-        """What is left where the bytes end: a line without its end."""
+        """The last line, if the stream ended without a newline."""
         return b"".join(self._pending)
 
     def _keep(self, piece: bytes) -> None:

@@ -1,7 +1,7 @@
-"""A connection between a client and a server of MCP: every message is judged before it goes on. Spec: mcp-proxy.md.
+"""One MCP connection between a client and a server: policy decides on every message. Spec: mcp-proxy.md.
 
-No bytes are read or written here: a transport gives what it heard to `hear`, and sends what comes of it. One link
-serves one client and one server, whatever carries them.
+There is no I/O here: a transport passes each message that it received to `hear`, and sends the messages of the `Step`
+that this returns. One link serves one client and one server, over any transport.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from pipeline.mcp_proxy.refusals import Refused, error_body, refusal_body
 from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.mcp")
-ALONE: Final = "2026-07-28"  # the one revision in which each request stands alone
+ALONE: Final = "2026-07-28"  # the only stateless revision: each request stands alone
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", ALONE)
-BATCHING: Final = "2025-03-26"  # the one revision that knows batches
-MAX_OPEN: Final = 1024  # calls of one side that wait for an answer
+BATCHING: Final = "2025-03-26"  # the only revision with batches
+MAX_OPEN: Final = 1024  # unanswered calls of one side
 MAX_TOKENS: Final = 4096
 _LASTING: Final = frozenset({"subscriptions/listen"})  # answered when the subscription ends
 
 
 class Side(StrEnum):
-    """Who said something."""
+    """The sender of a message."""
 
     CLIENT = "client"
     SERVER = "server"
 
     @property
     def other(self) -> Side:
-        """Who hears it."""
+        """The receiver."""
         return Side.SERVER if self is Side.CLIENT else Side.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What comes of a message: what goes on to the other side, and what goes back to whoever sent it."""
+    """What to send after a message: `onward` to the other side, `back` to its sender."""
 
     onward: tuple[dict[str, Any], ...] = ()
     back: tuple[dict[str, Any], ...] = ()
@@ -58,7 +58,7 @@ NOTHING: Final = Step()
 
 @dataclass(slots=True)
 class _Open:
-    """A call that went on and was not answered yet, under the id that it had."""
+    """A forwarded call without an answer yet; `original` is the id that its caller gave it."""
 
     original: Id
     method: str
@@ -68,25 +68,26 @@ class _Open:
 
 @dataclass(slots=True)
 class _Caller:
-    """What is known of one side as one that calls."""
+    """The calls of one side."""
 
     open: dict[str, _Open] = field(default_factory=dict)
-    ids: dict[tuple[type, Id], str | None] = field(default_factory=dict)  # of calls in work; None while it is judged
+    # original id -> forwarded id; None until policy has decided
+    ids: dict[tuple[type, Id], str | None] = field(default_factory=dict)
     tokens: OrderedDict[tuple[type, Id], None] = field(default_factory=OrderedDict)
 
 
 class Link:
-    """Judges both directions.
+    """Evaluates the messages of both directions and matches answers to calls.
 
     Args:
-        guard: by what policies.
-        context: who the client is, and in which session: of every run.
-        server: what the server is called: the namespace of its tools, None for none.
-        pins: what its tools were.
-        clock: seconds, for what is not answered.
-        answer_seconds: how long a call may stay without an answer or a sign of progress.
-        enforce: whether a tool that changed is taken off the list, and not only noted.
-        stripped: where it keeps which tools policy took off the list; by default in itself.
+        guard: the policies.
+        context: the context of every run: the client and its session.
+        server: the name of the server, which is the namespace of its tools; None for no namespace.
+        pins: the pinned definitions of its tools.
+        clock: the time in seconds, for timeouts.
+        answer_seconds: how long a call may wait for an answer or for progress.
+        enforce: whether a changed tool is removed from the list; otherwise it is only logged.
+        stripped: the names of tools that policy removed from the list; pass a set to share it between links.
     """
 
     def __init__(
@@ -113,20 +114,20 @@ class Link:
         """The protocol's revision, once both sides agreed on one."""
 
     def renew(self, context: Context) -> None:
-        """What is known of the client from now on."""
+        """Replace the context of later runs."""
         self._judge.context = context
 
     def is_open(self, minted: str) -> bool:
-        """Whether this call of the client waits for an answer."""
+        """Whether the client's call with this forwarded id waits for an answer."""
         return minted in self._callers[Side.CLIENT].open
 
     @property
     def waiting(self) -> int:
-        """How many calls of the client wait for an answer."""
+        """The number of the client's calls that wait for an answer."""
         return len(self._callers[Side.CLIENT].open)
 
     async def hear(self, side: Side, heard: Frame | Batch) -> Step:
-        """What comes of what `side` said. If this is cancelled, nothing does: what was asked before stays open."""
+        """Decide on a message of `side`. Cancelling this undoes it: the calls it would have answered stay open."""
         if isinstance(heard, Batch) and self.version != BATCHING:
             return Step(back=(error_body(None, _batch(self.version)),))
         frames = (heard,) if isinstance(heard, Frame) else heard.frames
@@ -152,10 +153,10 @@ class Link:
         return await self._notification(side, frame)
 
     def _undo(self, side: Side, steps: Sequence[Step], answered: Mapping[str, _Open]) -> None:
-        """Close the calls of steps that nobody hears of, and reopen those that were answered: their callers wait."""
+        """Close the calls of steps that will not be sent, and reopen those whose answers will not be sent."""
         for body in (body for step in steps for body in step.onward):
             if "method" in body and str(body.get("id")) in self._callers[side].open:
-                self._closed(side, str(body["id"]), _gone())
+                self._close(side, str(body["id"]), _gone())
         caller = self._callers[side.other]
         for minted, opened in answered.items():
             if caller.ids.setdefault((type(opened.original), opened.original), minted) == minted:
@@ -165,10 +166,10 @@ class Link:
 
     async def _call(self, side: Side, frame: Frame) -> Step:
         caller = self._callers[side]
-        original: Id = frame.id  # type: ignore[assignment]  # a call has one
+        original: Id = frame.id  # type: ignore[assignment]  # a call always has an id
         key = (type(original), original)
         if key in caller.ids:
-            # Under its own id the caller would take the refusal for the answer to the first.
+            # With this id, the caller would take the refusal for the answer to its first call.
             note("mcp.duplicate-id", side)
             return Step(back=(error_body(None, _refused("mcp.duplicate-id", "This id is that of a call in work.")),))
         if len(caller.ids) >= MAX_OPEN:
@@ -199,7 +200,7 @@ class Link:
         return Step(onward=(sent.body,))
 
     def _check_tool(self, frame: Frame) -> None:
-        """Refused where the call is of a tool that was taken off the list."""
+        """Raise Refused for a call of a tool that was removed from the list."""
         if frame.method != "tools/call":
             return
         name = str(frame.params.get("name"))
@@ -226,23 +227,23 @@ class Link:
 
     async def _answered(self, side: Side, frame: Frame, opened: _Open) -> dict[str, Any]:
         lists_tools = opened.method == "tools/list" and side is Side.SERVER
-        body = self._unchanged(frame.body) if lists_tools else frame.body
+        body = self._without_changed_tools(frame.body) if lists_tools else frame.body
         judged = await self._judge.answer(body, opened.sent)
         result = judged.get("result", {})
         if lists_tools:
-            self._remember(body, result)
+            self._remember_stripped(body, result)
         if opened.method == "initialize" and "result" in judged:
             if result.get("protocolVersion") not in VERSIONS:
                 raise _refused("mcp.version", "The server speaks a revision of MCP that is not known here.")
             self.version = result["protocolVersion"]
         return judged
 
-    def _unchanged(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer without the tools whose definition is not the one that is pinned; it names them, to policy too."""
+    def _without_changed_tools(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer without the tools that differ from their pins; `_meta` names those, also for policy."""
         result = body.get("result", {})
         tools = result.get("tools")
         if not isinstance(tools, list) or not all(map(_is_tool, tools)):
-            return body  # no list of tools: the adapter says so, or nothing of it is known
+            return body  # not a valid list of tools: left to the adapter
         try:
             changed = self._pins.changed(self._server, tools)
         except ConfigError as error:
@@ -257,8 +258,8 @@ class Link:
         meta = {**(meta if isinstance(meta, dict) else {}), "cmf/stripped": told}
         return {**body, "result": {**result, "tools": kept, "_meta": meta}}
 
-    def _remember(self, offered: dict[str, Any], result: dict[str, Any]) -> None:
-        """Which tools policy took off the list, so that they are not called either."""
+    def _remember_stripped(self, offered: dict[str, Any], result: dict[str, Any]) -> None:
+        """Remember the tools that policy removed from the list: calls of them are refused."""
         before = {tool["name"] for tool in _tools(offered.get("result", {}))}
         left = {tool["name"] for tool in _tools(result)}
         self._stripped -= left
@@ -274,13 +275,13 @@ class Link:
             elif frame.method == "notifications/progress":
                 self._check_progress(side, frame)
             sent = await self._judge.call(body)
-        except Refused as refused:  # nobody waits for an answer to it
+        except Refused as refused:  # a notification has no answer
             note(refused.code, side)
             return NOTHING
         return Step(onward=(sent.body,))
 
     def _cancelled(self, side: Side, frame: Frame) -> dict[str, Any]:
-        """The notification under the id that the other side knows; the call is no longer open."""
+        """The notification with the forwarded id of its call, which is closed."""
         caller, original = self._callers[side], frame.params.get("requestId")
         key = (type(original), original) if isinstance(original, str | int) else None
         minted = caller.ids.get(key) if key is not None else None
@@ -291,7 +292,7 @@ class Link:
         return {**frame.body, "params": {**frame.params, "requestId": minted}}
 
     def _check_progress(self, side: Side, frame: Frame) -> None:
-        """Refused for progress that nobody asked for; else what it is about gets more time."""
+        """Raise Refused for progress that was not requested; otherwise extend the timeout of its call."""
         caller, token = self._callers[side.other], frame.params.get("progressToken")
         key = (type(token), token)
         if not isinstance(token, str | int) or key not in caller.tokens:
@@ -313,30 +314,30 @@ class Link:
         answers, notices = [], []
         for minted in late:
             begins = caller.open[minted].method == "initialize"
-            answers.append(self._closed(side, minted, refused))
+            answers.append(self._close(side, minted, refused))
             if begins:
-                continue  # which no revision lets anybody cancel
+                continue  # no revision allows cancelling `initialize`
             params = {"requestId": minted, "reason": "timeout"}
             notices.append({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         return Step(onward=tuple(notices), back=tuple(answers))
 
     def cut(self, minted: str, why: Refused | None = None, *, side: Side = Side.CLIENT) -> Iterator[dict[str, Any]]:
-        """The error for one call of `side` whose answer will not come; nothing where it came."""
+        """The error for one call of `side` whose answer will not come; none if it came."""
         if minted in self._callers[side].open:
-            yield self._closed(side, minted, why or _gone())
+            yield self._close(side, minted, why or _gone())
 
     def ended(self) -> tuple[dict[str, Any], ...]:
-        """The errors for all calls of the client that are open, where the server is gone."""
-        return tuple(self._closed(Side.CLIENT, minted, _gone()) for minted in list(self._callers[Side.CLIENT].open))
+        """The errors for all open calls of the client, after the server ended."""
+        return tuple(self._close(Side.CLIENT, minted, _gone()) for minted in list(self._callers[Side.CLIENT].open))
 
-    def _closed(self, side: Side, minted: str, refused: Refused) -> dict[str, Any]:
+    def _close(self, side: Side, minted: str, refused: Refused) -> dict[str, Any]:
         opened = self._callers[side].open.pop(minted)
         del self._callers[side].ids[type(opened.original), opened.original]
         return error_body(opened.original, refused)
 
 
 def _token(body: dict[str, Any]) -> tuple[type, Id] | None:
-    """The token under which the call asks for progress."""
+    """The progress token of a call."""
     meta = body.get("params", {}).get("_meta")
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     return (type(token), token) if isinstance(token, str | int) else None
@@ -365,7 +366,7 @@ def _gone() -> Refused:
 
 
 def note(code: str, side: Side) -> None:
-    """Have the log say what became of something that `side` said; no word of it is quoted."""
+    """Log an event about a message of `side`, without its content."""
     _log.info('{"mcp":"%s","from":"%s"}', code, side.value)
 
 

@@ -1,7 +1,7 @@
-"""What each tool of a server was when it was first seen: a definition that changed later is not offered [MCPX-20].
+"""Pinned tool definitions: a tool whose definition changed since it was first seen is not offered [MCPX-20].
 
-A server that is trusted for what its tools said once can say something else tomorrow. What changed is named until a
-person takes its line out of the file.
+A server that was trusted for its tool definitions can change them later. A changed tool is reported until a person
+removes its pin from the file.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class Pins:
-    """Digests of definitions by server and tool.
+    """Digests of tool definitions by server and tool.
 
     Args:
-        file: where they are kept, also for other processes; None for as long as this one lives.
+        file: where they are stored, shared with other processes; None keeps them in memory.
 
     Raises:
-        ConfigError: the file holds something else.
+        ConfigError: the file is not a file of pins.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -46,16 +46,16 @@ class Pins:
         self._changed: dict[str, frozenset[str]] = {}
 
     def changed(self, server: str, tools: Sequence[Any]) -> frozenset[str]:
-        """The names among `tools` whose definition is not the one that is pinned; those new here are pinned now.
+        """The names of `tools` whose definition differs from its pin. Tools without a pin are pinned now.
 
         Raises:
-            ConfigError: the file cannot be written, or holds something else now: nothing is pinned then.
+            ConfigError: the file cannot be written or is no longer a file of pins. Nothing is pinned then.
         """
         if self._file is None:
             changed, _ = _compared(self._pinned, server, tools)
         else:
-            with _alone(self._file):
-                pinned = _read(self._file)  # as others left it, and whoever took a line out
+            with _locked(self._file):
+                pinned = _read(self._file)  # read again: other processes add pins, and people remove them
                 changed, new = _compared(pinned, server, tools)
                 if new:
                     _write(self._file, pinned)
@@ -64,12 +64,12 @@ class Pins:
         return changed
 
     def is_changed(self, server: str, name: str) -> bool:
-        """Whether the tool was another when it was last listed to anybody here."""
+        """Whether the tool differed from its pin when the server last listed it."""
         return name in self._changed.get(server, ())
 
 
 def _compared(pinned: _Pinned, server: str, tools: Sequence[Any]) -> tuple[frozenset[str], bool]:
-    """Which are not as they are pinned, and whether some are new: those are in `pinned` then."""
+    """The tools that differ from their pins, and whether there are new ones, which are added to `pinned`."""
     known = pinned.setdefault(server, {})
     changed = set()
     new = False
@@ -77,7 +77,7 @@ def _compared(pinned: _Pinned, server: str, tools: Sequence[Any]) -> tuple[froze
         name, digest = str(tool["name"]), digest_of(tool)
         if name not in known:
             if sum(map(len, pinned.values())) >= MAX_PINS:
-                changed.add(name)  # what cannot be pinned cannot be told from what changed
+                changed.add(name)  # without a pin, a change would go unnoticed
                 continue
             known[name] = digest
             new = True
@@ -87,8 +87,8 @@ def _compared(pinned: _Pinned, server: str, tools: Sequence[Any]) -> tuple[froze
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """A block in which no other process changes the pins beside this one. ConfigError where nothing could be kept."""
+def _locked(file: Path) -> Iterator[None]:
+    """Hold a lock against other processes that write the pins. ConfigError if the directory cannot be opened."""
     try:
         home = os.open(file.parent, os.O_RDONLY)
     except OSError:
@@ -105,12 +105,12 @@ def _lock(handle: int) -> None:
         import fcntl
     except ImportError:  # pragma: no cover - not on every platform
         return
-    with suppress(OSError):  # some file systems lock no directory: there, of two that write at once, one wins
+    with suppress(OSError):  # some file systems cannot lock directories: there, the last writer wins
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def digest_of(tool: Any) -> str:
-    """The digest of a definition, of every key that it came with."""
+    """The digest of a definition with all its keys."""
     return f"sha256:{hashlib.sha256(canonical_bytes(tool)).hexdigest()}"
 
 
@@ -131,7 +131,7 @@ def _is_pins(pins: Any) -> bool:
 
 
 def _write(file: Path, pins: _Pinned) -> None:
-    """All or nothing: a reader sees the file before or after."""
+    """Replace the file atomically."""
     try:
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         try:

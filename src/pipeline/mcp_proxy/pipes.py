@@ -1,4 +1,7 @@
-"""Standard input and output as the client's end, each with a thread: neither is made non-blocking for who shares it."""
+"""The client at standard input and output, one thread for each.
+
+Threads, because making a descriptor non-blocking would affect every process that shares it.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +19,32 @@ _CHUNK: Final = 256 * 1024
 
 
 class ClientGone(Exception):
-    """Nobody reads what is written."""
+    """The client closed its end of the pipe."""
 
 
 class Pipes:
-    """A client at two file descriptors. The threads are daemons: one that waits for the client holds nobody up."""
+    """A client at two file descriptors. The threads are daemons, so a blocked read does not delay the exit."""
 
     def __init__(self, reads: int, writes: int, message_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._reads, self._writes = reads, writes
-        self._bytes = message_bytes
-        self._heard: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
+        self._read_fd, self._write_fd = reads, writes
+        self._message_bytes = message_bytes
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
         self._to_write: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
         for work in (self._read, self._write):
             threading.Thread(target=work, daemon=True, name=f"mcp-client-{work.__name__}").start()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The client's lines, until it ends; also a last one without its end. FrameError for one that is too long."""
-        lines = Lines(self._bytes)
-        while chunk := await self._heard.get():
+        """The client's lines until the end of input, with or without a final newline. FrameError if one is too long."""
+        lines = Lines(self._message_bytes)
+        while chunk := await self._chunks.get():
             for line in lines.feed(chunk):
                 yield line
         if (rest := lines.rest()).strip():
             yield rest
 
     async def write(self, line: bytes) -> None:
-        """Write a line, whole; ClientGone where nobody reads it."""
+        """Write a whole line. ClientGone if the client closed the pipe."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._to_write.put((line + b"\n", done))
         await done
@@ -50,15 +53,15 @@ class Pipes:
         chunk = b"-"
         while chunk:
             try:
-                chunk = os.read(self._reads, _CHUNK)
+                chunk = os.read(self._read_fd, _CHUNK)
             except OSError:
                 chunk = b""
-            heard = self._heard.put(chunk)
+            put = self._chunks.put(chunk)
             try:
-                asyncio.run_coroutine_threadsafe(heard, self._loop).result()
+                asyncio.run_coroutine_threadsafe(put, self._loop).result()
             except (RuntimeError, concurrent.futures.CancelledError):
-                heard.close()
-                return  # the loop is over
+                put.close()
+                return  # the event loop was closed
 
     def _write(self) -> None:
         while True:
@@ -67,13 +70,13 @@ class Pipes:
             error: Exception | None = None
             try:
                 while left:
-                    left = left[os.write(self._writes, left) :]
+                    left = left[os.write(self._write_fd, left) :]
             except OSError:
                 error = ClientGone()
             try:
                 self._loop.call_soon_threadsafe(_settle, done, error)
             except RuntimeError:
-                return  # the loop is over
+                return  # the event loop was closed
 
 
 def _settle(done: asyncio.Future[None], error: Exception | None) -> None:

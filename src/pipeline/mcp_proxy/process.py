@@ -1,4 +1,4 @@
-"""A server of MCP as a process of its own: begun, spoken to line by line, and ended with all it began. [MCPX-50] ff."""
+"""An MCP server as a child process: started, spoken to line by line, and stopped with its children. [MCPX-50] ff."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cmf.codec import dumps
 from pipeline.errors import ConfigError
 from pipeline.mcp_proxy.lines import Lines
 
-SEND_SECONDS: Final = 30.0  # a server that takes nothing for so long is gone
+SEND_SECONDS: Final = 30.0  # a server that reads nothing for this long counts as gone
 GRACE_SECONDS: Final = 2.0
 _CHUNK: Final = 256 * 1024
 _PR_SET_PDEATHSIG: Final = 1
@@ -23,21 +23,21 @@ _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ServerGone(Exception):
-    """The server takes no message any more."""
+    """The server reads no more messages."""
 
 
 class Process:
-    """One server. What it writes to standard error goes where ours goes, untouched."""
+    """One server process. It inherits standard error."""
 
     def __init__(self, process: asyncio.subprocess.Process, message_bytes: int) -> None:
         self._process = process
         self._input: asyncio.StreamWriter = process.stdin  # type: ignore[assignment]  # both are pipes
         self._output: asyncio.StreamReader = process.stdout  # type: ignore[assignment]  # as above
-        self._bytes = message_bytes
+        self._message_bytes = message_bytes
 
     @classmethod
     async def begin(cls, command: Sequence[str], environment: Mapping[str, str] | None, message_bytes: int) -> Process:
-        """The server that `command` begins, in a group of its own.
+        """Start `command` in a process group of its own.
 
         Raises:
             ConfigError: there is no such command.
@@ -49,7 +49,7 @@ class Process:
                 stdout=asyncio.subprocess.PIPE,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_end_with_us if _LIBC is not None else None,
+                preexec_fn=_stop_with_parent if _LIBC is not None else None,
             )
         except (OSError, ValueError):
             raise ConfigError("the server cannot be begun", code="mcp.no-command", hint="check the command") from None
@@ -57,11 +57,11 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process, which is also its group."""
+        """The process id, which is also the id of its group."""
         return self._process.pid
 
     async def send(self, body: Mapping[str, Any]) -> None:
-        """Write a message. ServerGone where nobody reads it."""
+        """Write a message. ServerGone if the server does not read it."""
         if self._input.is_closing():
             raise ServerGone
         try:
@@ -72,14 +72,14 @@ class Process:
             raise ServerGone from None
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Its lines, until it ends. FrameError for one without end."""
-        lines = Lines(self._bytes)
+        """The lines of its output until the end. FrameError if one is too long."""
+        lines = Lines(self._message_bytes)
         while chunk := await self._output.read(_CHUNK):
             for line in lines.feed(chunk):
                 yield line
 
     async def end(self) -> int:
-        """Its exit code: it is asked to end by the end of its input, then told to, then made to, with all it began."""
+        """Stop the process group and return the exit code: close standard input, then SIGTERM, then SIGKILL."""
         self._input.close()
         for number in (None, signal.SIGTERM):
             if number is not None:
@@ -88,14 +88,14 @@ class Process:
                 async with asyncio.timeout(GRACE_SECONDS):
                     await self._process.wait()
                 break
-        self._signal(signal.SIGKILL)  # also what it began and left behind
+        self._signal(signal.SIGKILL)  # also children that it left behind
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._drained()
         return await self._process.wait()
 
     async def _drained(self) -> None:
-        """Its pipe, read to the end: one that is full would stay open."""
+        """Read the output pipe to its end: asyncio would keep a full pipe open."""
         while await self._output.read(_CHUNK):
             pass
 
@@ -104,8 +104,8 @@ class Process:
             os.killpg(self._process.pid, number)
 
 
-def _end_with_us() -> None:
-    """In the new process: be told to end when the one that began it is killed."""
+def _stop_with_parent() -> None:
+    """In the child process: ask Linux for a SIGTERM when the parent dies."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""A message of MCP as a request or a response, under its server's name. Spec: mcp-proxy.md [MCPX-14], [MCPX-23]."""
+"""Converts MCP messages to canonical requests and responses. Spec: mcp-proxy.md [MCPX-14], [MCPX-23]."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ FORMAT: Final = "mcp"
 
 
 def request_of(body: Mapping[str, Any], server: str | None) -> Request:
-    """The request that a call or notification is, with the server's name at the tools and prompts that it names.
+    """A call or notification as a request, with the server as namespace of the tools and prompts in it.
 
     Raises:
-        CmfError: it is none of MCP's.
+        CmfError: it is not a valid MCP message.
     """
     request = adapters.get(FORMAT).from_wire_request(_with_arguments(body))
     if server is None:
         return request
     return replace(
         request,
-        messages=tuple(_placed(message, server) for message in request.messages),
+        messages=tuple(_with_server(message, server) for message in request.messages),
         tools=tuple(replace(tool, namespace=server) for tool in request.tools),
     )
 
 
 def response_of(body: Mapping[str, Any], asked: Request | None, server: str | None) -> Response:
-    """The response that an answer to `asked` is, with the server's name at the tools that it lists. Raises CmfError."""
+    """The answer to `asked` as a response, with the server as namespace of the tools it lists. Raises CmfError."""
     response = adapters.get(FORMAT).from_wire_response(body, asked)
     if server is None or not response.tools:
         return response
@@ -41,14 +41,14 @@ def response_of(body: Mapping[str, Any], asked: Request | None, server: str | No
 
 
 def _with_arguments(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A call of a tool without arguments as one with none: policy reads an object, and so does the tool."""
+    """A tool call with `arguments: {}` if it has none: policy and the tool both read an object."""
     params = body.get("params")
     if body.get("method") != "tools/call" or not isinstance(params, dict) or "arguments" in params:
         return body
     return {**body, "params": {**params, "arguments": {}}}
 
 
-def _placed(message: Message, server: str) -> Message:
+def _with_server(message: Message, server: str) -> Message:
     parts = tuple(_part(part, server) for part in message.content)
     return message if parts == message.content else replace(message, content=parts)
 
@@ -61,7 +61,7 @@ def _part(part: Part, server: str) -> Part:
     return part
 
 
-# -- structured content that says a text once more ---------------------------------------------------------------------
+# -- structured content that repeats a text ----------------------------------------------------------------------------
 
 
 def unrepeated(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[int, bool] | None]:

@@ -1,4 +1,4 @@
-"""Between a client at standard input and output and one server: a process, or one over HTTP. Spec: mcp-proxy.md."""
+"""The proxy between a client at standard input and output and one server: a process or HTTP. Spec: mcp-proxy.md."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerGone
 from pipeline.mcp_proxy.refusals import Refused, of_frame
 
 if TYPE_CHECKING:
-    from pipeline.mcp_proxy.http_server import HttpServer  # HTTP is for who asks for it
+    from pipeline.mcp_proxy.http_server import HttpServer  # loads aiohttp, which process servers do not need
 
-LOOK_SECONDS: Final = 0.25  # how often it is looked for calls that were not answered
+TIMEOUT_CHECK_SECONDS: Final = 0.25  # how often timeouts of calls are checked
 RETRY_SECONDS: Final = 1.0
-ANSWER_SECONDS: Final = 10.0  # for answers to a client that has ended: to a file of messages, say
+ANSWER_SECONDS: Final = 10.0  # how long to wait for answers after the end of input, as when it is a file
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The answer to this call will not come."""
+    """The server will not answer this call."""
 
     minted: str
 
@@ -34,23 +34,23 @@ Heard = Frame | Batch | Cut
 
 
 class Server(Protocol):
-    """What is behind the proxy."""
+    """The server side of the proxy."""
 
     async def send(self, body: Mapping[str, Any]) -> None:
-        """Send a message; ServerGone where nobody takes it."""
+        """Send a message. ServerGone if the server does not read it."""
         ...
 
     def heard(self) -> AsyncGenerator[Heard, None]:
-        """What it says, until it is gone. FrameError where what it says is no message: then it is not listened to."""
+        """Its messages until it ends. FrameError for an invalid message: nothing after it is read."""
         ...
 
     async def end(self) -> None:
-        """End it."""
+        """Stop the server or end the session."""
         ...
 
 
 class ProcessServer:
-    """A process, as a server."""
+    """A server that is a child process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -60,7 +60,7 @@ class ProcessServer:
         await self._process.send(body)
 
     async def heard(self) -> AsyncGenerator[Heard, None]:
-        """See `Server`. A line that does not begin like a message is a print that went astray, and left out."""
+        """See `Server`. Lines that do not start like JSON are stray prints and skipped."""
         async for line in self._process.lines():
             if line.lstrip()[:1] in (b"{", b"["):
                 yield read(line)
@@ -73,33 +73,33 @@ class ProcessServer:
 
 
 class UrlServer:
-    """A server over HTTP, as one that speaks of its own accord: its streams are heard together."""
+    """A server over HTTP: merges the replies to requests and the server's own stream into one sequence."""
 
     def __init__(self, server: HttpServer, link: Link) -> None:
         self._server = server
         self._link = link
-        self._heard: asyncio.Queue[Heard | FrameError] = asyncio.Queue(maxsize=16)
+        self._received: asyncio.Queue[Heard | FrameError] = asyncio.Queue(maxsize=16)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, body: Mapping[str, Any]) -> None:
         """See `Server`."""
         if self._link.version is not None and body.get("method") != "initialize":
             self._server.version = self._link.version
-        whole = self._whole(dict(body))
+        post = self._post(dict(body))
         if "id" in body and "method" in body and body["method"] != "initialize":
-            self._begin(whole)
-        else:  # what comes next may rest on it
-            await whole
+            self._begin(post)
+        else:  # later messages may depend on it
+            await post
         if body.get("method") == "notifications/initialized":
             self._begin(self._listen())
 
     async def heard(self) -> AsyncGenerator[Heard, None]:
         """See `Server`."""
         while True:
-            said = await self._heard.get()
-            if isinstance(said, FrameError):
-                raise said
-            yield said
+            item = await self._received.get()
+            if isinstance(item, FrameError):
+                raise item
+            yield item
 
     async def end(self) -> None:
         """See `Server`."""
@@ -115,22 +115,22 @@ class UrlServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _whole(self, body: dict[str, Any]) -> None:
-        """Post a message, and hear what comes back."""
+    async def _post(self, body: dict[str, Any]) -> None:
+        """Post a message and queue the reply."""
         try:
             async with aclosing(self._server.post(body)) as values:
                 async for value in values:
-                    await self._hear(value, body)
+                    await self._queue(value, body)
         except Refused as refused:
             note(refused.code, Side.SERVER)
         if "method" in body and "id" in body:
-            await self._heard.put(Cut(body["id"]))  # nothing, where the answer came
+            await self._received.put(Cut(body["id"]))  # ignored if the answer came
 
-    async def _hear(self, value: Any, asked: Mapping[str, Any] | None = None) -> None:
+    async def _queue(self, value: Any, asked: Mapping[str, Any] | None = None) -> None:
         try:
-            await self._heard.put(frame_of(owned(value, asked)))
+            await self._received.put(frame_of(owned(value, asked)))
         except FrameError as error:
-            await self._heard.put(error)
+            await self._received.put(error)
 
     async def _listen(self) -> None:
         while True:
@@ -138,7 +138,7 @@ class UrlServer:
                 async with aclosing(self._server.listen()) as values:
                     await anext(values)
                     async for value in values:
-                        await self._hear(value)
+                        await self._queue(value)
             except Refused as refused:
                 if refused.code == "mcp.no-stream":
                     return
@@ -147,33 +147,33 @@ class UrlServer:
 
 
 def owned(value: Any, asked: Mapping[str, Any] | None) -> Any:
-    """The value; an error without an id, which says that the request could not be read, as that of `asked`."""
+    """The value. An error without an id, for a request that the server could not parse, gets the id of `asked`."""
     if asked is None or not isinstance(value, dict) or "error" not in value or value.get("id") is not None:
         return value
     return {**value, "id": asked.get("id")}
 
 
 class StdioProxy:
-    """One client, one server."""
+    """The proxy of one client and one server."""
 
     def __init__(self, link: Link, client: Pipes, server: Server) -> None:
         self._link = link
         self._client = client
         self._server = server
-        self._judging = False  # an answer that is judged, or on its way, is none that the link waits for
+        self._judging = False  # an answer being evaluated or written no longer counts as waiting in the link
 
     async def run(self, stop: asyncio.Event) -> bool:
-        """Until the client ends, or is told to, or the server is gone: whether it ended as it should."""
-        hearing = asyncio.ensure_future(self._from_client())
-        serving = asyncio.ensure_future(self._from_server())
-        looking = asyncio.ensure_future(self._look())
+        """Run until the client ends, `stop` is set or the server ends. Returns whether it ended without a failure."""
+        from_client = asyncio.ensure_future(self._from_client())
+        from_server = asyncio.ensure_future(self._from_server())
+        timeouts = asyncio.ensure_future(self._check_timeouts())
         stopping = asyncio.ensure_future(stop.wait())
-        tasks = (hearing, serving, looking, stopping)
+        tasks = (from_client, from_server, timeouts, stopping)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if hearing.done() and not stop.is_set() and not serving.done():
-                await self._answers(serving, stopping)
-            broken = serving.done() and (serving.exception() is not None or self._link.waiting > 0)
+            if from_client.done() and not stop.is_set() and not from_server.done():
+                await self._wait_for_answers(from_server, stopping)
+            broken = from_server.done() and (from_server.exception() is not None or self._link.waiting > 0)
         finally:
             for task in tasks:
                 task.cancel()
@@ -186,11 +186,11 @@ class StdioProxy:
         for error in done:
             if isinstance(error, Exception) and not isinstance(error, ClientGone | ServerGone | FrameError):
                 raise error
-        heard = hearing.done() and not hearing.cancelled() and hearing.exception() is None
-        return stop.is_set() or (heard and not broken)
+        client_ended = from_client.done() and not from_client.cancelled() and from_client.exception() is None
+        return stop.is_set() or (client_ended and not broken)
 
-    async def _answers(self, *ends: asyncio.Future[Any]) -> None:
-        """Give the server time to answer what it was asked before its client ended."""
+    async def _wait_for_answers(self, *ends: asyncio.Future[Any]) -> None:
+        """Wait a while for the answers to open calls after the client ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 while (self._link.waiting or self._judging) and not any(end.done() for end in ends):
@@ -213,37 +213,37 @@ class StdioProxy:
                 await self._client.write(dumps(of_frame(error)))
                 continue
             step = await self._link.hear(Side.CLIENT, heard)
-            await self._pass(step.onward, step.back)
+            await self._send(step.onward, step.back)
 
     async def _from_server(self) -> None:
-        async with aclosing(self._server.heard()) as said:
-            async for heard in said:
+        async with aclosing(self._server.heard()) as messages:
+            async for heard in messages:
                 self._judging = True
                 if isinstance(heard, Cut):
-                    await self._pass((), tuple(self._link.cut(heard.minted)))
+                    await self._send((), tuple(self._link.cut(heard.minted)))
                 else:
                     step = await self._link.hear(Side.SERVER, heard)
-                    await self._pass(step.back, step.onward)
+                    await self._send(step.back, step.onward)
                 self._judging = False
 
-    async def _look(self) -> None:
+    async def _check_timeouts(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(TIMEOUT_CHECK_SECONDS)
             of_client, of_server = self._link.expired(Side.CLIENT), self._link.expired(Side.SERVER)
-            await self._pass((*of_client.onward, *of_server.back), (*of_client.back, *of_server.onward))
+            await self._send((*of_client.onward, *of_server.back), (*of_client.back, *of_server.onward))
 
-    async def _pass(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
-        """Pass on what was judged: the link takes it for said. Where this is cancelled, it still has a while for it."""
-        passing = asyncio.ensure_future(self._passed(to_server, to_client))
+    async def _send(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
+        """Send messages. If cancelled, finish within a grace period, because the link counts them as sent."""
+        sending = asyncio.ensure_future(self._write(to_server, to_client))
         try:
-            await asyncio.shield(passing)
+            await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait([passing], timeout=GRACE_SECONDS)
-            passing.cancel()
-            await asyncio.gather(passing, return_exceptions=True)
+            await asyncio.wait([sending], timeout=GRACE_SECONDS)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
             raise
 
-    async def _passed(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
+    async def _write(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
         for body in to_client:
             await self._client.write(dumps(body))
         for body in to_server:

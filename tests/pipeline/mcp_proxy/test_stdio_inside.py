@@ -246,7 +246,7 @@ async def test_a_last_line_without_its_end_is_read(guard: Guard) -> None:
 async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdio_proxy, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stdio_proxy, "TIMEOUT_CHECK_SECONDS", 0.01)
     parrot = Parrot(answers=False)
     async with proxied(guard, parrot, answer_seconds=0.05) as (client, _, _):
         [body] = await client.ask(call("ping"))
@@ -260,7 +260,7 @@ async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(
 async def test_a_server_s_call_that_is_not_answered_ends_and_the_client_is_told(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdio_proxy, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stdio_proxy, "TIMEOUT_CHECK_SECONDS", 0.01)
     parrot = Parrot(answers=False)
     asked = frame_of(call("roots/list", id="q"))
     assert isinstance(asked, Frame)
@@ -404,9 +404,9 @@ def test_a_server_is_told_to_end_with_the_proxy_where_the_system_can(monkeypatch
             return 0
 
     monkeypatch.setattr(processes, "_LIBC", None)
-    processes._end_with_us()
+    processes._stop_with_parent()
     monkeypatch.setattr(processes, "_LIBC", Libc)
-    processes._end_with_us()
+    processes._stop_with_parent()
 
     assert asked == [(1, signal.SIGTERM)]
 
