@@ -38,13 +38,13 @@ The text is what `cmf.codec.dumps` wrote of a list.
 """
 
 shape_maker: Final[Callable[..., Callable[..., Any]] | None] = None if _built is None else _built.shape_maker
-"""Fills whole values; None where there is no native module."""
+"""Fills whole values; None without the native module."""
 
 filler: Final[Callable[[Callable[[type], Any]], tuple[Any, Any]] | None] = None if _built is None else _built.filler
-"""Makes values by the names of their fields, and copies of them; None where there is no native module."""
+"""Creates values from the names of their fields, and copies them; None without the native module."""
 
 dict_maker: Final[Callable[[type], Callable[[Any], Any]] | None] = None if _built is None else _built.dict_maker
-"""Makes dicts of a type whose constructor does something else; None where there is no native module."""
+"""Creates dicts of a type whose constructor does something else; None without the native module."""
 
 freezing: Final[Callable[..., tuple[Callable[..., Any], ...]] | None] = None if _built is None else _built.freezing
-"""Freezes JSON, and tells whether two values are the same; None where there is no native module."""
+"""Freezes JSON and compares values for equality; None without the native module."""

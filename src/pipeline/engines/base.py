@@ -21,7 +21,7 @@ class Undefined:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The evaluation could not be made. `detail` says where in the policy; neither says what was in the view."""
+    """The evaluation failed. `detail` gives the place in the policy; neither field quotes the view."""
 
     code: str
     detail: str = ""

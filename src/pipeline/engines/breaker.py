@@ -1,4 +1,4 @@
-"""A server that is down is not asked by every run: after some faults in a row it is left alone. Spec: [POL-33]."""
+"""A circuit breaker: after some faults in a row, requests to a server stop for a while. Spec: [POL-33]."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST_SECONDS: Final = 30.0
 
 
 class Breaker:
-    """Closed, all may ask; open, nobody; half-open, one may, and what comes of it decides. For one thread.
+    """Closed: all requests pass. Open: none. Half-open: one passes, and its outcome decides. Not thread-safe.
 
     Args:
         faults: how many in a row open it.
@@ -34,7 +34,7 @@ class Breaker:
         self._trying = False
 
     def allows(self, now: float) -> bool:
-        """Whether to ask; who is told yes says afterwards what came of it, by `note`."""
+        """Whether a request may be sent. After True, the caller reports the outcome with `note`."""
         if self._pause == 0.0:
             return True
         if now < self._until or self._trying:
@@ -43,7 +43,7 @@ class Breaker:
         return True
 
     def note(self, now: float, *, fault: bool) -> None:
-        """What came of asking: a fault of the server, or an answer, whatever it said."""
+        """Report the outcome of a request: a fault of the server, or any answer."""
         if not fault:
             self._faults, self._pause, self._trying = 0, 0.0, False
             return
@@ -54,7 +54,7 @@ class Breaker:
             self._open(now, self._first)
 
     def give_up(self) -> None:
-        """Whoever was told yes does not ask after all: somebody else may."""
+        """Report that an allowed request was not sent, so that another may be."""
         self._trying = False
 
     def _open(self, now: float, pause: float) -> None:

@@ -80,7 +80,7 @@ class EmbeddedEngine:
 
     @property
     def form(self) -> Form:
-        """What serves: `compiled`, `interpreted`, or `mixed` where it depends on the entrypoint."""
+        """The form in use: `compiled`, `interpreted`, or `mixed` if it depends on the entrypoint."""
         reasons = [reason for _, reason in self._set.forms]
         if all(reason is None for reason in reasons):
             return "compiled"

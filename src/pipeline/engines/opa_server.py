@@ -1,4 +1,4 @@
-"""The engine that is an OPA server, asked over HTTP with one query a message. Spec: docs/spec/policies.md [POL-30] ff.
+"""An engine that queries an OPA server over HTTP, one query per message. Spec: docs/spec/policies.md [POL-30] ff.
 
 The server has the bundle that `PolicySet.bundle()` writes: the same modules and data, and one more module that judges
 many views at once. What the server, or whatever answers in its place, says is checked: only a well-formed answer under

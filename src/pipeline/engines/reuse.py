@@ -38,7 +38,7 @@ _NOTHING: Final = Decided(NO_EFFECTS)  # most answers
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers so far: views asked about, evaluations by the engine, verdicts used again."""
+    """Counters: views requested, evaluations by the engine, verdicts reused."""
 
     views: int
     evaluations: int
@@ -112,7 +112,7 @@ class ReusingEngine:
 
     @property
     def counts(self) -> Counts:
-        """How much was asked, evaluated and reused since this engine was made."""
+        """The counters since this engine was created."""
         with self._lock:
             return Counts(*self._counts)
 

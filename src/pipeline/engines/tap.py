@@ -1,4 +1,4 @@
-"""An engine that keeps what it was asked: for tools that explain a judgement. Spec: docs/spec/policies.md [POL-51]."""
+"""An engine that records its inputs, for tools that explain a decision. Spec: docs/spec/policies.md [POL-51]."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Tap(InlineEngine):
-    """An engine around another one that keeps what it was asked: of each view the entrypoint and the policy input."""
+    """Wraps an engine and records the entrypoint and the policy input of each view."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,7 +26,7 @@ class Tap(InlineEngine):
     def evaluate(
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
     ) -> list[EngineResult]:
-        """What the engine says."""
+        """The answer of the wrapped engine."""
         common = loads(shared)
         self.asked += [(name, _merged(common, loads(view))) for name, view in zip(entrypoints, views, strict=True)]
         return self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
