@@ -136,10 +136,11 @@ fn marshal(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> 
     let [value] = args else { return Err(anyhow!("one value")) };
     let plain = written::write(value, MAX_TEXT).map_err(|_| anyhow!("not to be written"))?;
     let plain = String::from_utf8(plain)?;
-    let escape = |letter: char| ESCAPED.iter().find(|(plain, _)| *plain == letter);
-    if !plain.contains(|letter| escape(letter).is_some()) {
+    // 0xE2 begins the last two of them.
+    if !plain.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xE2)) {
         return Ok(Value::from(plain));
     }
+    let escape = |letter: char| ESCAPED.iter().find(|(plain, _)| *plain == letter);
     let mut text = String::with_capacity(plain.len() + 32);
     for letter in plain.chars() {
         match escape(letter) {

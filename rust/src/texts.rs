@@ -21,7 +21,7 @@ pub fn function(name: &str) -> Option<Function> {
         "indexof" => |span, params, args, strict| of_something("indexof", span, params, args, strict),
         "indexof_n" => |span, params, args, strict| of_something("indexof_n", span, params, args, strict),
         "json.is_valid" => |span, params, args, strict| if_text("json.is_valid", span, params, args, strict),
-        "lower" => |_, _, args, _| Ok(Value::from(text(args, 0)?.chars().map(lowered).collect::<String>())),
+        "lower" => |_, _, args, _| Ok(Value::from(lower(text(args, 0)?))),
         "net.cidr_is_valid" => |span, params, args, strict| if_text("net.cidr_is_valid", span, params, args, strict),
         "semver.compare" => |span, params, args, strict| versions("semver.compare", span, params, args, strict),
         "semver.is_valid" => |span, params, args, strict| versions("semver.is_valid", span, params, args, strict),
@@ -29,7 +29,7 @@ pub fn function(name: &str) -> Option<Function> {
         "substring" => substring,
         "time.parse_duration_ns" => parse_duration,
         "time.parse_rfc3339_ns" => parse_rfc3339,
-        "upper" => |_, _, args, _| Ok(Value::from(text(args, 0)?.chars().map(raised).collect::<String>())),
+        "upper" => |_, _, args, _| Ok(Value::from(upper(text(args, 0)?))),
         "urlquery.encode" => |span, params, args, strict| escaped("urlquery.encode", span, params, args, strict),
         "urlquery.encode_object" => {
             |span, params, args, strict| escaped("urlquery.encode_object", span, params, args, strict)
@@ -62,6 +62,20 @@ fn of_something(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], s
         return Err(anyhow!("nothing to look for"));
     }
     of_crate(name, span, params, args, strict)
+}
+
+fn lower(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    text.chars().map(lowered).collect()
+}
+
+fn upper(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_uppercase();
+    }
+    text.chars().map(raised).collect()
 }
 
 /// Go's: the one letter that is this one's other case, or the letter itself.

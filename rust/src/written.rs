@@ -30,7 +30,7 @@ impl Writer {
             Value::Null => self.out.extend_from_slice(b"null"),
             Value::Bool(true) => self.out.extend_from_slice(b"true"),
             Value::Bool(false) => self.out.extend_from_slice(b"false"),
-            Value::Number(_) => self.number(value),
+            Value::Number(_) => self.out.extend_from_slice(number(value).as_bytes()),
             Value::String(text) => self.string(text),
             Value::Array(items) => self.items(items.iter())?,
             Value::Set(items) => self.items(items.iter())?,
@@ -90,15 +90,6 @@ impl Writer {
         Ok(())
     }
 
-    fn number(&mut self, value: &Value) {
-        let text = match (value.as_i64(), value.as_u64()) {
-            (Ok(n), _) => n.to_string(),
-            (_, Ok(n)) => n.to_string(),
-            _ => long_number(value),
-        };
-        self.out.extend_from_slice(text.as_bytes());
-    }
-
     fn string(&mut self, text: &str) {
         // Writing to a Vec cannot fail; the alternative to ignoring it would be an unreachable branch.
         let _ = serde_json::to_writer(&mut self.out, text);
@@ -106,7 +97,16 @@ impl Writer {
 }
 
 /// A fraction as the shortest text that reads back, an integer beyond 64 bits with all its digits.
-fn long_number(value: &Value) -> String {
+fn number(value: &Value) -> String {
+    // The number is asked and not the value, which makes an error, with a backtrace where they are on, of each no.
+    if let Value::Number(number) = value {
+        if let Some(n) = number.as_i64() {
+            return n.to_string();
+        }
+        if let Some(n) = number.as_u64() {
+            return n.to_string();
+        }
+    }
     let text = value.to_json_str().unwrap_or_else(|_| "null".into());
     let reads_back = text.parse::<f64>().is_ok_and(|n| Value::from(n) == *value);
     match value {
