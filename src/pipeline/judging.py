@@ -20,13 +20,10 @@ from cmf.message import Message
 from cmf.request import Request
 from cmf.value import replace, to_bytes, trusted
 from cmf.view import MessageView
-from pipeline.data_policy import DataRule
-from pipeline.decision import Action, Coverage, Hit, Mode, RuleFacts, Skipped, ViewDecision, hits_of, view_decision
+from pipeline.decision import Action, Coverage, Mode, Skipped, ViewDecision, view_decision
 from pipeline.effects import Replacer, apply_edits
-from pipeline.engines.base import EngineResult
 from pipeline.history import History, Origins, Trail, may_call
-from pipeline.origins.provenance import Origin
-from pipeline.policies.rule_exceptions import Excuses
+from pipeline.hit_finder import HitFinder
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
 from pipeline.schema_checks import SchemaChecks
@@ -52,29 +49,6 @@ class Batch(NamedTuple):
 
 Awaited: TypeAlias = Batch | Callable[[], Any]
 """What a run waits for: a batch for the engine, or a call that reads from a store."""
-
-
-@dataclass(frozen=True, slots=True)
-class HitFinder:
-    """Finds the hits on a view: those in the engine's answer, and those of the pipeline's own rule on data.
-
-    Attributes:
-        rules: the severity and mode that each rule's METADATA declares.
-        excuses: the exceptions and overrides in force. They apply to hits of the policy set, never to the pipeline's.
-        data: the pipeline's own rule on what data may be used for.
-    """
-
-    rules: Mapping[str, RuleFacts]
-    excuses: Excuses
-    data: DataRule
-
-    def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
-        """The hits on one view."""
-        hits = hits_of(result, self.rules, view.kind)
-        if hits and self.excuses.active:
-            hits = self.excuses(hits, view.uri)
-        data_hits = self.data(view, origins)
-        return (*hits, *data_hits) if data_hits else hits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,4 +439,4 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
     return batches
 
 
-__all__ = ["Awaited", "Batch", "HitFinder", "Judge", "PassResult"]
+__all__ = ["Awaited", "Batch", "Judge", "PassResult"]

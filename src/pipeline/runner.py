@@ -50,8 +50,9 @@ from pipeline.engines.base import Engine, EngineResult, Failed
 from pipeline.errors import EffectError, where_from
 from pipeline.events import Events
 from pipeline.history import History
+from pipeline.hit_finder import HitFinder
 from pipeline.ingestion import Ingested, take_in
-from pipeline.judging import Awaited, Batch, HitFinder, Judge
+from pipeline.judging import Awaited, Batch, Judge
 from pipeline.offload import Offload
 from pipeline.outcome import Outcome as Outcome
 from pipeline.outcome import Ran, bound

@@ -1,0 +1,39 @@
+"""The hits on one view: those of the policies, and those of the pipeline's own rule on data. Spec: [PIPE-1]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cmf.view import MessageView
+from pipeline.data_policy import DataRule
+from pipeline.decision import Hit, RuleFacts, hits_of
+from pipeline.engines.base import EngineResult
+from pipeline.origins.provenance import Origin
+from pipeline.policies.rule_exceptions import Excuses
+
+
+@dataclass(frozen=True, slots=True)
+class HitFinder:
+    """Finds the hits on a view: those in the engine's answer, and those of the pipeline's own rule on data.
+
+    Attributes:
+        rules: the severity and mode that each rule's METADATA declares.
+        excuses: the exceptions and overrides in force. They apply to hits of the policy set, never to the pipeline's.
+        data: the pipeline's own rule on what data may be used for.
+    """
+
+    rules: Mapping[str, RuleFacts]
+    excuses: Excuses
+    data: DataRule
+
+    def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
+        """The hits on one view."""
+        hits = hits_of(result, self.rules, view.kind)
+        if hits and self.excuses.active:
+            hits = self.excuses(hits, view.uri)
+        data_hits = self.data(view, origins)
+        return (*hits, *data_hits) if data_hits else hits
+
+
+__all__ = ["HitFinder"]
