@@ -1,7 +1,7 @@
-"""Reading a wire object so that nothing is lost: what is understood is taken, what is left is kept.
+"""Reads a wire object without losing anything: known fields are taken, and all others are kept.
 
-A decoder takes the keys it knows, in the shapes it knows; `rest()` is everything else, and goes into `extra` under the
-name of the format. No key can fall between. Spec: docs/spec/adapters.md [ADP-2].
+A decoder takes the keys that it knows, with values of the types that it knows. `rest()` returns everything else, which
+goes into `extra` under the name of the format, so that no key is lost. Spec: docs/spec/adapters.md [ADP-2].
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 
 MARK: Final = "cmf_"
-"""How the keys begin that adapters make themselves, such as the marks of a fold: no wire is written with them."""
+"""The prefix of keys that adapters add themselves, such as the marks of a fold. They are never written to the wire."""
 
 PARTIAL: Final = f"{MARK}partial"
-"""True in the body that a stream adds up to, where the stream was cut."""
+"""True in the body folded from a stream, if the stream was cut short."""
 
 is_marked: Final = methodcaller("startswith", MARK)
-"""Whether a key is one of these."""
+"""Whether a key has that prefix."""
 
 _T = TypeVar("_T")
 
 
 class Fields:
-    """A wire object being read. `path` is where it stands, for errors."""
+    """A wire object that is being read. `path` is its JSON path, for errors."""
 
     __slots__ = ("_left", "path")
 
@@ -40,11 +40,11 @@ class Fields:
         return key in self._left
 
     def peek(self, key: str) -> Any:
-        """The value under `key`, left in place; None where absent."""
+        """The value under `key`, left in place; None if absent."""
         return self._left.get(key)
 
     def take(self, key: str, kind: type[_T]) -> _T | None:
-        """The value under `key` if it is a `kind` (a bool is no int); anything else stays, and ends in `rest()`."""
+        """Take the value under `key` if it is a `kind` (a bool is no int); any other value stays, for `rest()`."""
         value = self._left.get(key)
         if isinstance(value, kind) and not (kind is not bool and isinstance(value, bool)):
             del self._left[key]
@@ -52,7 +52,7 @@ class Fields:
         return None
 
     def take_number(self, key: str) -> int | float | None:
-        """The number under `key`, in its spelling."""
+        """Take the number under `key`, as an int or a float as it was written."""
         value = self._left.get(key)
         if type(value) in (int, float):
             del self._left[key]
@@ -60,7 +60,7 @@ class Fields:
         return None
 
     def take_texts(self, key: str) -> tuple[str, ...] | None:
-        """The texts of the list under `key`; what is no list, or has anything else in it, stays."""
+        """Take the list of strings under `key`; any other value stays."""
         value = self._left.get(key)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             return None
@@ -68,7 +68,7 @@ class Fields:
         return tuple(value)
 
     def need(self, key: str, kind: type[_T]) -> _T:
-        """The value under `key`; ShapeError, with its path, where it is missing or no `kind`."""
+        """Take the value under `key`; ShapeError, with its path, if it is missing or no `kind`."""
         value = self.take(key, kind)
         if value is None:
             found = "missing" if key not in self._left else f"not {_JSON_NAMES.get(kind, kind.__name__)}"
@@ -76,61 +76,61 @@ class Fields:
         return value
 
     def optional(self, key: str, kind: type[_T]) -> _T | None:
-        """The value under `key`; None where absent or null; ShapeError, with its path, where it is something else."""
+        """Take the value under `key`; None if absent or null; ShapeError, with its path, if it is no `kind`."""
         self.drop(key, None)
         return self.need(key, kind) if key in self else None
 
     def drop(self, key: str, value: Any) -> None:
-        """Forget `key` where it has exactly this value: for constants that the encoder writes anyway."""
+        """Drop `key` if it has exactly this value: for constants that the encoder writes anyway."""
         if key in self._left and type(self._left[key]) is type(value) and self._left[key] == value:
             del self._left[key]
 
     def put_back(self, key: str, value: Any) -> None:
-        """Return what was taken but could not be understood after all."""
+        """Put back a value that was taken and turned out not to fit."""
         self._left[key] = value
 
     def leave(self, key: str, inner: Fields) -> None:
-        """Put back what nobody took of the object that stood under `key`, if there is anything."""
+        """Put back the rest of the object that was under `key`, if there is any."""
         if inner._left:
             self._left[key] = inner._left
 
     def left(self) -> dict[str, Any]:
-        """What nobody took: for an object inside another one, to be put back there."""
+        """The remaining fields of an object inside another one, to be put back there."""
         return self._left
 
     def rest(self, format_name: str) -> FrozenDict | None:
-        """What nobody took, as an `extra` of this format; None if nothing is left."""
+        """The remaining fields, as an `extra` of this format; None if there are none."""
         return frozen_mapping({format_name: freeze(self._left)}) if self._left else None
 
 
 def extra_of(holder: Any, format_name: str) -> dict[str, Any]:
-    """What rode along with a part, message, request … from this very format; empty for any other."""
+    """The `extra` of this format that a part, message, request … came with; empty if it came from another format."""
     extra = holder.extra
     own = extra.get(format_name) if extra else None
     return own if isinstance(own, dict) else {}
 
 
 def object_in(own: Any, key: str) -> dict[str, Any]:
-    """The object under `key` of what rode along; empty where there is none, as in an `extra` that no adapter made."""
+    """The object under `key` of an `extra`; empty if there is none, as in an `extra` that no adapter made."""
     found = own.get(key) if isinstance(own, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def unmarked(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a body, or of an `extra`, is not an adapter's own."""
+    """A body, or an `extra`, without the keys that adapters add themselves."""
     if not any(map(is_marked, body)):
         return dict(body)
     return {key: item for key, item in body.items() if not is_marked(key)}
 
 
 def count_in(counts: Mapping[str, Any], key: str) -> int:
-    """The number under `key`; 0 where there is none, or one that counts nothing."""
+    """The positive integer under `key`; 0 if there is none."""
     number = counts.get(key)
     return number if type(number) is int and number > 0 else 0
 
 
 def strings_in(value: Any) -> Iterator[str]:
-    """All texts of a JSON value, keys too, in no order."""
+    """All strings of a JSON value, including keys, in no particular order."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -144,7 +144,7 @@ def strings_in(value: Any) -> Iterator[str]:
 
 
 def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """`encoded` with what rode along; where both have a key, objects are merged and else `encoded` wins."""
+    """`encoded` with the fields of `extra` added. If both have a key, objects are merged; otherwise `encoded` wins."""
     if encoded.keys().isdisjoint(extra):
         encoded.update(extra)
         return encoded

@@ -1,9 +1,9 @@
-"""How something was spelled on its wire, apart from what it says [A15]. Spec: docs/spec/adapters.md [ADP-6], [ADP-7].
+"""How a value was written on its wire, apart from its content [A15]. Spec: docs/spec/adapters.md [ADP-6], [ADP-7].
 
-A layout is the difference between a wire object and the plain encoding of what it decodes to, as far as that difference
-carries no text: null against absent, empty against absent, a number's spelling, the white space of embedded JSON. It
-is used only where decoding the result gives exactly the same value again; so it can neither undo a redaction nor
-bring in anything that policy did not see.
+A layout is the difference between a wire object and the plain encoding of the value that was decoded from it, as far
+as that difference has no text: null or absent, empty or absent, how a number is written, the white space of embedded
+JSON. It is applied only if the result decodes to exactly the same value. So it can neither undo a redaction nor add
+anything that policy did not see.
 
 A difference is one of: `{"set": v}` (v: null, bool, number, "" or an empty container), `{"cut": true}` (absent),
 `{"json": text}` (another spelling of the same embedded JSON), `{"block": type}` (a text as a list of one text block of
@@ -27,12 +27,12 @@ from cmf.request import Request, Response
 from cmf.value import replace, to_bytes
 
 MAX_SHARE: Final = 2
-"""How many times the size of what it lays out a layout may have [A15]."""
+"""The largest size of a layout, as a multiple of the size of its value [A15]."""
 
 ENVELOPE: Final = 128
-"""So many bytes a whole request or response is taken for at least: the JSON form of one that says nothing has two."""
+"""The least size, in bytes, that a whole request or response counts as: the JSON form of an empty one has two."""
 
-_LEAST: Final = len('{"role":"user","content":[]}')  # no message says less
+_LEAST: Final = len('{"role":"user","content":[]}')  # the smallest message
 _ABSENT: Final = object()
 _TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
 _T = TypeVar("_T", Message, Request, Response)
@@ -42,14 +42,14 @@ Decode = Callable[[Any], Sequence[Message]]
 
 
 def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
-    """What turns `plain` into `raw` (see the module); {} if alike; None if text differs, which is no layout."""
+    """The difference that turns `plain` into `raw` (see the module); {} if equal; None if text differs."""
     if plain is raw:
         return {}
     if isinstance(plain, dict) and isinstance(raw, dict):
         steps: dict[str, Any] = {}
         for key in plain.keys() | raw.keys():
             mine, theirs = plain.get(key, _ABSENT), raw.get(key, _ABSENT)
-            if same_spelling(mine, theirs):  # most are, and to ask that takes no walk in Python
+            if same_spelling(mine, theirs):  # most are equal, and this comparison is native
                 continue
             step = difference(mine, theirs)
             if step is None:
@@ -79,7 +79,7 @@ def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
     for kind in _TEXT_BLOCKS if isinstance(plain, str) and isinstance(raw, list) else ():
         if raw == _text_block(kind, plain):
             return {"block": kind}
-    # Anything without text is spelling: whether it means something else is for the decoder to say, afterwards.
+    # A value without text can be layout: decoding the result shows later whether it means the same.
     return {"set": raw} if not _has_text(raw) else None
 
 
@@ -99,10 +99,7 @@ def _has_text(value: Any) -> bool:
 
 
 def apply(plain: Any, step: dict[str, Any]) -> Any:
-    """`plain` with the difference applied; it shares with `plain`, which stays as it is, what the difference leaves.
-
-    Unfit steps are passed over.
-    """
+    """A copy of `plain` with the difference applied. Unchanged parts are shared; steps that do not fit are skipped."""
     steps = step.get("at")
     if not steps:
         return plain
@@ -146,10 +143,10 @@ def _applied(plain: Any, step: Any) -> Any:
 
 
 def spelling(plain: Any, raw: Any, path: str) -> dict[str, Any]:
-    """What turns `plain`, the encoding of what was read from `raw`, into `raw` again; {} if they are alike.
+    """The difference that turns `plain`, the encoding of the value read from `raw`, into `raw`; {} if they are equal.
 
     Raises:
-        ShapeError: they differ in text, so that something was not read: what policy judges would be less than the body.
+        ShapeError: they differ in text. Some of it was not read, and policy would judge less than the body.
     """
     step = {} if same_spelling(plain, raw) else difference(plain, raw)
     if step is None:
@@ -159,12 +156,12 @@ def spelling(plain: Any, raw: Any, path: str) -> dict[str, Any]:
     return step
 
 
-def spelled(
+def with_spelling(
     group: Sequence[Message], raw: Any, *, format_name: str, index: int, path: str, encode: Encode
 ) -> tuple[Message, ...]:
-    """The messages that `raw` decoded to, with the layout that makes `encode` give `raw` again, if one is needed.
+    """The messages decoded from `raw`, with the layout with which they encode to `raw` again, if one is needed.
 
-    The first message of the group holds the layout; the others only that they belong to it.
+    The first message of the group has the layout; the others only note that they belong to the group.
 
     Raises:
         ShapeError: see `spelling`.
@@ -176,7 +173,7 @@ def spelled(
 
 
 def grouped_as(group: Sequence[Message], *, format_name: str, index: int, shape: FrozenDict) -> tuple[Message, ...]:
-    """The messages of one wire message, with the layout that says so and how it was spelled."""
+    """The messages of one wire message, with a layout that notes the group and how it was written."""
     first = Layout(format=format_name, group=index, size=len(group), shape=shape)
     if len(group) == 1 or not shape:
         return tuple([replace(one, provider_raw=first) for one in group])
@@ -185,38 +182,41 @@ def grouped_as(group: Sequence[Message], *, format_name: str, index: int, shape:
 
 
 def shape_of(holder: Message | Request | Response, format_name: str) -> FrozenDict:
-    """How it was spelled on the wire of this format; empty where it came from another, or nothing has to be said."""
+    """How it was written on the wire of this format; empty if it came from another, or was written plainly."""
     layout = holder.provider_raw
     return layout.shape if layout is not None and layout.format == format_name else NO_SHAPE
 
 
 def respell(group: Sequence[Message], *, format_name: str, encode: Encode, decode: Decode) -> Any:
-    """The wire form of a group: as it was spelled, if that still says exactly what the messages say; else plain."""
+    """The wire form of a group: as it was written, if that still decodes to these messages; otherwise plain."""
     plain, shape = encode(group), shape_of(group[0], format_name)
     if not shape:
         return plain
     spelt = apply(plain, shape)
-    return spelt if [said(one) for one in decode(spelt)] == [said(one) for one in group] else plain
+    return spelt if [wire_content(one) for one in decode(spelt)] == [wire_content(one) for one in group] else plain
 
 
-def said(holder: Message | Request | Response) -> tuple[Any, ...]:
-    """What a wire can say of a message, request or response: not ids, times and context, which the host adds."""
+def wire_content(holder: Message | Request | Response) -> tuple[Any, ...]:
+    """What a wire can hold of a message, request or response: no ids, times or context, which the host adds."""
     if isinstance(holder, Message):
         return (holder.role, holder.content, holder.channel, holder.extra)
-    own = _own_said(type(holder))(holder)
+    own = _own_content(type(holder))(holder)
     if isinstance(holder, Request):
-        return (*own, *map(said, holder.messages))
-    return (*own, *((said(one.message), one.stop_reason, one.raw_stop_reason, one.extra) for one in holder.choices))
+        return (*own, *map(wire_content, holder.messages))
+    return (
+        *own,
+        *((wire_content(one.message), one.stop_reason, one.raw_stop_reason, one.extra) for one in holder.choices),
+    )
 
 
 @cache
-def _own_said(cls: type[Request | Response]) -> Callable[[Request | Response], tuple[Any, ...]]:
+def _own_content(cls: type[Request | Response]) -> Callable[[Request | Response], tuple[Any, ...]]:
     names = (field.name for field in dataclasses.fields(cls) if field.compare)
     return attrgetter(*(name for name in names if name not in ("messages", "choices", "session_id")))
 
 
 def grouped(messages: Sequence[Message], format_name: str) -> list[tuple[Message, ...]]:
-    """Messages by the wire message they came from; one that came from elsewhere, or whose group is broken, alone."""
+    """Messages grouped by the wire message they came from; any other, or one of an incomplete group, alone."""
     groups: list[tuple[Message, ...]] = []
     at = 0
     while at < len(messages):
@@ -243,10 +243,10 @@ def with_layout(holder: _T, layout: Layout | None) -> _T:
 def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
     """The messages of a group, or the one request or response, without their layouts if these are too large [ADP-13].
 
-    What is dropped is dropped whole: half a layout would be one that nobody ever wrote.
+    All layouts of the group are dropped together: half a layout would be one that was never on the wire.
     """
     held = [holder.provider_raw for holder in holders if holder.provider_raw is not None]
-    # With its punctuation it takes more bytes than count, and most often few enough even so.
+    # Counting punctuation too is quicker, and usually shows already that it is small enough.
     if not held or len(dumps([[one.shape, one.texts] for one in held])) <= MAX_SHARE * next(_known_bytes(holders)):
         return tuple(holders)
     size = sum(_bytes_in(one.shape) + _bytes_in(one.texts) for one in held)
@@ -256,7 +256,7 @@ def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
 
 
 def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[int]:
-    """How many bytes they are taken for, the more the longer one looks; the last number is that of their JSON forms."""
+    """Growing lower bounds of their size in bytes; the last one is the size of their JSON forms."""
     known = 0
     for holder in holders:
         if isinstance(holder, Message):
@@ -271,7 +271,7 @@ def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[in
 
 
 def _bytes_in(value: Any) -> int:
-    """The bytes of all keys and values, punctuation aside: the keys that lead to what a layout says are many."""
+    """The bytes of all keys and values without punctuation, since a layout has many keys."""
     if isinstance(value, dict):
         return sum(len(key.encode()) + _bytes_in(item) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -296,12 +296,12 @@ def respell_envelope(
     format_name: str,
     decode: Callable[[Any], Request | Response],
 ) -> dict[str, Any]:
-    """The wire form of a whole request or response as it was spelled, if that still decodes to `holder`; else plain."""
+    """The wire form of a request or response as it was written, if that still decodes to `holder`; otherwise plain."""
     shape = shape_of(holder, format_name)
     if not shape:
         return plain
     spelt: dict[str, Any] = apply(plain, shape)
-    return spelt if said(decode(spelt)) == said(holder) else plain
+    return spelt if wire_content(decode(spelt)) == wire_content(holder) else plain
 
 
 def _shape(step: dict[str, Any]) -> FrozenDict:

@@ -17,7 +17,7 @@ from cmf.adapters.chat_completions.encode import wire_messages, wire_request
 from cmf.adapters.chat_completions.envelope import decoded_request
 from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
 from cmf.adapters.chat_completions.quick_head import quick_head, quick_tools, with_messages
-from cmf.adapters.layout import envelope_layout, respell, spelled, with_layout
+from cmf.adapters.layout import envelope_layout, respell, with_layout, with_spelling
 from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.errors import CmfError
@@ -49,7 +49,7 @@ def quick_message(raw: Any, index: int, format_name: str, names: dict[str, str])
 
 def _general(raw: Any, names: dict[str, str]) -> Any:
     decoded = decoded_message(freeze(raw), "$", DIALECT, names)
-    return spelled(
+    return with_spelling(
         (decoded,),
         raw,
         format_name="openai_chat",

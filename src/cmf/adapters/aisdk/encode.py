@@ -8,7 +8,7 @@ from typing import Any, Final
 from cmf.adapters.aisdk.decode import FORMAT, read_message, written_state
 from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import extra_of
-from cmf.adapters.layout import apply, grouped, said, shape_of
+from cmf.adapters.layout import apply, grouped, shape_of, wire_content
 from cmf.adapters.loss import drop
 from cmf.codec import dumps
 from cmf.content import (
@@ -81,7 +81,7 @@ def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[st
         return plain
     spelt = apply(plain, shape)
     again = read_message(freeze(spelt), "$", index=index, split=split, encode=lambda _: spelt, names=names_in(group))
-    return spelt if [said(one) for one in again] == [said(one) for one in group] else plain
+    return spelt if [wire_content(one) for one in again] == [wire_content(one) for one in group] else plain
 
 
 def names_in(messages: Sequence[Message]) -> dict[str, str]:

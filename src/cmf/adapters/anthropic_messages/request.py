@@ -160,14 +160,14 @@ def _decode_system(system: Any, names: Names) -> tuple[Message, ...]:
         raise ShapeError("`system` is no text and no list of blocks", path="$.system", hint="send text blocks")
     message = trusted(Message, role=Role.SYSTEM, content=tuple(parts))
     raw = {"role": "system", "content": system}
-    group = layout.spelled((message,), raw, format_name=FORMAT, index=_TOP, path="$.system", encode=encode_group)
+    group = layout.with_spelling((message,), raw, format_name=FORMAT, index=_TOP, path="$.system", encode=encode_group)
     return _placed(group, _TOP)
 
 
 def _decode_message(item: Any, index: int, names: Names) -> tuple[Message, ...]:
     path = f"$.messages[{index}]"
     group = _group_in(item, path, names)
-    group = layout.spelled(group, item, format_name=FORMAT, index=index, path=path, encode=encode_group)
+    group = layout.with_spelling(group, item, format_name=FORMAT, index=index, path=path, encode=encode_group)
     # Without a layout, results of parallel calls are put together and system text is moved to the front.
     return _placed(group, index) if group[0].role in (Role.TOOL, Role.SYSTEM) else group
 

@@ -18,7 +18,7 @@ from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_re
 from cmf.adapters.chat_completions.stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
-from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
+from cmf.adapters.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
 from cmf.content import ToolCallPart, ToolResultPart
@@ -70,7 +70,7 @@ class ChatCompletions(Adapter):
         raw = freeze(raw)
         path = f"$.messages[{index}]"
         decoded = decoded_message(raw, path, self._dialect, names)
-        return spelled((decoded,), raw, format_name=self.name, index=index, path=path, encode=self._alone)[0]
+        return with_spelling((decoded,), raw, format_name=self.name, index=index, path=path, encode=self._alone)[0]
 
     def _alone(self, group: Sequence[Message]) -> Any:
         return wire_messages(group[0], self._dialect, CallIds())[0]

@@ -13,7 +13,7 @@ from cmf.adapters.gemini.names import CONTENT, REQUEST, Spelling, normal, spelt
 from cmf.adapters.gemini.parts import FORMAT, decode_part, inside
 from cmf.adapters.gemini.tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
 from cmf.adapters.gemini.write import Names, encode_group
-from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, shape_of, spelling, with_layout
+from cmf.adapters.layout import apply, capped, grouped, grouped_as, shape_of, spelling, wire_content, with_layout
 from cmf.adapters.turns import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
@@ -252,9 +252,9 @@ def _sign(contents: Iterable[dict[str, Any]]) -> None:
 def _respelled(request: Request, plain: dict[str, Any], shape: FrozenDict) -> dict[str, Any]:
     done: dict[str, Any] = apply(plain, shape)
     again, _ = decode_envelope(freeze(done), request.model)
-    # The turns have layouts of their own; whether to stream is said in the path.
+    # The turns have layouts of their own; whether to stream is given in the path.
     envelope = replace(request, messages=(), stream=None)
-    return done if said(again) == said(envelope) else plain
+    return done if wire_content(again) == wire_content(envelope) else plain
 
 
 def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, Any]:
@@ -348,5 +348,5 @@ def _content(group: tuple[Message, ...], names: Names, *, system: bool = False) 
         return plain
     done = apply(plain, shape)
     again = decode_content(freeze(done), "$", system=system)
-    same = [said(one) for one in again] == [said(one) for one in group]
+    same = [wire_content(one) for one in again] == [wire_content(one) for one in group]
     return spelt(done if same else plain, shape.get("names") or {}, CONTENT)

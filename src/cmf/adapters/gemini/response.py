@@ -10,7 +10,7 @@ from cmf.adapters.gemini.names import RESPONSE, normal, spelt
 from cmf.adapters.gemini.parts import FORMAT, inside
 from cmf.adapters.gemini.request import decode_content, envelope_shape
 from cmf.adapters.gemini.write import encode_group
-from cmf.adapters.layout import apply, said, shape_of, with_layout
+from cmf.adapters.layout import apply, shape_of, wire_content, with_layout
 from cmf.adapters.unrecognized import is_unrecognized, unrecognized, write_unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
@@ -187,7 +187,7 @@ def encode_response(response: Response) -> Any:
         notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
         if any(choice.message.status is MessageStatus.PARTIAL for choice in response.choices):
             notes[PARTIAL] = True
-        if said(read_response(freeze({**done, **notes}))) == said(response):
+        if wire_content(read_response(freeze({**done, **notes}))) == wire_content(response):
             plain = done
     names = dict(shape.get("names") or {})
     alone = names.pop("one", False)

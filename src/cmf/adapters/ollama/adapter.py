@@ -9,7 +9,7 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_ids import call_names
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import MARK, extra_of, unmarked
-from cmf.adapters.layout import apply, said, shape_of, with_layout
+from cmf.adapters.layout import apply, shape_of, wire_content, with_layout
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.ollama.decode import (
     FORMAT,
@@ -61,7 +61,7 @@ class OllamaAdapter(Adapter):
         body = encode_envelope(request)
         if shape := shape_of(request, FORMAT):
             done = apply(body, shape)
-            if said(decode_envelope(freeze(done), None)) == said(replace(request, messages=())):
+            if wire_content(decode_envelope(freeze(done), None)) == wire_content(replace(request, messages=())):
                 body = done
         names = call_names(request.messages)
         if request.messages:
@@ -69,7 +69,7 @@ class OllamaAdapter(Adapter):
         return body
 
     def to_http(self, request: Request) -> HttpCall:
-        """`POST /api/chat`, or `/api/generate` for a bare prompt; whether to stream is said in the body."""
+        """`POST /api/chat`, or `/api/generate` for a bare prompt; whether to stream is given in the body."""
         bare = not request.messages and "prompt" in extra_of(request, FORMAT)
         return HttpCall(path="/api/generate" if bare else "/api/chat", headers={"content-type": "application/json"})
 
@@ -91,7 +91,7 @@ class OllamaAdapter(Adapter):
             return plain
         done = apply(plain, shape)
         notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
-        return done if said(read_response(freeze({**done, **notes}))) == said(response) else plain
+        return done if wire_content(read_response(freeze({**done, **notes}))) == wire_content(response) else plain
 
     def fold_events(self, events: Iterable[WireEvent]) -> Any:
         """The whole answer that the lines add up to; marked where the stream was cut."""
@@ -127,7 +127,7 @@ def _written(message: Message, names: Mapping[str, str]) -> list[Any]:
         return plain
     done = apply(plain[0], shape)
     name = next((part.tool_name for part in message.content if isinstance(part, ToolResultPart)), None)
-    return [done] if said(decode_message(freeze(done), "$", name)) == said(message) else plain
+    return [done] if wire_content(decode_message(freeze(done), "$", name)) == wire_content(message) else plain
 
 
 ADAPTER = OllamaAdapter()

@@ -238,7 +238,7 @@ def _says(spelt: Any, response: Response) -> bool:
     """Whether a body decodes to this very response, the folder's marks aside."""
     cut = any(one.message.status is MessageStatus.PARTIAL and one.stop_reason is None for one in response.choices)
     again, _ = decode_answer(freeze({**spelt, PARTIAL: True} if cut else spelt))
-    return layout.said(_unmarked(again)) == layout.said(_unmarked(response))
+    return layout.wire_content(_unmarked(again)) == layout.wire_content(_unmarked(response))
 
 
 def _unmarked(response: Response) -> Response:
