@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from pipeline.errors import ConfigError
 from pipeline.gateway import config_words
 from pipeline.gateway.environment import key_in, upstreams
+from pipeline.gateway.mcp_settings import BY_COMMAND, McpServer
 from pipeline.gateway.sections import Secret
 from pipeline.gateway.settings import Settings
 from pipeline.policies.library import WORD, shipped
@@ -67,8 +68,8 @@ def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
     return Loaded(settings=settings, sources=sources)
 
 
-def secret_of(secret: Secret, environment: Mapping[str, str] | None = None) -> str:
-    """The secret itself: text without the spaces around it.
+def secret_of(secret: Secret, environment: Mapping[str, str] | None = None, *, setting: str = "") -> str:
+    """The secret itself: text without the spaces around it. `setting` is where the settings name it.
 
     Raises:
         ConfigError: code config.no-secret, where the variable or the file is not there, or is empty.
@@ -82,7 +83,8 @@ def secret_of(secret: Secret, environment: Mapping[str, str] | None = None) -> s
     if not text or not text.isprintable() or not text.isascii():
         why = "a secret is no line of printable ASCII" if text else "a secret is not there"
         hint = f"set the variable {secret.env}" if secret.file is None else "write it there, readable by this user"
-        raise ConfigError(why, path=str(secret), code="config.no-secret", hint=hint)
+        path = f"{setting} ({secret})" if setting else str(secret)
+        raise ConfigError(why, path=path, code="config.no-secret", hint=hint)
     return text
 
 
@@ -202,6 +204,8 @@ def _value_at(value: Any, steps: Iterable[int | str]) -> Any:
 def _unknown(path: str, key: str, section: type[BaseModel], where: str) -> ConfigError:
     near = get_close_matches(key, section.model_fields, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(section.model_fields)}"
+    if section is McpServer and key in BY_COMMAND:
+        hint = "`url` reaches a server over HTTP; write `cmf mcp-proxy` before the command of one that is started"
     if where == "the environment" and _OF_KUBERNETES.fullmatch(key):
         hint = "Kubernetes made it for a service called cmf: set enableServiceLinks: false, or call it something else"
     return ConfigError("this key is not known", path=f"{where}: {path}", code="config.unknown-key", hint=hint)

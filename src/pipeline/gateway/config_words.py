@@ -9,6 +9,7 @@ from typing import Any, Final
 import yaml
 
 from cmf.errors import CmfError
+from pipeline.gateway.sections import SettingError
 
 Step = int | str
 ELSE: Final = "`cmf schema config` has all that may stand there"
@@ -30,10 +31,13 @@ _HASH: Final = ("this is no hash of a key", "`cmf config key` makes a key and it
 
 
 def first_of(findings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The finding to tell of: of a value that may be one of several things, the one that went furthest."""
+    """The finding to report: of a value that may be one of several things, the one that went furthest.
+
+    An unknown key comes before a missing one beside it: it is often the missing one, misspelt.
+    """
     first = findings[0]
     beside = [one for one in findings if one["loc"][: len(first["loc"]) - 1] == first["loc"][:-1]]
-    return max(beside, key=lambda one: len(one["loc"]))
+    return max(beside, key=lambda one: (len(one["loc"]), one["type"] == "extra_forbidden"))
 
 
 def steps_in(body: Any, finding: Mapping[str, Any]) -> tuple[Step, ...]:
@@ -48,7 +52,8 @@ def steps_in(body: Any, finding: Mapping[str, Any]) -> tuple[Step, ...]:
     new = finding["type"] == "missing"
     if finding["loc"] and (new or (isinstance(value, dict) and last in value) or isinstance(value, list)):
         steps.append(last)
-    return tuple(steps)
+    error = (finding.get("ctx") or {}).get("error")
+    return (*steps, *error.steps) if isinstance(error, SettingError) else tuple(steps)
 
 
 def said_of(finding: Mapping[str, Any], steps: Sequence[Step], value: Any) -> tuple[str, str]:
@@ -61,7 +66,8 @@ def said_of(finding: Mapping[str, Any], steps: Sequence[Step], value: Any) -> tu
     if name == "stream" and kind == "literal_error":
         return "this is no way to stream", "write buffer, or {window: 256}"
     if kind in ("literal_error", "enum"):
-        return _one_of(str(context.get("expected", "")), value)
+        expected = str(context.get("expected", ""))
+        return _one_of(expected.replace("'off', ", "") if name == "mode" else expected, value)
     if kind == "string_pattern_mismatch":
         if name == "hash":
             return _HASH
@@ -69,9 +75,11 @@ def said_of(finding: Mapping[str, Any], steps: Sequence[Step], value: Any) -> tu
     if isinstance(error := context.get("error"), CmfError):
         why = error.message.rpartition(": ")[2].replace("Input should be a valid frozenset", "this is no list")
         return f"{why} ({error.path.removeprefix('$.')})", _SUBJECT
+    if isinstance(error, SettingError):
+        return str(error), error.hint
     if kind in ("value_error", "assertion_error"):
         why = str(finding["msg"]).removeprefix("Value error, ")
-        return why[:1].lower() + why[1:], ELSE if steps else ""  # what is said of all settings says what to write
+        return why, ELSE if steps else ""  # what is said of all settings says what to write
     words = _WORDS.get(kind) or _WORDS.get(kind.split("_")[0])
     if words is not None:
         return words
@@ -81,7 +89,7 @@ def said_of(finding: Mapping[str, Any], steps: Sequence[Step], value: Any) -> tu
 
 def _one_of(expected: str, value: Any) -> tuple[str, str]:
     words = [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
-    if isinstance(value, bool) and "off" in words:  # YAML reads `off` as false
+    if isinstance(value, bool) and "enforce" in words:  # YAML reads `off` as false
         return "no route goes without judgement: mode is enforce or observe", "write enforce or observe"
     said = str(value).casefold() if isinstance(value, str) else ""
     near = get_close_matches(said, words, n=1) or [word for word in words if said and said in word.split("_")]

@@ -74,7 +74,7 @@ def endpoints_of(
     """
     made = {}
     for name, one in settings.mcp.items():
-        key = None if one.key is None else secret_of(one.key, environment)
+        key = None if one.key is None else secret_of(one.key, environment, setting=f"mcp.{name}.key")
         address = Address(
             url=one.url,
             headers={} if key is None else {"authorization": f"Bearer {key}"},

@@ -11,6 +11,7 @@ from pipeline.decision import Mode
 from pipeline.gateway.sections import Seconds, Secret, Section, address
 
 PATH: Final = "/mcp/"  # then the server's name
+BY_COMMAND: Final = ("args", "command", "stdio", "transport")  # what other products' settings say of stdio servers
 
 
 def endpoint(url: str) -> str:
@@ -53,4 +54,4 @@ class McpServer(Section):
     """Sessions of one subject at once."""
 
 
-__all__ = ["PATH", "Endpoint", "McpServer", "endpoint"]
+__all__ = ["BY_COMMAND", "PATH", "Endpoint", "McpServer", "endpoint"]

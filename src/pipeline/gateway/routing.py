@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from pipeline.display import meant
-from pipeline.gateway.sections import Name, Seconds, Section
+from pipeline.gateway.sections import Name, Seconds, Section, SettingError
 
 Target = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}(/[A-Za-z0-9._@:/-]{1,200})?$")]
 Aliases = Mapping[str, tuple[str, ...]]
@@ -74,7 +74,7 @@ class Destinations(Section):
         """Where its requests may be sent, in order, with aliases resolved and repeats left out.
 
         Raises:
-            ValueError: an alias that leads back to itself.
+            SettingError: an alias that leads back to itself.
         """
         if self.upstream is not None:
             return (Candidate(self.upstream, self.model),)
@@ -82,28 +82,37 @@ class Destinations(Section):
 
 
 def check_routing(routes: Mapping[str, Destinations], aliases: Aliases, upstreams: Collection[str]) -> None:
-    """Check that every route and alias leads to known upstreams. ValueError says which does not, and why."""
+    """Check that every route and alias leads to known upstreams. SettingError says which does not, and why."""
     for name in aliases:
+        place = ("aliases", name)
         if name in upstreams:
-            raise ValueError(f"alias {name} is also the name of an upstream")
-        _check(f"alias {name}", tuple(_resolved(name, aliases, ())), upstreams)
-    for name, route in routes.items():
-        _check(f"route {name}", route.candidates(aliases), upstreams)
+            raise SettingError(f"alias {name} is also the name of an upstream", *place, hint="rename one of them")
+        _check(f"alias {name}", tuple(_resolved(name, aliases, ())), place, {*upstreams, *aliases}, upstreams)
+    for index, (name, route) in enumerate(routes.items()):
+        known = {*upstreams, *aliases}
+        _check(f"route {name}", route.candidates(aliases), ("routes", index), known, upstreams)
 
 
-def _check(what: str, candidates: Collection[Candidate], upstreams: Collection[str]) -> None:
+def _check(
+    what: str,
+    candidates: Collection[Candidate],
+    place: tuple[str | int, ...],
+    known: Collection[str],
+    upstreams: Collection[str],
+) -> None:
     if not candidates:
-        raise ValueError(f"{what} has no target")
+        raise SettingError(f"{what} has no target", *place, hint="write `upstream`, or `upstream/model`")
     for one in candidates:
         if one.upstream not in upstreams:
-            known = ", ".join(sorted(upstreams))
-            hint = meant(one.upstream, upstreams, f"there are {known}" if known else "there is none")
-            raise ValueError(f"{what} names no upstream or alias there is: {one.upstream}; {hint}")
+            names = ", ".join(sorted(known))
+            hint = meant(one.upstream, known, f"there are {names}" if names else "there is none")
+            raise SettingError(f"{what} names no upstream or alias there is: {one.upstream}", *place, hint=hint)
 
 
 def _resolved(target: str, aliases: Aliases, path: tuple[str, ...]) -> Iterator[Candidate]:
     if target in path:
-        raise ValueError(f"alias {target} leads back to itself: {' → '.join((*path, target))}")
+        why = f"alias {target} leads back to itself: {' → '.join((*path, target))}"
+        raise SettingError(why, "aliases", path[-1], hint="write the name of an upstream in place of one of them")
     if target in aliases:
         for each in aliases[target]:
             yield from _resolved(each, aliases, (*path, target))

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class SettingError(ValueError):
+    """A setting that is refused, with its place below the section that was checked, and what to write instead."""
+
+    def __init__(self, why: str, *steps: int | str, hint: str = "") -> None:
+        super().__init__(why)
+        self.steps = steps
+        self.hint = hint
 
 
 class Section(BaseModel):
@@ -36,6 +47,21 @@ class Secret(Section):
         return f"env:{self.env}" if self.env is not None else f"file:{self.file}"
 
 
+def _bindable(host: str) -> str:
+    if ":" in host:
+        try:
+            IPv6Address(host)
+        except ValueError:
+            why = "this is no address to listen on"
+            raise SettingError(
+                why, hint="write the host alone (IPv6 without brackets), and its port as `port`"
+            ) from None
+    return host
+
+
+Host = Annotated[str, AfterValidator(_bindable)]
+
+
 def address(url: str) -> SplitResult:
     """The parts of a URL that can be connected to; ValueError says what is wrong with any other."""
     parts = urlsplit(url)
@@ -48,4 +74,26 @@ def address(url: str) -> SplitResult:
     return parts
 
 
-__all__ = ["Name", "Seconds", "Secret", "Section", "address"]
+def origin(url: str) -> str:
+    """The address of a provider without a slash at its end; ValueError says what is wrong with any other text."""
+    parts = address(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingError("this is no URL of a server", hint="write http://host or https://host")
+    if parts.username is not None or parts.query or parts.fragment:
+        hint = "write scheme, host, port and path only; set `key` for the key"
+        raise SettingError("this URL holds more than an address", hint=hint)
+    return url.rstrip("/")
+
+
+_APIS: Final = re.compile(r"/(?:api/)?(?:v1|v1beta)(?:/(?:chat|chat/completions|responses|messages|models))?$")
+_ENDPOINTS: Final = re.compile(r"/(?:api|api/chat|chat/completions)$")
+
+
+def repeated_end(dialect: str, base_url: str) -> str:
+    """The end of `base_url` that repeats what the dialect adds; empty if there is none."""
+    found = _APIS.search(base_url) or _ENDPOINTS.search(base_url)
+    is_own = found is not None and (found[0] != "/api" or dialect in ("ollama", "openrouter"))
+    return found[0] if found is not None and is_own else ""
+
+
+__all__ = ["Host", "Name", "Seconds", "Secret", "Section", "SettingError", "address", "origin", "repeated_end"]

@@ -70,7 +70,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         ConfigError: a secret, script or profile is missing. PolicyError: policies cannot be used.
         StoreError: the store cannot be opened.
     """
-    upstreams = {name: _upstream(one, settings, environment) for name, one in settings.upstreams.items()}
+    upstreams = {name: _upstream(name, one, settings, environment) for name, one in settings.upstreams.items()}
     healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
@@ -169,7 +169,9 @@ def identities(settings: Settings, environment: Mapping[str, str] | None = None)
     proxy = None
     if settings.proxy is not None:
         secret = settings.proxy.secret
-        proxy = TrustedProxy(settings.proxy, None if secret is None else secret_of(secret, environment))
+        proxy = TrustedProxy(
+            settings.proxy, None if secret is None else secret_of(secret, environment, setting="proxy.secret")
+        )
     return Identities(settings.keys, anonymous=settings.anonymous, tokens=tokens, proxy=proxy)
 
 
@@ -278,7 +280,7 @@ def seal_key(settings: Settings, environment: Mapping[str, str] | None = None) -
     if settings.seal_key is None:
         return None
     try:
-        key = bytes.fromhex(secret_of(settings.seal_key, environment))
+        key = bytes.fromhex(secret_of(settings.seal_key, environment, setting="seal_key"))
     except ValueError:
         key = b""
     if len(key) != 32:
@@ -287,10 +289,10 @@ def seal_key(settings: Settings, environment: Mapping[str, str] | None = None) -
     return key
 
 
-def _upstream(one: UpstreamSettings, settings: Settings, environment: Mapping[str, str] | None) -> Upstream:
+def _upstream(name: str, one: UpstreamSettings, settings: Settings, environment: Mapping[str, str] | None) -> Upstream:
     if one.script is not None:
         return ScriptedUpstream(load_script(one.script))
-    key = None if one.key is None else secret_of(one.key, environment)
+    key = None if one.key is None else secret_of(one.key, environment, setting=f"upstreams.{name}.key")
     return HttpUpstream(one, key, reply_bytes=settings.limits.reply_bytes)
 
 

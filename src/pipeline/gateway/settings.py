@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -14,7 +16,7 @@ from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import Endpoint, McpServer
 from pipeline.gateway.routing import Chain, Destinations, HealthSettings, check_routing
-from pipeline.gateway.sections import Name, Seconds, Secret, Section, address
+from pipeline.gateway.sections import Host, Name, Seconds, Secret, Section, SettingError, origin, repeated_end
 from pipeline.kept_content import ContentMode
 from pipeline.review.access import Role
 
@@ -25,21 +27,10 @@ UpstreamDialect = Literal["openai_chat", "openai_responses", "anthropic_messages
 class Listen(Section):
     """Where clients reach the gateway."""
 
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     """The address to listen on; `0.0.0.0` for all."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8600
     """The port; 0 takes a free one."""
-
-
-def _origin(url: str) -> str:
-    parts = address(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("write http://host or https://host")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("write scheme, host, port and path only; set `key` for the key")
-    if parts.path.rstrip("/").endswith(("/v1", "/v1beta", "/api")):
-        raise ValueError("leave out the end of the path: the dialect adds it")
-    return url.rstrip("/")
 
 
 class Upstream(Section):
@@ -47,7 +38,7 @@ class Upstream(Section):
 
     dialect: UpstreamDialect | None = None
     """The wire format that the provider speaks."""
-    base_url: Annotated[str, AfterValidator(_origin)] | None = None
+    base_url: Annotated[str, AfterValidator(origin)] | None = None
     """Scheme, host, port and the beginning of the path; the dialect adds its own end, such as `/v1`."""
     key: Secret | None = None
     """Where the provider's API key is read from."""
@@ -69,6 +60,9 @@ class Upstream(Section):
                 raise ValueError("a script has no dialect, base_url or key")
         elif self.dialect is None or self.base_url is None:
             raise ValueError("give `dialect` and `base_url`, or a `script`")
+        elif added := repeated_end(self.dialect, self.base_url):
+            why = "leave out the end of the path: the dialect adds it"
+            raise SettingError(why, "base_url", hint=f"write it without {added}")
         return self
 
 
@@ -104,6 +98,9 @@ class RouteLimits(Section):
     """How many of these at once; by default all of them."""
 
 
+_LONGEST: Final = 1_000  # characters, more than any pattern has: only `*` takes so many
+
+
 class Route(Destinations):
     """Which requests go to which upstream, and which policies judge them. The first route that fits is used."""
 
@@ -125,6 +122,29 @@ class Route(Destinations):
         if self.dialects is not None and dialect not in self.dialects:
             return False
         return any(fnmatchcase(model, pattern) for pattern in self.models)
+
+    def takes_all(self, models: str) -> bool:
+        """Whether one pattern of this route takes every model name that the pattern `models` takes."""
+        if "[" in models:
+            return models in self.models
+        some = models.replace("?", "\0")
+        names = (some.replace("*", ""), some.replace("*", "\0" * _LONGEST))
+        return any(all(fnmatchcase(name, pattern) for name in names) for pattern in self.models)
+
+
+def _check_used(routes: Sequence[Route]) -> None:
+    """Check that each route takes some request that no earlier route takes. SettingError names one that does not."""
+    for index, route in enumerate(routes):
+        wider = [
+            one
+            for one in routes[:index]
+            if one.dialects is None or (route.dialects is not None and set(route.dialects) <= set(one.dialects))
+        ]
+        before = [next((one for one in wider if one.takes_all(model)), None) for model in route.models]
+        if None not in before and before:
+            first = ", ".join(dict.fromkeys(one.name for one in before if one is not None))
+            why = f"route {route.name} is never used: an earlier route takes all that it would take ({first})"
+            raise SettingError(why, "routes", index, hint="put it before that one, or give it other `models`")
 
 
 CHECK_ROUTE: Final = "check"
@@ -172,10 +192,23 @@ class PolicyKey(Section):
     """The scope that the signatures must name."""
 
 
+def _shared(place: str) -> str:
+    """The place unchanged, unless it is meant as the address of a server but does not begin as one."""
+    scheme, found, _ = place.partition("://")
+    if (found and scheme not in _SESSION_SCHEMES) or (not found and _HOST_AND_PORT.search(place)):
+        hint = "write redis://host, rediss://host, unix:///path, postgresql://host/database, or the path of a file"
+        raise SettingError("this is no address of a store", hint=hint)
+    return place
+
+
+_SESSION_SCHEMES: Final = ("redis", "rediss", "unix", "postgresql", "sqlite")
+_HOST_AND_PORT: Final = re.compile(r"(?:^|/)[^/:]+:\d+(?:/\d+)?$")  # settings' paths are absolute: /home/host:6379
+
+
 class SessionSettings(Section):
     """Where sessions are kept, and how requests without one are treated."""
 
-    store: str | None = None
+    store: Annotated[str, AfterValidator(_shared)] | None = None
     """Where sessions are kept; by default in the gateway's own store. `redis://…` or `postgresql://…` if several
     gateways share them."""
     choice: Literal["by_id", "by_prefix", "required"] = "by_id"
@@ -197,7 +230,7 @@ class AdminKey(Section):
 class Admin(Section):
     """A separate port for operators: metrics, probes and, with keys, admin actions."""
 
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65_535)]
     """The port; 0 takes a free one."""
@@ -320,7 +353,9 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Settings:
+        _check_unique(self)
         check_routing({route.name: route for route in self.routes}, self.aliases, self.upstreams)
+        _check_used(self.routes)
         judged = (self, *self.routes, *([self.check] if self.check is not None else ()))
         if any(one.mode is Mode.OFF for one in judged):
             raise ValueError("every route is judged: mode is enforce or observe")
@@ -332,18 +367,8 @@ class Settings(Section):
             raise ValueError(f"with `check`, no route is called {CHECK_ROUTE}: records could not tell them apart")
         if any(server.mode is Mode.OFF for server in self.mcp.values()):
             raise ValueError("every MCP server is judged: mode is enforce or observe")
-        for what, names in (
-            ("route", [route.name for route in self.routes]),
-            ("key", [key.name for key in self.keys]),
-            (
-                "hash",
-                [*(key.hash for key in self.keys), *(key.hash for key in (self.admin.keys if self.admin else ()))],
-            ),
-            ("issuer", [one.name for one in self.issuers]),
-            ("issuer", [one.issuer for one in self.issuers]),
-        ):
-            if len(set(names)) != len(names):
-                raise ValueError(f"a {what} is given twice")
+        if self.admin is not None and self.admin.port == self.listen.port != 0:
+            raise SettingError("`listen` has this port too", "admin", "port", hint="give it a port of its own")
         if not (self.keys or self.issuers or self.proxy or self.anonymous):
             raise ValueError(
                 "nobody could send requests: give `keys` (cmf config key), `issuers`, or `anonymous: true`"
@@ -355,6 +380,30 @@ class Settings(Section):
         if isinstance(self.store, str) and self.audit.key_file is None:
             raise ValueError("a store on a server needs `audit.key_file`: the key that signs its records")
         return self
+
+
+def _check_unique(settings: Settings) -> None:
+    """Check that names, hashes and issuers stand once. SettingError gives the place of the second."""
+    admins = settings.admin.keys if settings.admin else ()
+    for what, held in (
+        ("route", [(one.name, "routes", index) for index, one in enumerate(settings.routes)]),
+        ("key", [(one.name, "keys", index) for index, one in enumerate(settings.keys)]),
+        (
+            "hash",
+            [
+                *((one.hash, "keys", index) for index, one in enumerate(settings.keys)),
+                *((one.hash, "admin", "keys", index) for index, one in enumerate(admins)),
+            ],
+        ),
+        ("issuer", [(one.name, "issuers", index) for index, one in enumerate(settings.issuers)]),
+        ("issuer", [(one.issuer, "issuers", index) for index, one in enumerate(settings.issuers)]),
+    ):
+        seen: set[int | str] = set()
+        for name, *place in held:
+            if name in seen:
+                hint = "make a key of its own: `cmf config key`" if what == "hash" else f"give each {what} its own name"
+                raise SettingError(f"a {what} is given twice", *place, hint=hint)
+            seen.add(name)
 
 
 __all__ = [

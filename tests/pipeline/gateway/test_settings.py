@@ -56,10 +56,11 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         ({"zzz": 1}, "config.unknown-key", "zzz", "there are listen, upstreams"),
         ({"listen": {"port": 70000}}, "config.invalid", "listen.port", "less than or equal"),
         ({"routes": []}, "config.invalid", "", "nothing would be served: give `routes`, `mcp` or `check`"),
-        ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "nowhere; there are up"),
-        ({"routes": [{"name": "a", "upstream": "upp"}]}, "config.invalid", "", "upp; did you mean up?"),
+        ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "nowhere at"),
+        ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "routes[0]", "there are up"),
+        ({"routes": [{"name": "a", "upstream": "upp"}]}, "config.invalid", "", "did you mean up?"),
         ({"telemetry": {"endpoint": "collector:4318"}}, "config.invalid", "telemetry.endpoint", "write http://"),
-        ({"routes": [{"name": "a", "upstream": "up"}] * 2}, "config.invalid", "", "a route is given twice"),
+        ({"routes": [{"name": "a", "upstream": "up"}] * 2}, "config.invalid", "routes[1]", "a route is given twice"),
         ({"listen": {"port": "many"}}, "config.invalid", "listen.port", "no whole number"),
         ({"grace_seconds": "20s"}, "config.invalid", "grace_seconds", "20, not 20s"),
         (up("olama", base_url="http://h"), "config.invalid", "upstreams.up.dialect", "did you mean ollama?"),
@@ -77,13 +78,31 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         ({"check": {}} | route(name="check"), "config.invalid", "", "with `check`, no route is called check"),
         (route(mode="off"), "config.invalid", "", "every route is judged"),
         ({"anonymous": False}, "config.invalid", "", "nobody could send requests"),
-        ({"keys": [ANN, ANN | {"name": "b"}]}, "config.invalid", "", "a hash is given twice"),
+        ({"keys": [ANN, ANN | {"name": "b"}]}, "config.invalid", "keys[1]", "a hash is given twice"),
+        ({"keys": [ANN], "admin": {"port": 1, "keys": [{"name": "ops", "hash": ANN["hash"]}]}},
+         "config.invalid", "admin.keys[0]", "a hash is given twice"),
+        ({"admin": {"port": 8600}}, "config.invalid", "admin.port", "`listen` has this port too"),
+        ({"listen": {"host": "localhost:8600"}}, "config.invalid", "listen.host", "write the host alone"),
+        ({"listen": {"host": "[::1]"}}, "config.invalid", "listen.host", "IPv6 without brackets"),
+        ({"sessions": {"store": "127.0.0.1:6379"}}, "config.invalid", "sessions.store", "write redis://host"),
+        ({"sessions": {"store": "reddis://h"}}, "config.invalid", "sessions.store", "write redis://host"),
+        ({"aliases": {"a": ["b"], "b": ["a"]}}, "config.invalid", "aliases.b", "in place of one of them"),
+        ({"aliases": {"quick": ["up"]}} | route(upstream=None, targets="quik"),
+         "config.invalid", "routes[0]", "did you mean quick?"),
+        (route(mode="audit"), "config.invalid", "routes[0].mode", "this is none of observe, enforce at"),
+        (server(command="npx"), "config.unknown-key", "mcp.m.command", "`cmf mcp-proxy`"),
+        ({"keys": [{"name": "a", "key": "sk-canary", "subject": {"id": "a"}}]},
+         "config.unknown-key", "keys[0].key", "there are name, hash, subject"),
         ({"keys": [ANN | {"hash": "cmf_plain"}]}, "config.invalid", "keys[0].hash", "`cmf config key` makes"),
         ({"keys": [ANN | {"subject": {"roles": []}}]}, "config.invalid", "keys[0]", "needs an `id`"),
         (up(base_url="http://h", key="sk-canary"), "config.invalid", "upstreams.up.key", "write {env: NAME}"),
         (up(base_url="http://h", key={}), "config.invalid", "key", "`env` or `file`"),
         (up("ollama", base_url="http://u:sk-canary@h"), "config.invalid", "base_url", "set `key` for the key"),
         (up("openai_chat", base_url="https://h/v1"), "config.invalid", "base_url", "the dialect adds it"),
+        (up("openai_chat", base_url="https://h/v1/chat/completions"),
+         "config.invalid", "base_url", "write it without /v1/chat/completions"),
+        (up("anthropic_messages", base_url="https://h/v1/messages/"), "config.invalid", "base_url", "without /v1/mess"),
+        (up("ollama", base_url="http://h/api"), "config.invalid", "base_url", "write it without /api"),
         (up("ollama", base_url="ftp://h"), "config.invalid", "base_url", "http"),
         (up("ollama", base_url="http://h:99999"), "config.invalid", "base_url", "its host or its port is not valid"),
         (up("ollama", base_url="http://a..b"), "config.invalid", "base_url", "its host or its port is not valid"),
@@ -126,10 +145,49 @@ def test_what_is_no_mapping_in_strict_yaml_is_refused(tmp_path: Path, text: str)
     assert caught.value.code in ("config.unreadable", "config.invalid")
 
 
+@pytest.mark.spec("GW-4")
+def test_a_path_called_api_before_an_openai_endpoint_is_part_of_the_address(tmp_path: Path) -> None:
+    found = loaded(tmp_path, WHOLE | up("openai_chat", base_url="https://h/api/")).settings
+
+    assert found.upstreams["up"].base_url == "https://h/api"
+
+
+@pytest.mark.spec("GW-4")
+@pytest.mark.parametrize(
+    ("first", "second", "is_used"),
+    [
+        ({}, {}, False),
+        ({"models": ["gpt-*"]}, {"models": ["gpt-5", "gpt-?-mini"]}, False),
+        ({"models": ["gpt-*"]}, {"models": ["gpt-5", "claude-*"]}, True),
+        ({"models": ["gpt-?"]}, {"models": ["gpt-*"]}, True),
+        ({"models": ["a[b]"]}, {"models": ["a[b]"]}, False),
+        ({"models": ["a*"]}, {"models": ["a[b]"]}, True),  # not looked into: such a pattern is compared as it stands
+        ({"dialects": ["ollama"]}, {}, True),
+        ({"dialects": ["ollama"]}, {"dialects": ["ollama"]}, False),
+        ({"dialects": ["ollama"]}, {"dialects": ["ollama", "gemini"]}, True),
+    ],
+)
+def test_a_route_that_an_earlier_one_leaves_nothing_is_refused(
+    tmp_path: Path, first: dict[str, object], second: dict[str, object], is_used: bool
+) -> None:
+    body = WHOLE | {"routes": [{"name": "a", "upstream": "up"} | first, {"name": "b", "upstream": "up"} | second]}
+
+    if is_used:
+        assert len(loaded(tmp_path, body).settings.routes) == 2
+        return
+    with pytest.raises(ConfigError, match=r"route b is never used.*\(a\)") as caught:
+        loaded(tmp_path, body)
+    assert "routes[1]" in caught.value.path
+
+
 @pytest.mark.spec("GW-8")
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        (
+            "anonymous: true\nupstreams: {up: {script: s}}\naliases:\n  a: [up]\n  b: [upp]\nroutes: []\n",
+            ":5: aliases.b",
+        ),
         ("anonymous: true\nlisten:\n  host: h\n  port: many\n", ":4: listen.port"),
         ("anonymous: true\nkeys: []\nanonymous: false\n", ":3:1"),
         ("routes:\n  - {name: a, upstream: up}\n  - {name: b, upstram: up}\n", ":3: routes[1].upstram"),
@@ -217,6 +275,9 @@ def test_a_secret_is_read_from_its_place_or_ends_the_beginning(tmp_path: Path) -
         with pytest.raises(ConfigError) as caught:
             config_file.secret_of(secret, {})
         assert caught.value.code == "config.no-secret"
+    keyed = loaded(tmp_path, WHOLE | up(base_url="http://h", key={"env": "K"})).settings
+    with pytest.raises(ConfigError, match=r"upstreams\.up\.key \(env:K\)"), built(keyed, {}):
+        pass
     with pytest.raises(ConfigError):
         config_file.secret_of(Secret(env="K"), {"K": "two\nlines"})
 
