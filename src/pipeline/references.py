@@ -46,6 +46,19 @@ class Referred(StrEnum):
     BACKGROUND = "background"  # the answer is to be fetched later, and not through this pipeline
 
 
+_NAMES: Final[Mapping[Referred, str]] = {
+    Referred.RESPONSE: "an earlier answer",
+    Referred.CONVERSATION: "a stored conversation",
+    Referred.PROMPT: "a stored prompt",
+    Referred.FILE: "an uploaded file",
+    Referred.CACHE: "cached content",
+    Referred.ITEM: "a stored item",
+    Referred.CONTAINER: "a container",
+    Referred.SKILL: "an uploaded skill",
+    Referred.BACKGROUND: "an answer to fetch later",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """One reference: its kind, the id (None where there is none that could be known), and the view that it is in."""
@@ -106,12 +119,17 @@ def same_content(value: Traffic, released: Traffic) -> bool:
     )
 
 
+def _instead(one: Reference) -> str:
+    """What to send in place of the reference."""
+    return "wait for the answer instead" if one.kind is Referred.BACKGROUND else "send the content itself"
+
+
 def _refusal(one: Reference) -> StageRecord:
     hit = Hit(
         rule=RULE,
         code=f"reference.{one.kind.value}",
         effect=Effect.DENY,
-        reason="This refers to content that was not judged here.",
+        reason=f"This refers to content that was not judged here ({_NAMES[one.kind]}, at {one.path}): {_instead(one)}.",
         severity="high",
         detail={"path": one.path, "kind": one.kind.value},
     )

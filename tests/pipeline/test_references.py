@@ -58,6 +58,21 @@ def answered(id: str, text: str = "fine") -> Response:
     return adapters.get(FORMAT).from_wire_response(whole)
 
 
+@pytest.mark.spec("REF-3")
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Referred.FILE, "(an uploaded file, at messages[0].content[1]): send the content itself."),
+        (Referred.BACKGROUND, "(an answer to fetch later, at messages[0].content[1]): wait for the answer instead."),
+    ],
+)
+def test_a_refusal_names_the_kind_the_place_and_what_to_send(kind: Referred, words: str) -> None:
+    (record,) = refusals([Reference(kind, "file-canary", "messages[0].content[1]")], nobody)
+
+    assert record.hit is not None
+    assert record.hit.reason == f"This refers to content that was not judged here {words}"
+
+
 # -- finding -----------------------------------------------------------------------------------------------------------
 
 

@@ -92,7 +92,9 @@ def _openai_error(refusal: Refusal, _request_id: str) -> Any:
 
 
 def _anthropic_error(refusal: Refusal, request_id: str) -> Any:
-    error = {"type": anthropic_type(refusal.status), "message": refusal.message, "code": refusal.code}
+    error: dict[str, Any] = {"type": anthropic_type(refusal.status), "message": refusal.message, "code": refusal.code}
+    if refusal.details:
+        error["details"] = refusal.details
     return {"type": "error", "error": error, "request_id": request_id}
 
 

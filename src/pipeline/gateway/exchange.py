@@ -55,6 +55,9 @@ class Backend:
     model: str | None = None
 
 
+_UNKNOWN_ANSWER: Final = ("reference.response", "request.reference")  # codes: an answer that is not known here
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRuntime:
     """A route and what serves it. `backends` are tried in order."""
@@ -128,11 +131,22 @@ async def exchange(
     """
     try:
         return await _answer(runtime, incoming, request, receive, reply)
+    except Refusal as refusal:
+        raise _for_threads(refusal, incoming) from None
     except ApprovalError as error:
         status = 404 if error.code == "approval.unknown" else 403
         raise Refusal(status, error.code, error.message, headers=FINAL) from None
     except (DecisionError, StoreError) as error:
-        raise _refusal_for(error) from None
+        raise _for_threads(_refusal_for(error), incoming) from None
+
+
+def _for_threads(refusal: Refusal, incoming: IncomingRequest) -> Refusal:
+    """The refusal, which tells Anthropic's SDK to send the whole history if it continued a thread not known here."""
+    if refusal.code in _UNKNOWN_ANSWER and incoming.endpoint.dialect.name == "anthropic_messages":
+        thread = incoming.body.get("thread")
+        if isinstance(thread, dict) and thread.get("type") == "continue":
+            refusal.details = {"error_code": "thread_not_found"}
+    return refusal
 
 
 def _refusal_for(error: DecisionError | StoreError) -> Refusal:

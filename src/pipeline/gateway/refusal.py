@@ -18,14 +18,24 @@ class Refusal(Exception):
     Attributes:
         status: the HTTP status: 4xx, or 502 to 504 where trying again may help; never 500 for a policy reason.
         code: stable, for programs. message: for people; it never quotes the request.
+        details: what Anthropic's SDK reads of an error, for its clients alone.
     """
 
-    def __init__(self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        details: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(code)
         self.status = status
         self.code = code
         self.message = message
         self.headers = dict(headers or {})
+        self.details = dict(details or {})
 
 
 def later(seconds: int = OUTAGE_SECONDS) -> dict[str, str]:

@@ -171,6 +171,49 @@ async def test_the_async_anthropic_sdk_streams_and_counts(url: str) -> None:
     assert count.input_tokens > 0
 
 
+@pytest.mark.spec("GW-39")
+def test_the_anthropic_sdks_tool_runner_sends_the_whole_history_where_its_thread_is_not_known(url: str) -> None:
+    def get_weather(city: str) -> str:
+        """Weather."""
+        return f"sunny in {city}"
+
+    client = messages_of(url)
+    tool = anthropic.beta_tool(get_weather)
+
+    runner = client.beta.messages.tool_runner(model="m", max_tokens=64, messages=says("weather?"), tools=[tool])
+    replies = [message.stop_reason for message in runner]
+
+    assert replies == ["tool_use", "end_turn"]
+
+
+@pytest.mark.spec("GW-39")
+@pytest.mark.parametrize(
+    ("fields", "details"),
+    [
+        ({"thread": {"type": "continue", "previous_message_id": "msg_1"}}, {"error_code": "thread_not_found"}),
+        ({"thread": {"type": "create"}, "previous_response_id": "resp_1"}, None),
+        ({"previous_response_id": "resp_1"}, None),
+    ],
+)
+def test_only_a_client_that_continues_a_thread_is_told_that_it_is_not_found(
+    url: str, fields: dict[str, Any], details: dict[str, str] | None
+) -> None:
+    with pytest.raises(anthropic.PermissionDeniedError) as caught:
+        messages_of(url).messages.create(model="m", max_tokens=64, messages=says("there"), extra_body=fields)
+
+    assert caught.value.body["error"]["code"] == "reference.response"
+    assert caught.value.body["error"].get("details") == details
+    assert "(an earlier answer, at request): send the content itself." in caught.value.message
+
+
+@pytest.mark.spec("GW-39")
+def test_clients_of_other_formats_get_no_details_of_threads(url: str) -> None:
+    with pytest.raises(openai.PermissionDeniedError) as caught:
+        chat_of(url).responses.create(model="m", input="there", previous_response_id="resp_1")
+
+    assert "details" not in caught.value.body
+
+
 @pytest.mark.spec("GW-31")
 @pytest.mark.parametrize("text", ["forbidden", "bad reply"])
 def test_the_anthropic_sdk_raises_its_own_error_where_policy_refuses(url: str, text: str) -> None:
