@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -85,7 +86,7 @@ def test_settings_that_a_page_shows_as_a_whole_are_settings(tmp_path: Path) -> N
 def test_settings_that_the_page_shows_in_part_are_settings(tmp_path: Path) -> None:
     digest = f"sha256:{'0' * 64}"
     upstream = {"dialect": "anthropic_messages", "base_url": "https://api.example"}
-    around = {
+    around: dict[str, Any] = {
         "upstreams": {"claude": upstream, "local": upstream},
         "routes": [{"name": "all", "upstream": "claude"}],
         "keys": [{"name": "rita", "hash": digest, "subject": {"id": "rita", "roles": ["auditor"]}}],
@@ -95,7 +96,8 @@ def test_settings_that_the_page_shows_in_part_are_settings(tmp_path: Path) -> No
     ours = [part for part in shown if part.keys() <= Settings.model_fields.keys()]
 
     for part in ours:
-        (tmp_path / "cmf.yaml").write_text(yaml.safe_dump(around | part), encoding="utf-8")
+        upstreams = {"upstreams": around["upstreams"] | part.get("upstreams", {})}
+        (tmp_path / "cmf.yaml").write_text(yaml.safe_dump(around | part | upstreams), encoding="utf-8")
         assert config_file.load(tmp_path / "cmf.yaml", {}).settings
 
-    assert len(ours) == len(shown) - 2  # the others are Envoy's and LiteLLM's
+    assert len(ours) == len(shown) - 3  # the others are a script's replies, Envoy's and LiteLLM's
