@@ -52,14 +52,20 @@ class _Noting(Guard):
         return outcome
 
 
+class _NoHeaders:
+    """The headers of a reply that has none."""
+
+    def getall(self, _name: str, default: list[str]) -> list[str]:
+        return default
+
+
 class _Session:
     """A session whose only reply is a stream of these pieces, and then `error`, or a clean end."""
 
     status = 200
 
     def __init__(self, kind: str, pieces: Sequence[bytes], error: Exception | None) -> None:
-        self.headers: dict[str, str] = {}
-        self.content_type, self.content = kind, self
+        self.content_type, self.content, self.headers = kind, self, _NoHeaders()
         self._pieces, self._error = pieces, error
 
     def request(self, *_: Any, **__: Any) -> _Session:
