@@ -21,9 +21,9 @@ from ulid import ULID
 from bench import gateway
 from bench.rounds import OWN_PYTHON, Effort, Figure, Ratio, Report
 from pipeline.audit.exporting import HeadFile, read_heads
+from pipeline.audit.record import Record
+from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
-from pipeline.record import Record
-from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 

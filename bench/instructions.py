@@ -33,7 +33,7 @@ def workloads() -> dict[str, Callable[[], Any]]:
     from cmf import Message
     from cmf.adapters import get
     from pipeline import Config, Context, Guard
-    from pipeline.record import Run, record_of
+    from pipeline.audit.record import Run, record_of
     from pipeline.store.records import row_of
 
     numbers = iter(range(1_000_000))

@@ -20,10 +20,10 @@ from typing import Any
 from cmf import Message, SubjectExtension
 from cmf.codec import dumps, loads
 from pipeline import Approvals, Config, Context, Guard, Refuse, as_stage
+from pipeline.audit.record import Record, act_of
+from pipeline.audit.recorder import Recorder
 from pipeline.authority import APPROVE
 from pipeline.policies.bundle_signing import packed
-from pipeline.record import Record, act_of
-from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies
 

@@ -11,9 +11,9 @@ from bench import documents, medium
 from bench.wall import wall_seconds
 from cmf import Message
 from pipeline import Config, Context, Pipeline
+from pipeline.audit.recorder import Recorder
 from pipeline.engines.opa_server import OpaServerEngine, _Client
-from pipeline.recorder import Recorder
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 from pipeline.store.database import Store
 
 CALLS = 30

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from pipeline import policy_set
+from pipeline.audit.kept_content import ContentMode
 from pipeline.checks.vetting import Recipe, vet
 from pipeline.claims import HistoryTrust
 from pipeline.decision import Mode
@@ -20,14 +21,13 @@ from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.reuse import MAX_VERDICTS, ReusingEngine
 from pipeline.errors import ConfigError
 from pipeline.events import Events
-from pipeline.kept_content import ContentMode
 from pipeline.policies import policy_files
 from pipeline.policies.bundle_signature import Verification
 from pipeline.policies.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
-from pipeline.session_choice import SessionMode
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.choice import SessionMode
 from pipeline.stage import Stage, StageCall
 
 REDIS: Final = ("redis://", "rediss://", "unix://")  # how the address of a Redis server begins
@@ -176,7 +176,7 @@ def open_sessions(place: str, *, made: bool = True) -> Iterator[SessionStore]:
         ConfigError: a URL of another kind. StoreError: the store cannot be opened.
     """
     if place.startswith(REDIS):
-        from pipeline.redis_sessions import RedisSessions  # each store brings its client
+        from pipeline.sessions.redis_store import RedisSessions  # each store brings its client
 
         try:
             shared = RedisSessions(place)

@@ -28,7 +28,7 @@ from pipeline.replay import file as replay_file
 from pipeline.replay.file import Entry, read_entry
 from pipeline.replay.impact import Compared
 from pipeline.replay.replay import Replay
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
 from pipeline.spreading import spread
 
 if TYPE_CHECKING:

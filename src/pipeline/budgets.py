@@ -23,8 +23,8 @@ from cmf.request import Request
 from pipeline.context import Context
 from pipeline.errors import ConfigError, SessionError, UnpricedError
 from pipeline.moments import MICROSECOND
-from pipeline.session_state import BudgetScope, Changes, Count, Reservation, Settlement
-from pipeline.sessions import Moments, SessionStore, wall_clock
+from pipeline.sessions.base import Moments, SessionStore, wall_clock
+from pipeline.sessions.state import BudgetScope, Changes, Count, Reservation, Settlement
 from pipeline.ulids import new_ulid
 
 _PREFIX: Final = "hold"

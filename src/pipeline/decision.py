@@ -15,7 +15,7 @@ from cmf.enums import ViewKind
 from cmf.frozen import FrozenDict, freeze
 from cmf.value import maker
 from cmf.view import MessageView
-from pipeline.approval_ref import ApprovalRef, ApprovalStatus
+from pipeline.approvals.ref import ApprovalRef, ApprovalStatus
 from pipeline.coverage import Coverage as Coverage
 from pipeline.coverage import Skipped as Skipped
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined

@@ -13,16 +13,16 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cmf.security import SubjectExtension
-from pipeline.approval_state import session_key
+from pipeline.audit.record import Record, act_of, plain
 from pipeline.authority import DECLASSIFY, MAX_REASON, Authorise, as_recorded, holding, name_of
 from pipeline.context import Context
 from pipeline.errors import DeclassificationError, StoreBusy
 from pipeline.events import Declassified, Events
 from pipeline.moments import MICROSECOND, instant_of
 from pipeline.policy_input import SessionFacts
-from pipeline.record import Record, act_of, plain
-from pipeline.session_state import Changes, Grant, no_session, unknown_source
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.keys import session_key
+from pipeline.sessions.state import Changes, Grant, no_session, unknown_source
 from pipeline.ulids import new_ulid
 
 ALL_ON_RECORD: Final = "all on record"

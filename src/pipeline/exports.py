@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.approvals import Approvals as Approvals
+from pipeline.approvals.queue import Approvals as Approvals
 from pipeline.assembly import Config as Config
 from pipeline.budgets import Budgets as Budgets
 from pipeline.budgets import Limit as Limit
@@ -34,7 +34,7 @@ from pipeline.outcome import Outcome as Outcome
 from pipeline.pipeline import Pipeline as Pipeline
 from pipeline.policy_set import PolicySet as PolicySet
 from pipeline.profiles import Profiles as Profiles
-from pipeline.session_state import BudgetScope as BudgetScope
+from pipeline.sessions.state import BudgetScope as BudgetScope
 from pipeline.stage import Ask as Ask
 from pipeline.stage import OnError as OnError
 from pipeline.stage import Refuse as Refuse

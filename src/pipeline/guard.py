@@ -19,6 +19,7 @@ from cmf.security import SubjectExtension
 from cmf.tools import ToolDefinition
 from pipeline.ambient import Block, ambient, within
 from pipeline.assembly import Config, EngineChoice, Policies
+from pipeline.audit.recording import Records
 from pipeline.context import Context, as_subject
 from pipeline.decision import Decision
 from pipeline.errors import CallError, ConfigError, SessionError
@@ -33,10 +34,9 @@ from pipeline.policies.overrides import Overrides
 from pipeline.policies.watching import Watcher
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
-from pipeline.recording import Records
 from pipeline.references import Referred, mark, same_content
-from pipeline.session_state import Changes
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.state import Changes
 from pipeline.stage import Stage, StageCall, Traffic
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Guard:
         if isinstance(store, str | PathLike):
             raise ConfigError("a store is no path", code="config.store", hint="write Store.at(file), and close it")
         if store is not None:
-            from pipeline.recorder import Recorder  # it takes SQLAlchemy, which nobody else here needs
+            from pipeline.audit.recorder import Recorder  # it takes SQLAlchemy, which nobody else here needs
 
             sessions, recorder = sessions or store.sessions(), recorder or Recorder(store)
             overrides = overrides or store.overrides()

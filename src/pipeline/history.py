@@ -18,7 +18,6 @@ from cmf.enums import ViewKind
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.tools import ToolDefinition
-from pipeline.approval_state import SessionKey, session_key
 from pipeline.claims import Claims
 from pipeline.context import Context
 from pipeline.draft import messages_of
@@ -27,7 +26,8 @@ from pipeline.origins.provenance import Index, Origin
 from pipeline.paths import part_at
 from pipeline.profiles import Profiles
 from pipeline.retention import FOREVER, Keep
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.keys import SessionKey, session_key
 from pipeline.stage import Traffic
 from pipeline.turn_memory import KeptTurn
 from pipeline.unchanged import same_start

@@ -18,8 +18,8 @@ from cmf.request import Request
 from cmf.shortfalls import check_swap
 from pipeline.context import Context
 from pipeline.events import Events, RoutingConstraintFailure
-from pipeline.session_state import Changes
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.state import Changes
 
 Declared = Callable[[ModelId], ModelCapabilities]
 """What a model can do; `NONE` for one that nobody declared."""

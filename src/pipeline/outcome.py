@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cmf.message import Message
 from cmf.request import Request, Response
-from pipeline.approval_needs import ApprovalAnswer
+from pipeline.approvals.needs import ApprovalAnswer
 from pipeline.certificate import Bound, Certificate
 from pipeline.decision import OUTAGE_RULES, Action, Decision
 from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable

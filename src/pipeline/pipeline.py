@@ -13,14 +13,16 @@ from typing import Final
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
-from pipeline.approval_ref import ApprovalStatus
+from pipeline.approvals.ref import ApprovalStatus
+from pipeline.approvals.sealed_replies import SealedReplies
 from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
+from pipeline.audit.kept_content import KeepingContent
+from pipeline.audit.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
 from pipeline.context import Context, as_context
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, StoreError, where_from
 from pipeline.events import Events, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
-from pipeline.kept_content import KeepingContent
 from pipeline.offload import Offload
 from pipeline.outcome import Basis, Outcome, Ran
 from pipeline.policies.overrides import Overrides
@@ -29,14 +31,12 @@ from pipeline.policies.watching import Watcher
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
-from pipeline.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
 from pipeline.retention import Holder
 from pipeline.runner import Runner
-from pipeline.sealed_replies import SealedReplies
-from pipeline.session_changes import changes_of, publish_approvals, publish_labels
-from pipeline.session_choice import SessionChoice
-from pipeline.session_state import NO_CHANGES, Changes
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.changes import changes_of, publish_approvals, publish_labels
+from pipeline.sessions.choice import SessionChoice
+from pipeline.sessions.state import NO_CHANGES, Changes
 from pipeline.stage import Stage, StageCall, Traffic
 
 _AT_ONCE: Final = Offload(waits=False)  # for a run without a session, which reads no store

@@ -26,7 +26,7 @@ from cmf.value import Entry, Value, encoded, entries, to_bytes
 from cmf.view import MessageView, head
 
 if TYPE_CHECKING:
-    from pipeline.approval_state import Approval
+    from pipeline.approvals.state import Approval
     from pipeline.policies.overrides import Override
 
 

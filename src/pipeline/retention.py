@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cmf.errors import CmfError
 from cmf.security import RetentionPolicy
+from pipeline.audit.record import act_of
 from pipeline.errors import StoreError
 from pipeline.moments import LAST, SECOND, instant_of, micros
-from pipeline.record import act_of
 
 if TYPE_CHECKING:
     from pipeline.store.database import Store
@@ -132,7 +132,7 @@ class Sweep:
     """
 
     def __init__(self, store: Store, *holders: Holder) -> None:
-        from pipeline.recorder import Recorder  # these bring SQLAlchemy, which asking what to keep does not need
+        from pipeline.audit.recorder import Recorder  # these bring SQLAlchemy, which asking what to keep does not need
         from pipeline.store.held import JudgedContent, SealedContent
 
         self._recorder = Recorder(store)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
 from cmf.value import replace, trusted
-from pipeline.approval_needs import (
+from pipeline.approvals.needs import (
     DENIED_BY_PERSON,
     ApprovalAnswer,
     ApprovalNeed,

@@ -21,6 +21,7 @@ from cmf.enums import Capability, Role
 from cmf.message import Message
 from pipeline import policy_set
 from pipeline.assembly import Config
+from pipeline.audit.recording import Records
 from pipeline.context import Context
 from pipeline.decision import Action, Decision, Effect, Hit
 from pipeline.engines.base import Decided, EngineResult, Failed, InlineEngine
@@ -30,8 +31,7 @@ from pipeline.guard import Guard, Subject, is_outage
 from pipeline.outcome import Outcome
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
-from pipeline.recording import Records
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
 from pipeline.stage import Stage, StageCall, Traffic
 
 Word: TypeAlias = Literal["allow", "warn", "deny", "require_approval", "unavailable"]

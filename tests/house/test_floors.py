@@ -26,7 +26,19 @@ MAY_CALL_TO_WIRE = {
 # Wire formats that are read with another one's adapter, and why that is no accident.
 BUILT_ON = {"openrouter": "openai_chat"}
 # Packages whose modules stand on floors of their own. Their doors re-export what lies below, or nothing.
-_PARTED = ("audit", "cases", "checks", "engines", "guarded", "ledger", "origins", "policies", "replay")
+_PARTED = (
+    "approvals",
+    "audit",
+    "cases",
+    "checks",
+    "engines",
+    "guarded",
+    "ledger",
+    "origins",
+    "policies",
+    "replay",
+    "sessions",
+)
 DOORS = frozenset({*PACKAGES, *(f"pipeline.{package}" for package in _PARTED)})
 
 

@@ -20,7 +20,7 @@ MAX_BODY = 50  # lines of a function between its docstring and its end; what is 
 LONG_FUNCTIONS: dict[str, str] = {
     "cmf/adapters/anthropic_messages/quick.py quick_turns": "one loop without calls, which is where its speed is from",
     "pipeline/gateway/service.py assembled": "the parts of a gateway, each made once, in the order of their needs",
-    "pipeline/record.py record_of": "one object, in the order of the fields of a record",
+    "pipeline/audit/record.py record_of": "one object, in the order of the fields of a record",
     "pipeline/policies/schemas.py decision_schema": "one object: the schema, in the order of the document",
 }
 

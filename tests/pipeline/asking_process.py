@@ -13,8 +13,8 @@ from tests.pipeline.session_stores import at_once
 
 from cmf import Message, SubjectExtension, ToolCallPart
 from pipeline import Config, Context, Pipeline
-from pipeline.redis_sessions import RedisSessions
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.redis_store import RedisSessions
 from pipeline.store.database import Store
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")

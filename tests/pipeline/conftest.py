@@ -16,8 +16,8 @@ from ulid import ULID
 from pipeline import Config, Guard, Pipeline, Stage, assembly
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.policy_set import PolicySet
-from pipeline.redis_sessions import RedisSessions
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.redis_store import RedisSessions
 from pipeline.store.database import Store
 
 Rules = Callable[..., Guard]

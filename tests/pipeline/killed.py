@@ -36,13 +36,13 @@ from ulid import ULID
 
 from cmf.content import ToolCallPart
 from cmf.message import Message
-from pipeline.approval_state import ApprovalRequest, ApprovalUse
+from pipeline.approvals.state import ApprovalRequest, ApprovalUse
+from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.guard import Guard
-from pipeline.recorder import Recorder
-from pipeline.redis_sessions import RedisSessions
-from pipeline.session_state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.redis_store import RedisSessions
+from pipeline.sessions.state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import stored_records

@@ -10,9 +10,9 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline import Context, Guard, PolicySet, policy_set
 from pipeline.replay.file import Entry, entry_of
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.watched import WatchedSessions
 from pipeline.stage import Traffic
-from pipeline.watched_sessions import WatchedSessions
 
 KEY = "sk-ant-" + "a1B2c3D4e5" * 3
 

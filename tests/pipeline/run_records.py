@@ -10,9 +10,9 @@ from ulid import ULID
 
 from cmf.extensions import RequestExtension
 from cmf.security import SubjectExtension
+from pipeline.audit.record import Record, Run, record_of
 from pipeline.context import Context
 from pipeline.decision import Action, Coverage, Decision, Effect, Hit, Mode, Verdict, ViewDecision
-from pipeline.record import Record, Run, record_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANN = Context(

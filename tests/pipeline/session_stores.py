@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from cmf.security import SubjectExtension
-from pipeline.approval_state import ApprovalRequest, ApprovalUse
+from pipeline.approvals.state import ApprovalRequest, ApprovalUse
 from pipeline.context import Context
-from pipeline.session_state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
+from pipeline.sessions.state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 
 WRITERS = 64
 

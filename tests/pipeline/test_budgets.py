@@ -16,8 +16,8 @@ from cmf.value import trusted
 from pipeline.budgets import Budgets, Limit, Unit, Unpriced
 from pipeline.context import Context
 from pipeline.errors import BudgetExceeded, ConfigError, SessionError, UnpricedError
-from pipeline.session_state import BudgetScope, Changes
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.state import BudgetScope, Changes
 
 PRICE = Price(input=Decimal(1), output=Decimal(10), cached_read=Decimal("0.1"), cache_write=Decimal(2))
 PRICES = PriceTable(version="t", prices={"p:m": PRICE})

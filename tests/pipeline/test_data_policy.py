@@ -31,8 +31,8 @@ from pipeline.policy_input import SessionFacts
 from pipeline.profile import DATA_ACTIONS
 from pipeline.profiles import Profiles
 from pipeline.registry import Registry, look_up
-from pipeline.session_state import Changes, Grant
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes, Grant
 
 PROFILES = Profiles.load(
     {

@@ -18,14 +18,14 @@ from cmf.codec import loads
 from cmf.security import SubjectExtension
 from cmf.tools import ToolDefinition
 from pipeline import Pipeline
+from pipeline.audit.record import Record
 from pipeline.decision import Action
 from pipeline.declassification import DeclassificationRules, declassify
 from pipeline.errors import DeclassificationError, SessionError, StoreBusy, StoreError
 from pipeline.events import Declassified, Event, Events
 from pipeline.moments import instant_of
-from pipeline.record import Record
-from pipeline.session_state import Changes, Taint
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.state import Changes, Taint
 
 EVE = SubjectExtension(id="eve", permissions={"cmf:declassify"})
 DAN = SubjectExtension(id="dan", permissions={"cmf:declassify"})

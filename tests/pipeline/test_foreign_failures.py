@@ -16,15 +16,15 @@ from tests.pipeline.staging import calling
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable
+from pipeline.audit.record import Record
 from pipeline.cancellation import is_cancelled
 from pipeline.decision import Action
 from pipeline.errors import SessionError, where_from
 from pipeline.events import RecordUnavailable
 from pipeline.offload import Offload, _forget_all_threads
 from pipeline.policy_input import SessionFacts
-from pipeline.record import Record
-from pipeline.session_state import Changes
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")
 LABEL = 'label contains {"code": "l", "reason": "x", "label": input.content} if startswith(input.content, "label")'

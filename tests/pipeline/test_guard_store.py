@@ -9,7 +9,7 @@ from tests.pipeline.conftest import write_rules
 
 from cmf import Message, TextPart
 from pipeline import Guard, PolicyUnavailable
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 from pipeline.store.database import Store
 
 TAINT = 'label contains {"code": "l", "reason": "x", "label": "seen"} if contains(input.content, "taint")'

@@ -18,7 +18,7 @@ from pipeline.decision import Action
 from pipeline.errors import StoreError
 from pipeline.history import MAX_TRAILS, Histories
 from pipeline.profiles import Profiles
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 CLAIMED = """\
 deny contains {"code": "test.claimed", "reason": "Says who?"} if {

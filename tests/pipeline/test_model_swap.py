@@ -19,8 +19,8 @@ from pipeline import Context, Guard
 from pipeline.errors import SessionError
 from pipeline.events import Event, Events, RoutingConstraintFailure
 from pipeline.model_swap import ModelSession, declared, swap_model
-from pipeline.session_state import Changes
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.state import Changes
 
 ANN = who("ann")
 PLAIN = [Message(role="user", content=[TextPart(text="hi")])]

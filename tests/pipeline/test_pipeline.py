@@ -20,8 +20,8 @@ from pipeline.events import LabelAdded
 from pipeline.pipeline import MAX_CONFLICTS
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
-from pipeline.session_state import Changes
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes
 
 AT_MOST_THREE = """\
 deny contains {"code": "test.three", "reason": "Three payments are enough."} if {

@@ -31,7 +31,7 @@ from cmf.errors import CmfError
 from pipeline import CallError, Config, Context, Denied, Guard, Mode, Pipeline, as_stage
 from pipeline.errors import SessionError
 from pipeline.references import Reference, Referred, mark, references, refusals
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 FORMAT = "openai_responses"
 ITEM = {"type": "item_reference", "id": "msg_1"}

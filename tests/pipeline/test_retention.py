@@ -16,13 +16,13 @@ from tests.pipeline.conftest import write_rules
 from cmf import Choice, Message, Request, Response, RetentionPolicy, SubjectExtension, ToolCallPart, ToolResultPart
 from cmf.value import trusted
 from pipeline import Pipeline
-from pipeline.approval_state import ApprovalRequest
+from pipeline.approvals.state import ApprovalRequest
 from pipeline.context import Context
 from pipeline.errors import StoreError
 from pipeline.profiles import Profiles
 from pipeline.retention import FOREVER, NEVER, Keep, Span, Sweep, keep, strictest
-from pipeline.session_state import Changes
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 

@@ -32,7 +32,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import load
 from pipeline.profiles import Profiles
 from pipeline.runner import MAX_PASSES, Runner
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 DENY_WORD = """\
 deny contains {"code": "test.word", "reason": "No."} if contains(input.content, "forbidden")

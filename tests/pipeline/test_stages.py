@@ -29,8 +29,8 @@ from cmf import (
 from cmf.value import replace
 from pipeline import Ask, Config, ConfigError, Context, Mode, Pipeline, Refuse, as_stage
 from pipeline.decision import Action, Verdict
-from pipeline.session_state import Changes
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes
 
 # -- failing -----------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tests.pipeline.conversations import says
 
 from cmf import SubjectExtension
 from pipeline import Config, Context, Pipeline
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.store.database import Store
 
 DECISIONS = 100_000

@@ -31,7 +31,7 @@ from pipeline.errors import EmissionError
 from pipeline.history import Histories
 from pipeline.outcome import Outcome
 from pipeline.profiles import Profiles
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 from pipeline.unchanged import again, unchanged
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")

@@ -21,8 +21,8 @@ from pipeline.decision import Action, Effect, Hit, Verdict, ViewDecision
 from pipeline.outcome import Outcome
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
-from pipeline.session_state import Changes, Grant
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes, Grant
 from pipeline.turn_memory import Section
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s", labels=frozenset({"pii"}))

@@ -18,14 +18,14 @@ from cmf.codec import dumps, loads
 from cmf.value import replace, to_bytes
 from pipeline import Config, Context, Pipeline, Stage
 from pipeline.assembly import build_engine, load_policies
+from pipeline.audit.record import Run, record_of
 from pipeline.emission import emit
 from pipeline.events import LabelAdded, ToolInputInvalid
 from pipeline.outcome import Outcome
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
-from pipeline.record import Run, record_of
-from pipeline.session_state import Changes, Grant
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes, Grant
 
 RULES = {
     "mask": """

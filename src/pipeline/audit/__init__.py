@@ -1,1 +1,1 @@
-"""The audit log of decisions: a Merkle tree, signed heads, verification, evidence. Spec: docs/spec/audit.md."""
+"""Records of runs, and their proof: a Merkle log, signed heads, verification, evidence. Spec: docs/spec/audit.md."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from cmf.codec import loads
-from pipeline.approval_state import stored_subject
 from pipeline.audit.evidence import Committed, Evidence, Held, Leaf, committed_in
+from pipeline.sessions.keys import stored_subject
 
 ERASURE: Final = "erasure"  # kind of the record of an erasure
 HOLD: Final = "hold"  # kind of the records of a hold

@@ -20,8 +20,8 @@ from pipeline.errors import PipelineError
 from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.profiles import Profiles
-from pipeline.session_state import Changes, Count
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes, Count
 
 Status: TypeAlias = Literal["passed", "failed", "skipped"]
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 import typer
 
 from cmf.codec import dumps, loads
-from pipeline.approval_state import shown_subject
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.checking import check_bundle, check_store
 from pipeline.audit.evidence import Evidence
@@ -27,7 +26,8 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped_json, visible
 from pipeline.errors import AuditError, ConfigError, StoreError
 from pipeline.moments import instant_of, iso, micros
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
+from pipeline.sessions.keys import shown_subject
 from pipeline.store.database import Store, key_beside
 from pipeline.store.engine import check_is_store, file_of, open_to_read
 from pipeline.store.evidence import StoreEvidence

@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 import typer
 
 from cmf.codec import dumps
-from pipeline.approval_state import shown_subject
 from pipeline.audit.query import parse
 from pipeline.authority import holder
 from pipeline.cli.audit import opened_for_search
@@ -27,7 +26,8 @@ from pipeline.display import counted, visible
 from pipeline.moments import instant_of, iso, micros
 from pipeline.policies.overrides import Override
 from pipeline.retention import Sweep
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
+from pipeline.sessions.keys import shown_subject
 from pipeline.store.acts import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents, Hold
 from pipeline.store.four_eyes import Ask, RevealGrant

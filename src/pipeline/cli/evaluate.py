@@ -28,8 +28,8 @@ from pipeline.policies.bundle_signature import Key, Verification
 from pipeline.replay.file import append, entry_of
 from pipeline.replay.masking import Masking
 from pipeline.replay.replay import Replay
-from pipeline.sessions import MemorySessions, SessionStore
-from pipeline.watched_sessions import WatchedSessions
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.watched import WatchedSessions
 
 
 def run(

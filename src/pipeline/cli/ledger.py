@@ -13,13 +13,13 @@ import typer
 from cmf.adapters import loss
 from cmf.codec import dumps
 from cmf.pricing import PriceTable, parse_table
-from pipeline.approval_state import shown_subject, subject_key
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.display import counted, visible
 from pipeline.errors import ConfigError
 from pipeline.ledger.costs import Cost, cost_of
 from pipeline.ledger.formats import read_conversation, write_conversation
 from pipeline.moments import instant_of
+from pipeline.sessions.keys import shown_subject, subject_key
 from pipeline.store.database import Store
 from pipeline.store.engine import check_is_store
 from pipeline.store.ledger import Ledger

@@ -29,9 +29,9 @@ from pipeline.profiles import Profiles
 from pipeline.ulids import new_ulid
 
 if TYPE_CHECKING:
+    from pipeline.audit.recorder import Recorder
     from pipeline.mcp_proxy.http_server import Address
-    from pipeline.recorder import Recorder
-    from pipeline.sessions import SessionStore
+    from pipeline.sessions.base import SessionStore
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _READS, _WRITES = 0, 1
@@ -96,7 +96,7 @@ def run(options: Options) -> None:
 
 def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
     """The session store and recorder of the database file, open as long as `opened`."""
-    from pipeline.recorder import Recorder
+    from pipeline.audit.recorder import Recorder
     from pipeline.store.database import Store
 
     store = opened.enter_context(Store.at(file))

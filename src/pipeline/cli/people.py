@@ -17,9 +17,11 @@ import typer
 
 from cmf.codec import dumps
 from cmf.security import SubjectExtension
-from pipeline.approval_state import Approval
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
+from pipeline.approvals.state import Approval
 from pipeline.assembly import REDIS, open_sessions
+from pipeline.audit.record import Record
+from pipeline.audit.recorder import Recorder
 from pipeline.authority import APPROVE, DECLASSIFY, holder
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
@@ -27,9 +29,7 @@ from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
 from pipeline.display import counted, escaped_json, visible
 from pipeline.moments import iso
-from pipeline.record import Record
-from pipeline.recorder import Recorder
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
 
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cmf.codec import dumps
 from cmf.identity import Clock
+from pipeline.audit.record import Record, act_of
 from pipeline.errors import StoreError
 from pipeline.events import Event, PoliciesChanged, PoliciesRefused
 from pipeline.gateway.config_file import Loaded
@@ -21,9 +22,8 @@ from pipeline.gateway.tally import Tally
 from pipeline.guard import Guard
 from pipeline.moments import micros
 from pipeline.policies.bundle_signing import packed
-from pipeline.record import Record, act_of
 from pipeline.retention import Sweep
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies
 

@@ -40,7 +40,7 @@ from pipeline.gateway.window_events import Diverged
 from pipeline.guard import Guard, raised
 from pipeline.outcome import Outcome
 from pipeline.references import references
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 APPROVAL_HEADER: Final = "x-cmf-approval-id"
 FORWARDED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means

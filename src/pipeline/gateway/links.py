@@ -16,8 +16,8 @@ from pipeline.context import Context
 from pipeline.errors import SessionError
 from pipeline.gateway.refusal import Refusal
 from pipeline.offload import Offload
-from pipeline.session_state import Changes
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.state import Changes
 
 if TYPE_CHECKING:
     from pipeline.gateway.exchange import IncomingRequest

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cmf.security import SubjectExtension
-from pipeline.approval_state import SessionKey, session_key
 from pipeline.context import Context
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.mcp_proxy.http_server import HttpServer
 from pipeline.mcp_proxy.link import Link
+from pipeline.sessions.keys import SessionKey, session_key
 
 
 @dataclass(slots=True)

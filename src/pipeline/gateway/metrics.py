@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from pipeline.audit.record import Record
+from pipeline.audit.recording import Records, SharingRecords, sharing
 from pipeline.decision import OUTAGE_RULES, Action
 from pipeline.events import Event, PoliciesChanged, PoliciesRefused, RecordUnavailable
 from pipeline.gateway.intake import GONE
 from pipeline.gateway.tally import Tally
-from pipeline.record import Record
-from pipeline.recording import Records, SharingRecords, sharing
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)

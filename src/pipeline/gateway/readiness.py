@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.context import Context
 from pipeline.errors import StoreError
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
 from pipeline.store.database import Store
 from pipeline.store.engine import touch
 from pipeline.store.writer import waited

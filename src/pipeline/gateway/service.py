@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 from pipeline.assembly import Config, Policies, open_sessions
 from pipeline.audit.exporting import HeadFile
+from pipeline.audit.record import Record
+from pipeline.audit.recorder import Recorder
+from pipeline.audit.recording import Records
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
 from pipeline.gateway.admission import Admission
@@ -35,10 +38,7 @@ from pipeline.guard import Guard
 from pipeline.policies.bundle_signature import Key, Verification
 from pipeline.policies.overrides import Overrides
 from pipeline.profiles import Profiles
-from pipeline.record import Record
-from pipeline.recorder import Recorder
-from pipeline.recording import Records
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
 from pipeline.store.database import Store
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from pipeline.audit.kept_content import ContentMode
 from pipeline.claims import HistoryTrust
 from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import Endpoint, McpServer
 from pipeline.gateway.routing import Chain, Destinations, HealthSettings, check_routing
 from pipeline.gateway.sections import Host, Name, Seconds, Secret, Section, SettingError, origin, repeated_end
-from pipeline.kept_content import ContentMode
 from pipeline.review.access import Role
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from typing import Final
 
-from pipeline.record import Record
+from pipeline.audit.record import Record
 
 OUTCOMES: Final = ("decided", "refused", "failed", "own")
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.audit.record import Record
 from pipeline.errors import ConfigError
 from pipeline.gateway.dialects import endpoint_of
 from pipeline.gateway.intake import Event, Receive, Scope, Send
 from pipeline.gateway.metrics import RUN_BUCKETS, rules_in
 from pipeline.gateway.settings import Telemetry as TelemetrySettings
-from pipeline.record import Record
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

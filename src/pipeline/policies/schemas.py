@@ -15,7 +15,7 @@ from cmf.message import Message
 from cmf.request import Sampling
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import json_schema
-from pipeline.approval_ref import ApprovalStatus
+from pipeline.approvals.ref import ApprovalStatus
 from pipeline.decision import Action, Effect, Mode, Verdict
 from pipeline.policies.metadata import Severity
 from pipeline.profiles import profiles_schema

@@ -17,7 +17,7 @@ from cmf.errors import CmfError, ShapeError
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import to_json
-from pipeline.approval_state import Approval
+from pipeline.approvals.state import Approval
 from pipeline.claims import HistoryTrust, history_trust
 from pipeline.context import Context
 from pipeline.decision import Decision

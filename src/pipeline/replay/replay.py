@@ -18,8 +18,8 @@ from pipeline.pipeline import Pipeline
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.replay.file import Entry, summary_of
-from pipeline.session_state import Changes
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
+from pipeline.sessions.state import Changes
 
 TIMEOUT_SECONDS: Final = 10.0  # generous: nobody waits for a replay, and one that times out is useless
 _UNDEFINED: Final = "engine.undefined"  # a result of the policies, not a failure of the engine

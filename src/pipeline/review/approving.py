@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pipeline.approval_ref import ApprovalStatus
-from pipeline.approval_state import Approval, shown_subject, subject_key
+from pipeline.approvals.ref import ApprovalStatus
+from pipeline.approvals.state import Approval
 from pipeline.errors import ApprovalError
 from pipeline.moments import iso, micros
 from pipeline.policies.overrides import Override
@@ -15,6 +15,7 @@ from pipeline.review.detail import told
 from pipeline.review.lists import decision_row
 from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
+from pipeline.sessions.keys import shown_subject, subject_key
 from pipeline.store.overview import Placed
 
 LATELY: Final = 50  # the newest decisions that asked for approval

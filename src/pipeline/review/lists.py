@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pipeline.approval_state import shown_subject
 from pipeline.audit.query import plain
 from pipeline.moments import iso
 from pipeline.review.catalog import SEVERITIES, Session
 from pipeline.review.site import PAGE, Page, Refused, Site, Visit
 from pipeline.review.summary import Json, hits, not_judged
+from pipeline.sessions.keys import shown_subject
 from pipeline.store.overview import Placed
 
 FACETS: Final = (

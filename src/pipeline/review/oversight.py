@@ -6,7 +6,6 @@ import time
 from collections import deque
 from typing import Final
 
-from pipeline.approval_state import shown_subject
 from pipeline.audit.checking import check_store
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report
@@ -16,6 +15,7 @@ from pipeline.review.charts import over_time, shares, spread
 from pipeline.review.lists import decision_row, saved
 from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
 from pipeline.review.summary import Json
+from pipeline.sessions.keys import shown_subject
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 

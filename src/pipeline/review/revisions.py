@@ -9,7 +9,6 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from cmf.codec import dumps
-from pipeline.approval_state import subject_key
 from pipeline.audit.query import exactly
 from pipeline.moments import iso
 from pipeline.policies.entrypoints import is_generated
@@ -19,6 +18,7 @@ from pipeline.review.access import Role
 from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
+from pipeline.sessions.keys import subject_key
 from pipeline.store.overview import Placed
 
 MOST: Final = 100  # revisions shown, those with most decisions

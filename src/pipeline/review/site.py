@@ -12,20 +12,20 @@ from cmf.codec import loads
 from cmf.errors import DecodeError
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.audit.heads import PublicKey
 from pipeline.audit.query import Query, parse
+from pipeline.audit.record import act_of
+from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import Report
 from pipeline.authority import as_recorded
-from pipeline.record import act_of
-from pipeline.recorder import Recorder
 from pipeline.review.access import Person, Refused, Role
 from pipeline.review.annotations import MAX_TEXT
 from pipeline.review.catalog import Catalog
 from pipeline.review.contents import Rejudging
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import Json, readable
-from pipeline.sessions import SessionStore, wall_clock
+from pipeline.sessions.base import SessionStore, wall_clock
 from pipeline.store.contents import ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

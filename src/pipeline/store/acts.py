@@ -11,10 +11,10 @@ from sqlalchemy import Connection, func, select
 
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
+from pipeline.audit.record import act_of
 from pipeline.authority import MAX_REASON, Authorise, holding, name_of
 from pipeline.errors import AuditError
 from pipeline.moments import micros
-from pipeline.record import act_of
 from pipeline.store.records import row_of
 from pipeline.store.tables import RECORDS
 

@@ -14,10 +14,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, 
 
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
-from pipeline.approval_state import stored_subject
 from pipeline.audit.evidence import Kept, committed_in
 from pipeline.errors import AuditError
 from pipeline.moments import micros
+from pipeline.sessions.keys import stored_subject
 from pipeline.store.acts import (
     BREAK_GLASS,
     ERASE,

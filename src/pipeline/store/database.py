@@ -12,10 +12,10 @@ from sqlalchemy.engine import URL
 from cmf.identity import Clock
 from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
 from pipeline.audit.heads import Signer
+from pipeline.audit.record import Record
 from pipeline.authority import Authorise
 from pipeline.errors import ConfigError
-from pipeline.record import Record
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
 from pipeline.store.contents import ContentRules, Contents
 from pipeline.store.engine import BUSY_SECONDS, address_of, open_engine
 from pipeline.store.ledger import Ledger

@@ -17,10 +17,10 @@ from sqlalchemy import Connection, Engine, exists, select
 from cmf.codec import loads
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
-from pipeline.approval_state import stored_subject
 from pipeline.authority import name_of
 from pipeline.errors import AuditError
 from pipeline.moments import MICROSECOND, instant_of, micros
+from pipeline.sessions.keys import stored_subject
 from pipeline.store.acts import (
     LONGEST,
     PREFIX,

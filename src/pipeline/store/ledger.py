@@ -28,7 +28,7 @@ from pipeline.ledger.rows import (
     row_of,
 )
 from pipeline.moments import micros
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import MESSAGES, RUNS, SESSION_NAMES, SESSIONS, TOOL_CALLS
 from pipeline.store.writer import Writer, waited

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, insert, not_, or_, select
 
-from pipeline.approval_state import shown_subject, stored_subject, subject_key
 from pipeline.audit.facts import facts_of
 from pipeline.audit.query import COLUMNS, Query, Term, Value
 from pipeline.errors import AuditError
+from pipeline.sessions.keys import shown_subject, stored_subject, subject_key
 from pipeline.store.engine import snapshot
 from pipeline.store.overview import PLACED, Placed
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS

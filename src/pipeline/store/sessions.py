@@ -30,22 +30,11 @@ from sqlalchemy.dialects import sqlite
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
 from cmf.value import replace
-from pipeline.approval_ref import ApprovalStatus
-from pipeline.approval_state import Approval, SessionKey, session_key
+from pipeline.approvals.ref import ApprovalStatus
+from pipeline.approvals.state import Approval
 from pipeline.context import Context
 from pipeline.policy_input import SessionFacts
-from pipeline.session_state import (
-    MAX_EVENTS,
-    Budget,
-    BudgetScope,
-    Changes,
-    Grant,
-    SessionState,
-    Taint,
-    budget_id,
-    budget_of,
-)
-from pipeline.sessions import (
+from pipeline.sessions.base import (
     NOTHING_KNOWN,
     Moments,
     SessionStore,
@@ -55,6 +44,18 @@ from pipeline.sessions import (
     waiting,
     wall_clock,
     with_decision,
+)
+from pipeline.sessions.keys import SessionKey, session_key
+from pipeline.sessions.state import (
+    MAX_EVENTS,
+    Budget,
+    BudgetScope,
+    Changes,
+    Grant,
+    SessionState,
+    Taint,
+    budget_id,
+    budget_of,
 )
 from pipeline.store.engine import snapshot
 from pipeline.store.records import recorded

@@ -17,8 +17,8 @@ from tests.pipeline.review.traffic import keep, record
 from cmf import SubjectExtension
 from pipeline.audit import bundle_verification
 from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.record import Content
 from pipeline.audit.verification import verify
-from pipeline.record import Content
 from pipeline.store.contents import ERASE, HOLD
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

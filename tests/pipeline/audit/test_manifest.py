@@ -18,9 +18,9 @@ from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
 from pipeline.audit.parts import MANIFEST
+from pipeline.audit.record import act_of
+from pipeline.audit.recorder import Recorder
 from pipeline.context import Context
-from pipeline.record import act_of
-from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 

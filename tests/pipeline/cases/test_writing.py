@@ -18,7 +18,7 @@ from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseRunner
 from pipeline.cases.writing import case_of, case_text, left_out
 from pipeline.replay.file import Entry
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 SHIPPED = policy_set.load(policy_set.shipped())
 RUNNER = CaseRunner(SHIPPED)

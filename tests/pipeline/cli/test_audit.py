@@ -19,10 +19,10 @@ from typer.testing import CliRunner, Result
 from cmf.codec import dumps
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.query import COLUMNS, FACTS, REVIEWS, TIMES, parse
+from pipeline.audit.recorder import Recorder
 from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.errors import AuditError
-from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 from pipeline.store.search import Search
 

@@ -27,7 +27,7 @@ from pipeline.engines.base import Undefined
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.gateway.config_file import load
 from pipeline.gateway.settings import Settings
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
 from pipeline.store.database import Store
 
 KEY = "sk-canary-7f3a"

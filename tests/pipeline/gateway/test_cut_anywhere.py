@@ -20,7 +20,7 @@ from tests.pipeline.new_store import migrated
 from cmf.content import ToolCallPart
 from cmf.request import Request, Response
 from cmf.security import SubjectExtension
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.assembly import Config
 from pipeline.authority import APPROVE
 from pipeline.context import Context

@@ -22,7 +22,7 @@ from pipeline.gateway.exchange import IncomingRequest
 from pipeline.gateway.identity import hash_of
 from pipeline.gateway.links import Links
 from pipeline.gateway.refusal import Refusal
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions.base import MemorySessions, SessionStore
 
 BOB_KEY = "cmf_bobs-key-of-a-test"
 PATH = "/v1/responses"

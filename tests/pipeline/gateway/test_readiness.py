@@ -22,7 +22,7 @@ from pipeline.errors import StoreError
 from pipeline.gateway import service
 from pipeline.gateway.readiness import AGAIN_SECONDS, Readiness
 from pipeline.gateway.settings import Settings
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 

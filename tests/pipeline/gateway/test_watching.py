@@ -15,9 +15,9 @@ from tests.pipeline.gateway.test_crossing import post
 from tests.pipeline.run_records import NOON
 
 from cmf import SubjectExtension
+from pipeline.audit.record import act_of
 from pipeline.events import RecordUnavailable
 from pipeline.gateway.metrics import Metrics
-from pipeline.record import act_of
 from pipeline.store import overrides
 from pipeline.store.database import Store
 from pipeline.store.overrides import OVERRIDE

@@ -26,7 +26,7 @@ from cmf.value import replace
 from pipeline import Context, Denied, Guard, as_stage
 from pipeline.errors import CallError
 from pipeline.events import CallFailed
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 
 @pytest.fixture(scope="module")

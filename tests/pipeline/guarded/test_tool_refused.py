@@ -19,7 +19,7 @@ from cmf.value import replace
 from pipeline import ApprovalRequired, ConfigError, Context, Denied, Guard, PolicyUnavailable, as_stage
 from pipeline.errors import CallError, StoreError, ToolInputError
 from pipeline.events import ToolInputInvalid
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 
 @pytest.fixture(scope="module")

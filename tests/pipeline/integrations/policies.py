@@ -9,8 +9,8 @@ from tests.pipeline.conftest import write_rules
 
 from cmf.security import SubjectExtension
 from pipeline import Config, Guard
-from pipeline.approvals import Approvals
-from pipeline.sessions import MemorySessions
+from pipeline.approvals.queue import Approvals
+from pipeline.sessions.base import MemorySessions
 
 PIN: Final = "1234"
 RULES: Final = {

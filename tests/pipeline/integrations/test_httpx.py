@@ -15,7 +15,7 @@ from tests.pipeline.integrations.policies import BOSS, guard_of
 from cmf.adapters import get
 from cmf.adapters.sse import sse_bytes
 from pipeline import Guard
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.errors import ConfigError
 from pipeline.integrations import httpx as cmf_httpx
 

@@ -13,7 +13,7 @@ from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from cmf.adapters import get
 from pipeline import ApprovalRequired, Denied, Guard
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.errors import CallError, ConfigError
 from pipeline.integrations import langchain as cmf_langchain
 

@@ -12,7 +12,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from pipeline import Guard
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.errors import ConfigError
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks the network for prices otherwise

@@ -15,7 +15,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from pipeline import ApprovalRequired, Denied, Guard
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.errors import CallError, ConfigError
 
 agents = pytest.importorskip("agents", reason="in an environment of its own")

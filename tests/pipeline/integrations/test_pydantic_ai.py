@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from pipeline import ApprovalRequired, Denied, Guard
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.errors import CallError, ConfigError
 from pipeline.integrations import pydantic_ai as cmf_pydantic
 

@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 
 from cmf import Request
 from pipeline import policy_set
+from pipeline.audit.record import Run, record_of
 from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.decision import Action, Effect, Hit, Mode, Verdict
 from pipeline.guard import Guard
 from pipeline.pipeline import Pipeline
 from pipeline.policies.rule_exceptions import Excuses, RuleException, read
-from pipeline.record import Run, record_of
 from pipeline.runner import Outcome
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 __all__ = ["write"]  # a fixture
 

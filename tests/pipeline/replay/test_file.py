@@ -23,7 +23,7 @@ from pipeline.policies.overrides import Override
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.replay.file import append, find, lines, read_entry
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 
 SHIPPED = policy_set.load(policy_set.shipped())
 ENTRY = judged(asks("hello"), SHIPPED, context={"subject": {"id": "ann"}, "session": "s1"})

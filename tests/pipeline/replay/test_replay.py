@@ -16,14 +16,14 @@ from tests.pipeline.replaying import KEY, asks, judged, said
 from cmf.codec import dumps
 from cmf.request import Request, Response
 from pipeline import Context, Guard, policy_set
-from pipeline.approvals import Approvals
+from pipeline.approvals.queue import Approvals
 from pipeline.errors import ReplayError
 from pipeline.replay.file import Entry, read_entry
 from pipeline.replay.impact import Change, Compared, Impact, compare
 from pipeline.replay.impact_run import impact_of
 from pipeline.replay.measuring import regressions
 from pipeline.replay.replay import Replay, agrees
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 from pipeline.spreading import CHUNK, WORTH_A_PROCESS
 
 SHIPPED = policy_set.load(policy_set.shipped())

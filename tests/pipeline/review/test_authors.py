@@ -10,8 +10,8 @@ import pytest
 from tests.pipeline.review.traffic import NOON, Client, opened, record
 
 from cmf import SubjectExtension
-from pipeline.record import act_of
-from pipeline.recorder import Recorder
+from pipeline.audit.record import act_of
+from pipeline.audit.recorder import Recorder
 from pipeline.review.site import Site
 from pipeline.store.acts import TWO_PEOPLE
 from pipeline.store.database import Store

@@ -10,9 +10,9 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.traffic import HOSTILE, Client, judged, opened, record
 
 from cmf import SubjectExtension
+from pipeline.audit.record import Record
 from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import PolicySet, load
-from pipeline.record import Record
 from pipeline.review.access import Role
 from pipeline.review.revisions import REPLAYED
 from pipeline.review.rules import PoliciesAtHand

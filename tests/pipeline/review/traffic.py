@@ -16,13 +16,13 @@ from ulid import ULID
 from cmf.message import Message
 from cmf.security import SubjectExtension
 from pipeline.assembly import Config
+from pipeline.audit.record import Content, Record, Run, record_of
+from pipeline.audit.recorder import Recorder
 from pipeline.context import Context
 from pipeline.decision import Action, Coverage, Decision, Effect, Hit, Mode, Skipped, Verdict, ViewDecision
 from pipeline.excused import Excused
 from pipeline.guard import Guard
 from pipeline.policy_set import PolicySet
-from pipeline.record import Content, Record, Run, record_of
-from pipeline.recorder import Recorder
 from pipeline.review.access import Named, Person, Role
 from pipeline.review.site import Site
 from pipeline.review.web import build_site

@@ -24,14 +24,14 @@ from pipeline import Config, Context, Pipeline
 from pipeline.audit import bundle_verification
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.evidence import committed_in
+from pipeline.audit.record import Content
+from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import Report, verify
 from pipeline.errors import AuditError, StoreError
-from pipeline.record import Content
-from pipeline.recorder import Recorder
 from pipeline.replay.file import read_entry
 from pipeline.replay.replay import Replay, agrees
 from pipeline.retention import Sweep
-from pipeline.sessions import MemorySessions
+from pipeline.sessions.base import MemorySessions
 from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

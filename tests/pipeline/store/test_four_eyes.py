@@ -16,10 +16,10 @@ from tests.pipeline.run_records import ANN, made_record
 from tests.pipeline.session_stores import Clock
 
 from cmf import SubjectExtension
+from pipeline.audit.record import Content
+from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.errors import AuditError
-from pipeline.record import Content
-from pipeline.recorder import Recorder
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

@@ -27,12 +27,12 @@ from tests.pipeline.session_stores import ANN, Clock, asked, count, grant, taint
 from cmf import SubjectExtension
 from pipeline import Config, Context, Pipeline
 from pipeline.audit.exporting import HeadFile, read_heads
+from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.decision import Action
 from pipeline.errors import ApprovalError, ConfigError, StoreError
-from pipeline.recorder import Recorder
-from pipeline.session_state import Changes
-from pipeline.sessions import SessionStore
+from pipeline.sessions.base import SessionStore
+from pipeline.sessions.state import Changes
 from pipeline.store.acts import BREAK_GLASS
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

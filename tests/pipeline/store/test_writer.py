@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, event, func, insert, select
 
 from pipeline.audit.heads import Signer
 from pipeline.errors import SessionError, StoreBusy, StoreError
-from pipeline.sessions import wall_clock
+from pipeline.sessions.base import wall_clock
 from pipeline.store import writer as writing
 from pipeline.store.engine import open_engine, snapshot
 from pipeline.store.log import Log

@@ -1,0 +1,111 @@
+"""What people do with what they are asked: list, look, approve, deny [C10]. Spec: docs/spec/approvals.md.
+
+approvals = Approvals(store)
+for waiting in approvals.pending():
+    approvals.approve(waiting.asked.id, approver)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cmf.identity import Clock
+from cmf.security import SubjectExtension
+from pipeline.approvals.sealing import ABOUT, Sealer
+from pipeline.approvals.state import Approval
+from pipeline.audit.record import Record, act_of
+from pipeline.authority import APPROVE, Authorise, as_recorded, holding, name_of
+from pipeline.errors import ApprovalError
+from pipeline.events import ApprovalDecided, Events
+from pipeline.moments import micros
+from pipeline.sessions.base import SessionStore, unknown_approval, wall_clock
+
+
+class Approvals:
+    """The approvals of a store; safe to share between threads.
+
+    Args:
+        store: where the runs keep their sessions.
+        authorise: who may decide; by default whoever has the permission `cmf:approve`.
+        events: told of every decision, in this process.
+        seal_key: the key of the pipelines that ask, to see what an approval is about.
+        record: puts a decision on record before it counts (`Recorder.record`, say); by default nothing does.
+        clock: the time of those records.
+
+    Raises:
+        ConfigError: a seal key that is not 32 bytes.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        authorise: Authorise | None = None,
+        *,
+        events: Events | None = None,
+        seal_key: bytes | None = None,
+        record: Callable[[Record], None] | None = None,
+        clock: Clock = wall_clock,
+    ) -> None:
+        self._store = store
+        self._authorise = authorise or holding(APPROVE)
+        self._events = events or Events()
+        self._sealer = Sealer(seal_key)
+        self._record = record
+        self._clock = clock
+
+    def pending(self) -> tuple[Approval, ...]:
+        """What waits for a person and is not too old, the oldest first. StoreError where the store cannot be asked."""
+        return self._store.pending_approvals()
+
+    def get(self, approval_id: str) -> Approval:
+        """The approval with this id, in whatever status; ApprovalError (`approval.unknown`) where there is none."""
+        found = self._store.approval(approval_id)
+        if found is None:
+            raise unknown_approval()
+        return found
+
+    def shown(self, approval_id: str) -> dict[str, Any] | None:
+        """What the approval is about, to be shown to the person who decides: the call with its arguments, say.
+
+        None once it was used or denied, or is too old.
+
+        Raises:
+            ApprovalError: no such approval, or it was sealed under another key (`approval.unreadable`).
+        """
+        approval = self.get(approval_id)
+        sealed = self._store.sealed(approval_id)
+        if sealed is None:
+            return None
+        about: dict[str, Any] = self._sealer.open(approval_id, approval.key, sealed)[ABOUT]
+        return about
+
+    def approve(self, approval_id: str, approver: SubjectExtension) -> Approval:
+        """The approval, now approved: good for one run of exactly what was asked, until it expires.
+
+        The approver was authenticated by the host, and is never the one who asked [SES-9].
+
+        Raises:
+            ApprovalError: `approval.not-authorised`, `approval.unknown`, `approval.own-request`, `approval.decided`,
+                `approval.expired`. StoreError: the store failed, or cannot put it on record: nothing is decided then.
+        """
+        return self._decide(approval_id, approver, approve=True)
+
+    def deny(self, approval_id: str, approver: SubjectExtension) -> Approval:
+        """The approval, now denied: the same is refused until it expires. Raises as `approve` does."""
+        return self._decide(approval_id, approver, approve=False)
+
+    def _decide(self, approval_id: str, approver: SubjectExtension, *, approve: bool) -> Approval:
+        if not self._authorise(approver):
+            hint = "it takes somebody who has the permission for it"
+            raise ApprovalError("this subject may not approve", code="approval.not-authorised", hint=hint)
+        by = name_of(approver)
+        if self._record is not None:
+            now = self._clock()
+            asked = self.get(approval_id).decided(by, approve=approve, now=micros(now)).asked
+            # On record first: what is done was never undocumented. Only a race loses what is on record by then.
+            said = {"by": as_recorded(approver), "approval": approval_id, "digest": asked.digest}
+            self._record(act_of("review", "review", "approve" if approve else "deny", said, now, subject=by))
+        decided = self._store.decide_approval(approval_id, approver=by, approve=approve)
+        self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=approve))
+        return decided

@@ -1,0 +1,68 @@
+"""What an approval is about, kept encrypted until a person decides; with it the model's reply that waits for that.
+
+Spec: docs/spec/approvals.md.
+"""
+
+from __future__ import annotations
+
+from cmf.request import Response
+from cmf.value import to_json
+from pipeline.approvals.needs import ApprovalAnswer
+from pipeline.approvals.sealing import ABOUT, REPLY, Sealer
+from pipeline.context import Context
+from pipeline.errors import ApprovalError
+from pipeline.sessions.base import SessionStore, unknown_approval
+from pipeline.sessions.keys import session_key
+from pipeline.stage import Traffic
+
+
+class SealedReplies:
+    """Seals replies for new approvals, and opens them for approvals that were given.
+
+    Args:
+        sessions: where what was sealed is kept.
+        key: 32 bytes, the same in every process that shares `sessions`; None makes one that ends with the process.
+
+    Raises:
+        ConfigError: the key is not 32 bytes.
+    """
+
+    def __init__(self, sessions: SessionStore, key: bytes | None) -> None:
+        self._sessions = sessions
+        self._sealer = Sealer(key)
+
+    def seal(self, value: Traffic, context: Context, answer: ApprovalAnswer) -> dict[str, bytes]:
+        """By the id of each new approval, ciphertext of what it is about.
+
+        A response is sealed with it whole: unlike a request, nobody could send it again.
+        """
+        reply = {REPLY: to_json(value)} if isinstance(value, Response) else {}
+        owner = session_key(context)
+        return {
+            one.id: self._sealer.seal(one.id, owner, {ABOUT: answer.shown[one.id], **reply}) for one in answer.asked
+        }
+
+    def open(self, approval_id: str, context: Context) -> Response:
+        """The reply that waits for this approval of the context's session.
+
+        Raises:
+            ApprovalError: there is no such approval in the session (`approval.unknown`), it was used or denied or is
+                too old (`approval.unusable`), it is about no reply (`approval.nothing-sealed`), or the reply was sealed
+                under another key (`approval.unreadable`). StoreError: the store cannot be asked.
+        """
+        owner = session_key(context)
+        approval = self._sessions.approval(approval_id)
+        if approval is None or approval.key != owner:
+            raise unknown_approval()
+        sealed = self._sessions.sealed(approval_id)
+        if sealed is None:
+            hint = "it was used, denied or is too old"
+            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint=hint)
+        body = self._sealer.open(approval_id, owner, sealed)
+        if REPLY not in body:
+            hint = "send the same again instead"
+            raise ApprovalError("this approval holds no reply", code="approval.nothing-sealed", hint=hint)
+        return Response.model_validate(body[REPLY])
+
+
+__all__ = ["SealedReplies"]
