@@ -118,7 +118,7 @@ def test_every_make_target_that_is_named_exists(document: Path) -> None:
 
 
 def test_every_command_is_specified() -> None:
-    from pipeline.cli.app import app  # here, so that a broken command does not hide the tests above
+    from pipeline.cli.commands import app  # here, so that a broken command does not hide the tests above
 
     commands = [command.name for command in app.registered_commands]
     groups = [group.name for group in app.registered_groups]

@@ -17,6 +17,7 @@ import typer
 from pipeline import policy_set
 from pipeline.checks.checking import Job, check, is_error
 from pipeline.cli.binaries import found, run_program
+from pipeline.cli.commands.options import FindingsAs
 from pipeline.cli.findings import (
     Finding,
     JUnitCase,
@@ -29,7 +30,6 @@ from pipeline.cli.findings import (
 )
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
-from pipeline.cli.replaying import FindingsAs
 from pipeline.cli.test import case_files
 from pipeline.display import counted
 from pipeline.policies.library import PACKAGE

@@ -17,7 +17,7 @@ from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_seal_key, read_wire
-from pipeline.cli.tracing import Level, Traced, Tracing
+from pipeline.cli.trace import Level, Traced, Tracing
 from pipeline.decision import Action
 from pipeline.display import visible
 from pipeline.emission import emit

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from pipeline import batch
 from pipeline.assembly import load_policies
+from pipeline.cli.commands.options import ReportAs
 from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit
 from pipeline.cli.policy_places import policies_at
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import lines_of
 from pipeline.cli.rendering import console
-from pipeline.cli.replaying import ReportAs
 from pipeline.display import counted, visible
 from pipeline.replay.impact import Change, Impact
 from pipeline.replay.impact_run import impact_of

@@ -19,7 +19,7 @@ from cmf.errors import CmfError, DecodeError, ShapeError
 from cmf.message import Message
 from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
-from pipeline.cli.detecting import detected
+from pipeline.cli.format_detection import detected
 from pipeline.cli.policy_places import file_of
 from pipeline.context import Context
 from pipeline.display import visible

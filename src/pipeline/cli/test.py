@@ -21,12 +21,12 @@ from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseResult, CaseRunner
 from pipeline.checks.policy_tests import Checked, run_tests
 from pipeline.checks.printing import Printed, Printing, prints
+from pipeline.cli.commands.options import FindingsAs
 from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit, write_sarif
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
-from pipeline.cli.replaying import FindingsAs
 from pipeline.decision import Mode
 from pipeline.display import visible
 from pipeline.engines.embedded import EmbeddedEngine

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from cmf import SubjectExtension
 from pipeline import Config, Context, Guard, Pipeline
 from pipeline.audit.recorder import Recorder
-from pipeline.cli.app import app
+from pipeline.cli.commands import app
 from pipeline.store.database import Store
 
 WHO = ("--as", "eve", "--reason", "a complaint")

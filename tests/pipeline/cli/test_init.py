@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cases.schema import case_schema
-from pipeline.cli.app import Template
 from pipeline.cli.commands import app
+from pipeline.cli.commands.policies import Template
 
 RUN = CliRunner()
 

@@ -26,8 +26,8 @@ from typer.testing import CliRunner
 
 from pipeline.cli import main
 from pipeline.cli.commands import app
-from pipeline.cli.examples import EXAMPLES
-from pipeline.cli.sections import SECTIONS
+from pipeline.cli.commands.examples import EXAMPLES
+from pipeline.cli.commands.sections import SECTIONS
 
 RUN = CliRunner()
 CMF = [sys.executable, "-c", "from pipeline.cli import main; main()"]

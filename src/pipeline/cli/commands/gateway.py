@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli import proxying
-from pipeline.cli.replaying import WrittenAs
-from pipeline.cli.sections import FullHelpGroup
+from pipeline.cli.commands.options import OutputAs, WrittenAs
+from pipeline.cli.commands.sections import FullHelpGroup
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The settings file.")]
 DEFAULT = Path("cmf.yaml")
@@ -53,7 +52,7 @@ def new() -> None:
 @config_commands.command("show")
 def show(
     config: ConfigOption = DEFAULT,
-    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Print every effective setting and its origin. Secrets are named, never shown."""
     from pipeline.cli import serve as work
@@ -88,7 +87,7 @@ def doctor(
     upstreams: Annotated[
         bool, typer.Option("--upstreams", help="Connect to upstreams, MCP servers and issuers; nothing is sent.")
     ] = False,
-    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Check that everything needed is present and works, and say what to do if not.
 
@@ -107,7 +106,6 @@ def add_to(app: typer.Typer) -> None:
     app.command("serve")(serve)
     app.command("doctor")(doctor)
     app.add_typer(config_commands, name="config")
-    proxying.add_to(app)
 
 
 __all__ = ["add_to"]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.auditing import Place, PublicKeys, SigningKey
+from pipeline.cli.commands.options import Place, PublicKeys, SigningKey
 
 
 class RoleChoice(StrEnum):
@@ -53,10 +53,10 @@ def review(
     ] = "X-Forwarded-Groups",
 ) -> None:
     """Review decisions on local pages: sessions that need attention, sign-offs, evidence."""
-    from pipeline.cli import review as does
+    from pipeline.cli import review as work
     from pipeline.review.access import Role
 
-    does.run(
+    work.run(
         store,
         port=port,
         person=person,

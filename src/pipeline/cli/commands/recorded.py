@@ -2,66 +2,19 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipeline.cli.sections import FullHelpGroup
-
-
-class ReportAs(StrEnum):
-    """The formats of a report."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
-
-
-class FindingsAs(StrEnum):
-    """The formats of findings: those of a report, and SARIF."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
-    SARIF = "sarif"
-
-
-class WrittenAs(StrEnum):
-    """The output formats of most commands: for people, or for programs."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-def policy_place(text: str) -> Path:
-    """The path that the word `shipped` or a path names; a directory of that name is `./shipped`."""
-    if text != "shipped":
-        return Path(text)
-    from pipeline.policies.library import shipped
-
-    return shipped()
-
+from pipeline.cli.commands.options import OutputAs, PolicyOption, ProfilesOption, ReportAs, WrittenAs
+from pipeline.cli.commands.sections import FullHelpGroup
 
 Records = Annotated[
     str, typer.Option("--records", help="Recorded inputs: a file from `cmf eval --record` (also .gz), or a store.")
 ]
 SigningKey = Annotated[
     Path | None, typer.Option("--signing-key", metavar="PEM", help="The key that signs a store's records.")
-]
-ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="Tool profiles: JSON or YAML.")]
-PolicyOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--policies",
-        "-p",
-        metavar="DIR",
-        parser=policy_place,
-        help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone extends the shipped ones.",
-    ),
 ]
 case = typer.Typer(cls=FullHelpGroup, help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -151,7 +104,7 @@ def bench(
         typer.Option("--max-regress", metavar="PERCENT", help="How much slower p50 and p95 may be than --baseline."),
     ] = "10%",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often to judge each record.")] = 5,
-    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
     profiles: ProfilesOption = None,
 ) -> None:
     """Measure how long decisions take on recorded inputs, and which rules take longest.
@@ -178,4 +131,4 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(case, name="case")
 
 
-__all__ = ["FindingsAs", "PolicyOption", "ReportAs", "add_to", "policy_place"]
+__all__ = ["add_to"]

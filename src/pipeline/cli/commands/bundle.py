@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipeline.cli.replaying import PolicyOption, WrittenAs
-from pipeline.cli.sections import FullHelpGroup
-
-
-class Algorithm(StrEnum):
-    """The signing algorithms."""
-
-    RS256 = "RS256"
-    RS384 = "RS384"
-    RS512 = "RS512"
-    PS256 = "PS256"
-    PS384 = "PS384"
-    PS512 = "PS512"
-    ES256 = "ES256"
-    ES384 = "ES384"
-    ES512 = "ES512"
-    HS256 = "HS256"
-    HS384 = "HS384"
-    HS512 = "HS512"
-
+from pipeline.cli.commands.options import Algorithm, AlgorithmOption, OutputAs, PolicyOption, WrittenAs
+from pipeline.cli.commands.sections import FullHelpGroup
 
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A directory, or a .tar.gz.")]
 SigningKey = Annotated[
     Path, typer.Option("--signing-key", metavar="FILE", help="The private key in PEM; for HS…, the secret.")
 ]
-AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="The key's algorithm, as OPA names it.")]
 KeyId = Annotated[str, typer.Option("--key-id", help="The key's id in OPA's configuration.")]
 Scope = Annotated[str, typer.Option("--scope", help="The signature's scope.")]
 
@@ -56,10 +36,10 @@ def build(
 
     Exit codes: 0 written, 2 usage, 3 policy or key cannot be used.
     """
-    from pipeline.cli import bundle as does
+    from pipeline.cli import bundle as work
 
-    signing = None if key is None else does.read_signing_key(key, algorithm.value, key_id, scope)
-    does.build(out, policies=policies, key=signing)
+    signing = None if key is None else work.read_signing_key(key, algorithm.value, key_id, scope)
+    work.build(out, policies=policies, key=signing)
 
 
 @bundle.command("sign")
@@ -74,9 +54,9 @@ def sign(
 
     Exit codes: 0 signed, 2 usage, 3 bundle or key cannot be used.
     """
-    from pipeline.cli import bundle as does
+    from pipeline.cli import bundle as work
 
-    does.sign_bundle(bundle, does.read_signing_key(key, algorithm.value, key_id, scope))
+    work.sign_bundle(bundle, work.read_signing_key(key, algorithm.value, key_id, scope))
 
 
 @bundle.command("verify")
@@ -93,23 +73,23 @@ def verify(
 
     Exit codes: 0 it did, 1 it did not, 2 usage, 3 bundle or key cannot be used.
     """
-    from pipeline.cli import bundle as does
+    from pipeline.cli import bundle as work
 
-    does.verify_bundle(bundle, does.read_key(key, algorithm.value, scope))
+    work.verify_bundle(bundle, work.read_key(key, algorithm.value, scope))
 
 
 @bundle.command("inspect")
 def inspect(
     bundle: Bundle,
-    output: Annotated[WrittenAs, typer.Option("--format", help="The output format.")] = WrittenAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Show the content of a bundle: revision, roots, signature, rules, files.
 
     Exit codes: 0 shown, 3 bundle cannot be used.
     """
-    from pipeline.cli import bundle as does
+    from pipeline.cli import bundle as work
 
-    does.inspect(bundle, as_json=output is WrittenAs.JSON)
+    work.inspect(bundle, as_json=output is WrittenAs.JSON)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from typer.core import TyperGroup
 
-from pipeline.cli.examples import epilog
-from pipeline.cli.spellings import modernised
+from pipeline.cli.commands.examples import epilog
+from pipeline.cli.commands.former_names import modernised
 
 SECTIONS: Final = {
     "Write policies": {

@@ -14,7 +14,7 @@ from cmf.adapters import FORMATS
 from cmf.errors import ShapeError
 from cmf.request import Request, Response
 from pipeline.cli.commands import app
-from pipeline.cli.detecting import detected
+from pipeline.cli.format_detection import detected
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = CliRunner()

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.replaying import WrittenAs
-from pipeline.cli.sections import FullHelpGroup
+from pipeline.cli.commands.options import OutputAs, Person, Place, PublicKeys, Reason, Second, SigningKey, WrittenAs
+from pipeline.cli.commands.sections import FullHelpGroup
 
 
 class Requirement(StrEnum):
@@ -20,28 +20,6 @@ class Requirement(StrEnum):
     OFF = "off"
 
 
-Place = Annotated[
-    str, typer.Argument(metavar="STORE", help="The database: a SQLite file, sqlite:////… or postgresql://…")
-]
-SessionStore = Annotated[
-    str,
-    typer.Argument(metavar="STORE", help="The session store: a SQLite file, sqlite:////…, postgresql://… or redis://…"),
-]
-SigningKey = Annotated[
-    Path | None,
-    typer.Option(
-        "--signing-key",
-        metavar="PEM",
-        help="The key that signs the store's records; by default the one beside a SQLite file.",
-    ),
-]
-PublicKeys = Annotated[
-    list[Path] | None,
-    typer.Option("--public-key", metavar="PEM", help="A trusted public key (repeatable)."),
-]
-Person = Annotated[str, typer.Option("--as", metavar="WHO", help="Your id; it is recorded.")]
-Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person, who agrees.")]
-Reason = Annotated[str, typer.Option("--reason", help="The reason; it is recorded.")]
 Subject = Annotated[str | None, typer.Option("--subject", help="The subject: an id, or anonymous.")]
 Session = Annotated[str | None, typer.Option("--session", help="The session's id.")]
 QueryText = Annotated[
@@ -49,7 +27,6 @@ QueryText = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the newest.")]
 Minutes = Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How long it is in force.")]
-OutputAs = Annotated[WrittenAs, typer.Option("--format", help="The output format.")]
 
 audit = typer.Typer(
     cls=FullHelpGroup, help="Records of decisions: find, verify, export.", no_args_is_help=True, rich_markup_mode=None
@@ -74,9 +51,9 @@ def verify(
     Exit codes: 0 valid, 1 something was changed, 2 something is missing, 3 a head is missing, or a head or the manifest
     is not signed by a trusted key, 4 cannot be read.
     """
-    from pipeline.cli import audit as does
+    from pipeline.cli import audit as work
 
-    does.verify_place(place, heads=heads, keys=keys or (), as_json=output is WrittenAs.JSON, unsigned=unsigned)
+    work.verify_place(place, heads=heads, keys=keys or (), as_json=output is WrittenAs.JSON, unsigned=unsigned)
 
 
 @audit.command("export")
@@ -107,12 +84,12 @@ def export(
 
     The manifest is signed with the key that signs the store's records, if it is available.
     """
-    from pipeline.cli import audit as does
+    from pipeline.cli import audit as work
     from pipeline.cli import audit_content
 
     if contents:
         audit_content.take(store, key, query=query, person=person, second=second, reason=reason)
-    does.export(store, out, query=query, contents=contents, heads=heads, key=key)
+    work.export(store, out, query=query, contents=contents, heads=heads, key=key)
 
 
 @audit.command("find")
@@ -124,9 +101,9 @@ def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = W
     (7d, or 2026-01-31). A value may end in *; commas separate alternatives. A - before a name negates it; if QUERY
     starts with one, write -- before it.
     """
-    from pipeline.cli import audit as does
+    from pipeline.cli import audit as work
 
-    does.find(store, query, limit=limit, as_json=output is WrittenAs.JSON)
+    work.find(store, query, limit=limit, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("tail")
@@ -139,33 +116,33 @@ def tail(
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the newest records, newest last."""
-    from pipeline.cli import audit as does
+    from pipeline.cli import audit as work
 
-    does.tail(store, limit=limit, follow=follow, as_json=output is WrittenAs.JSON)
+    work.tail(store, limit=limit, follow=follow, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("show")
 def show(store: Place, id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")]) -> None:
     """Print one record as stored, with its place in its log."""
-    from pipeline.cli import audit as does
+    from pipeline.cli import audit as work
 
-    does.show(store, id)
+    work.show(store, id)
 
 
 @audit.command("head")
 def head(store: Place) -> None:
     """Print the newest signed head of each log as a line of JSON. Keep them where writers of the store cannot."""
-    from pipeline.cli import audit as does
+    from pipeline.cli import audit as work
 
-    does.heads(store)
+    work.heads(store)
 
 
 @audit.command("key")
 def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private key; created if missing.")]) -> None:
     """Create a key that signs heads, unless it exists, and print its public key."""
-    from pipeline.cli import audit as does
+    from pipeline.cli import audit as work
 
-    does.key(file)
+    work.key(file)
 
 
 @audit.command("reveal")
@@ -178,9 +155,9 @@ def reveal(
     key: SigningKey = None,
 ) -> None:
     """Print the judged input as a line of a replay file, after recording who asked for it and why."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.reveal(store, key, id, person=person, second=second, reason=reason)
+    work.reveal(store, key, id, person=person, second=second, reason=reason)
 
 
 @audit.command("ask")
@@ -192,17 +169,17 @@ def ask(
     key: SigningKey = None,
 ) -> None:
     """Request to see a judged input, if that takes two people. Prints an id for somebody else to grant."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.ask(store, key, id, person=person, reason=reason)
+    work.ask(store, key, id, person=person, reason=reason)
 
 
 @audit.command("asks")
 def asks(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the requests that are not granted yet."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.asks(store, as_json=output is WrittenAs.JSON)
+    work.asks(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("grant")
@@ -215,17 +192,17 @@ def grant(
     key: SigningKey = None,
 ) -> None:
     """Grant a request for a while. Nobody can grant their own."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.grant(store, key, id, person=person, reason=reason, lasting=timedelta(minutes=minutes))
+    work.grant(store, key, id, person=person, reason=reason, lasting=timedelta(minutes=minutes))
 
 
 @audit.command("grants")
 def grants(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the grants in force: until when, who may see what, granted by whom."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.grants(store, as_json=output is WrittenAs.JSON)
+    work.grants(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("break-glass")
@@ -240,9 +217,9 @@ def break_glass(
     key: SigningKey = None,
 ) -> None:
     """In an emergency, show somebody all content of a subject or session for a while. Always takes two people."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.break_glass(
+    work.break_glass(
         store,
         key,
         person=person,
@@ -263,9 +240,9 @@ def close(
     key: SigningKey = None,
 ) -> None:
     """End a grant or an override before it expires."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.close(store, key, id, person=person, reason=reason)
+    work.close(store, key, id, person=person, reason=reason)
 
 
 @audit.command("override")
@@ -284,9 +261,9 @@ def override(
     key: SigningKey = None,
 ) -> None:
     """In an emergency, lift one rule's denials for a subject or session for a while. Always takes two people."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.override(
+    work.override(
         store,
         key,
         rule,
@@ -303,9 +280,9 @@ def override(
 @audit.command("overrides")
 def overrides(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the overrides in force: until when, which rule, for what, by whom."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.overrides(store, as_json=output is WrittenAs.JSON)
+    work.overrides(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("two-people")
@@ -318,9 +295,9 @@ def two_people(
     key: SigningKey = None,
 ) -> None:
     """Require two people to show or export content, or to release a hold. Turning it off takes two people."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.need_two(store, key, needed is Requirement.ON, person=person, second=second, reason=reason)
+    work.need_two(store, key, needed is Requirement.ON, person=person, second=second, reason=reason)
 
 
 @audit.command("erase")
@@ -336,9 +313,9 @@ def erase(
     key: SigningKey = None,
 ) -> None:
     """Erase the judged inputs of a subject, a session or a time. Records stay, and the log still verifies."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.erase(store, key, person=person, reason=reason, subject=subject, session=session, before=before)
+    work.erase(store, key, person=person, reason=reason, subject=subject, session=session, before=before)
 
 
 @audit.command("hold")
@@ -351,17 +328,17 @@ def hold(
     key: SigningKey = None,
 ) -> None:
     """Protect judged inputs, past and future, from erasure until the hold is released. Prints the hold's id."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.hold(store, key, person=person, reason=reason, subject=subject, session=session)
+    work.hold(store, key, person=person, reason=reason, subject=subject, session=session)
 
 
 @audit.command("holds")
 def holds(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the holds in force."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.holds(store, as_json=output is WrittenAs.JSON)
+    work.holds(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("release")
@@ -374,14 +351,22 @@ def release(
     key: SigningKey = None,
 ) -> None:
     """Release a hold; expired content is erased by the next sweep."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.release(store, key, id, person=person, second=second, reason=reason)
+    work.release(store, key, id, person=person, second=second, reason=reason)
 
 
 @audit.command("sweep")
 def sweep(store: Place, key: SigningKey = None) -> None:
     """Erase everything whose retention has ended, and print how much that was."""
-    from pipeline.cli import audit_content as does
+    from pipeline.cli import audit_content as work
 
-    does.sweep(store, key)
+    work.sweep(store, key)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands with `app`."""
+    app.add_typer(audit, name="audit")
+
+
+__all__ = ["add_to"]

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.auditing import Place
-from pipeline.cli.replaying import WrittenAs
-from pipeline.cli.sections import FullHelpGroup
+from pipeline.cli.commands.options import Place, WrittenAs
+from pipeline.cli.commands.sections import FullHelpGroup
 
 
 class Conversation(StrEnum):
@@ -36,9 +35,9 @@ def list_sessions(
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the most recently changed conversations: id, subject, the client's session id, time."""
-    from pipeline.cli import ledger as does
+    from pipeline.cli import ledger as work
 
-    does.list_sessions(store, limit=limit, as_json=output is WrittenAs.JSON)
+    work.list_sessions(store, limit=limit, as_json=output is WrittenAs.JSON)
 
 
 @ledger.command("import")
@@ -50,9 +49,9 @@ def read(
     subject: Annotated[str | None, typer.Option("--subject", help="Whose it is; without it, anonymous.")] = None,
 ) -> None:
     """Import a conversation, appending what is new, and print its id."""
-    from pipeline.cli import ledger as does
+    from pipeline.cli import ledger as work
 
-    does.read(store, file, source=source.value, session=session, subject=subject)
+    work.read(store, file, source=source.value, session=session, subject=subject)
 
 
 @ledger.command("export")
@@ -62,9 +61,9 @@ def write(
     target: Annotated[Conversation, typer.Option("--to", help="The format to write.")] = Conversation.CANONICAL,
 ) -> None:
     """Print the committed messages of a conversation, in order."""
-    from pipeline.cli import ledger as does
+    from pipeline.cli import ledger as work
 
-    does.write(store, session, target=target.value)
+    work.write(store, session, target=target.value)
 
 
 @ledger.command("cost")
@@ -78,9 +77,9 @@ def cost(
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Print the exact cost of a conversation by model. Exits with 1 if a model has no price."""
-    from pipeline.cli import ledger as does
+    from pipeline.cli import ledger as work
 
-    does.cost(store, session, prices=prices, write_it=reprice, as_json=output is WrittenAs.JSON)
+    work.cost(store, session, prices=prices, write_it=reprice, as_json=output is WrittenAs.JSON)
 
 
 @ledger.command("tally")
@@ -95,9 +94,9 @@ def tally(
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Print the cost, unanswered calls and tool failures of each conversation."""
-    from pipeline.cli import ledger as does
+    from pipeline.cli import ledger as work
 
-    does.tally(store, limit=limit, prices=prices, as_json=output is WrittenAs.JSON)
+    work.tally(store, limit=limit, prices=prices, as_json=output is WrittenAs.JSON)
 
 
 @ledger.command("calls")
@@ -109,6 +108,14 @@ def calls(
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the tool calls without a result."""
-    from pipeline.cli import ledger as does
+    from pipeline.cli import ledger as work
 
-    does.calls(store, failed=failed, as_json=output is WrittenAs.JSON)
+    work.calls(store, failed=failed, as_json=output is WrittenAs.JSON)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands with `app`."""
+    app.add_typer(ledger, name="ledger")
+
+
+__all__ = ["add_to"]

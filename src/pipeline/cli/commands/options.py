@@ -1,0 +1,116 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cmf.adapters import FORMATS
+
+Wire = StrEnum("Wire", {"canonical": "canonical", **{name: name for name in FORMATS}})  # type: ignore[misc]  # known at run time
+
+
+class Kind(StrEnum):
+    """Which side of an exchange a file holds."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+
+
+class ReportAs(StrEnum):
+    """The formats of a report."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+
+
+class FindingsAs(StrEnum):
+    """The formats of findings: those of a report, and SARIF."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+    SARIF = "sarif"
+
+
+class WrittenAs(StrEnum):
+    """The output formats of most commands: for people, or for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Algorithm(StrEnum):
+    """The signing algorithms."""
+
+    RS256 = "RS256"
+    RS384 = "RS384"
+    RS512 = "RS512"
+    PS256 = "PS256"
+    PS384 = "PS384"
+    PS512 = "PS512"
+    ES256 = "ES256"
+    ES384 = "ES384"
+    ES512 = "ES512"
+    HS256 = "HS256"
+    HS384 = "HS384"
+    HS512 = "HS512"
+
+
+def policy_place(text: str) -> Path:
+    """The path that the word `shipped` or a path names; a directory of that name is `./shipped`."""
+    if text != "shipped":
+        return Path(text)
+    from pipeline.policies.library import shipped
+
+    return shipped()
+
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
+From = Annotated[Wire, typer.Option("--from", help="The format of FILE.")]
+FromOrSeen = Annotated[
+    Wire | None, typer.Option("--from", help="The format of FILE; by default detected from its shape.")
+]
+KindOrSeen = Annotated[Kind | None, typer.Option("--kind", help="What FILE holds; by default detected from its shape.")]
+SealKey = Annotated[Path | None, typer.Option("--seal-key", help="A file with the seal key, 64 hexadecimal digits.")]
+AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="The key's algorithm, as OPA names it.")]
+ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="Tool profiles: JSON or YAML.")]
+PolicyOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policies",
+        "-p",
+        metavar="DIR",
+        parser=policy_place,
+        help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone extends the shipped ones.",
+    ),
+]
+Place = Annotated[
+    str, typer.Argument(metavar="STORE", help="The database: a SQLite file, sqlite:////… or postgresql://…")
+]
+SessionStore = Annotated[
+    str,
+    typer.Argument(metavar="STORE", help="The session store: a SQLite file, sqlite:////…, postgresql://… or redis://…"),
+]
+SigningKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--signing-key",
+        metavar="PEM",
+        help="The key that signs the store's records; by default the one beside a SQLite file.",
+    ),
+]
+PublicKeys = Annotated[
+    list[Path] | None,
+    typer.Option("--public-key", metavar="PEM", help="A trusted public key (repeatable)."),
+]
+Person = Annotated[str, typer.Option("--as", metavar="WHO", help="Your id; it is recorded.")]
+Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person, who agrees.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason; it is recorded.")]
+OutputAs = Annotated[WrittenAs, typer.Option("--format", help="The output format.")]
