@@ -133,15 +133,18 @@ def until(condition: Callable[[], object], seconds: float = 10) -> None:
         time.sleep(0.01)
 
 
-def asking(url: str, path: str, body: bytes, *, takes: int = 0) -> socket.socket:
+def asking(
+    url: str, path: str, body: bytes, headers: Mapping[str, str] | None = None, *, takes: int = 0
+) -> socket.socket:
     """A connection on which a request was sent, and nothing read; it `takes` so many bytes until then, about."""
     parts = urlsplit(url)
     client = socket.socket()
     if takes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, takes)
     client.connect((parts.hostname, parts.port))
-    head = f"POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    client.sendall(head.encode() + body)
+    fields = {"host": "h", "content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
+    head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    client.sendall(f"{head}\r\n".encode() + body)
     return client
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
@@ -316,16 +315,14 @@ def test_labels_of_a_window_are_the_sessions_before_it_is_out(tmp_path: Path) ->
     }
     with serving(tmp_path, body | {"anonymous": True}) as url:
         session = {"x-cmf-session-id": "s1"}
-        first: list[Any] = []
-        asking_first = threading.Thread(
-            target=lambda: first.append(post(url, CHAT, HELLO | {"stream": True}, session)), daemon=True
-        )
-        asking_first.start()
-        time.sleep(1.0)
-        still_going = asking_first.is_alive()
-        status, headers, _ = post(url, CHAT, HELLO, session)
-        asking_first.join(30)
+        with asking(url, CHAT, json.dumps(HELLO | {"stream": True}).encode(), session) as client:
+            seen = b""
+            while b"private" not in b"".join(re.findall(rb'"content":"([^"]*)"', seen)):
+                more = client.recv(65536)
+                assert more
+                seen += more
+            status, headers, _ = post(url, CHAT, HELLO, session)
 
-    assert still_going
+    assert seen.startswith(b"HTTP/1.1 200")
+    assert b"[DONE]" not in seen
     assert (status, headers["x-cmf-code"]) == (403, "no.more")
-    assert first[0][0] == 200

@@ -90,11 +90,13 @@ def connected(*arguments: str, mode: Any = "legacy", **more: Any) -> Client:
 
 
 @pytest.mark.spec("MCPX-19")
-@pytest.mark.parametrize(("how", "code"), [("cut", "mcp.server-gone"), ("dies", "mcp.server-gone")])
-def test_a_server_that_is_gone_is_told_of(how: str, code: str) -> None:
+@pytest.mark.parametrize(("how", "answers"), [("cut", {1}), ("dies", {0, 1})])
+def test_a_server_that_is_gone_is_told_of(how: str, answers: set[int]) -> None:
     done = raw(*hostile(how), sends=line(PING))
 
-    assert [body["error"]["data"]["code"] for body in said(done) if body["id"] == 1] in ([code], [])
+    codes = [body["error"]["data"]["code"] for body in said(done) if body["id"] == 1]
+    assert len(codes) in answers  # one that ends at once may be gone before the call was read
+    assert set(codes) <= {"mcp.server-gone"}
     assert done.returncode == 1
     assert b"the server ended first" in done.stderr
 
