@@ -1,4 +1,4 @@
-"""Where the parts are put together: the only module that names concrete engines and stores. Spec: pipeline.md."""
+"""The composition root: the only module that names concrete engines and stores. Spec: pipeline.md."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ from pipeline.sessions.base import SessionStore
 from pipeline.sessions.choice import SessionMode
 from pipeline.stage import Stage, StageCall
 
-REDIS: Final = ("redis://", "rediss://", "unix://")  # how the address of a Redis server begins
+REDIS: Final = ("redis://", "rediss://", "unix://")  # the URL schemes of Redis servers
 EngineName = Literal["embedded", "opa"]
 EngineChoice: TypeAlias = EngineName | Engine
-"""An engine by its name, or one of the host's own with the policies in it."""
+"""An engine by name, or an engine object of the host, made with its policies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """How a guard works.
+    """The settings of a guard or pipeline.
 
     Attributes:
-        mode: `enforce`, or `observe` to record what would have been done and forward everything. (Rules can be `off`.)
-        timeout_seconds: deadline for each call of the engine; past it, the parts that it was about are denied.
-        opa_url: where the OPA server listens, for engine `opa`.
-        entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
-        builtin_errors: what a builtin that fails means: `strict`, the part is denied; `undefined`, the expression is
-            undefined, as policies for ordinary OPA expect it.
-        bundle_keys: the public keys, by one of which policies have to be signed, whenever they are read; the shipped
-            policies need no signature.
-        max_verdicts: how many verdicts are remembered for parts that come again, of rules that read nothing but the
-            part; 0 for none.
-        reuse: whether a turn of a session takes over what the turn before it settled, where nothing that it depends on
-            changed; the outcome is the same either way. Never so with an engine of your own.
-        history: whether tool results and replies that a request presents, and that were not judged here, are believed:
-            `claimed`, they are not; `trusted`, they are (your own application runs the tools, say).
-        sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session
-            of the longest beginning of its conversation that its subject sent before; `required`, it is refused.
-        on_record_failure: what becomes of a run whose record cannot be written: `refuse`, or `release` with an event.
-        content: what is kept of the traffic itself, beside the record: `none`, `masked` (without secrets) or `whole`.
-        content_days: how long it is kept, at most; the retention of its data may say less.
-        approval_seconds: how long an approval holds, from when it was asked for.
-        seal_key: 32 bytes that encrypt what waits for a person; the same in all processes that share a store. Without
-            it each process makes its own, and a suspended reply is lost when its process ends.
+        mode: `enforce`, or `observe`: everything is forwarded, and records say what would have been done. (Single rules
+            can also be `off`.)
+        timeout_seconds: the deadline of each engine call; parts without an answer by then are denied.
+        opa_url: the URL of the OPA server, for the engine `opa`.
+        entrypoint: `data.<package>.<rule>`, for policies that are not organised in rules.
+        builtin_errors: the meaning of a builtin that fails: with `strict` the part is denied; with `undefined` the
+            expression is undefined, as in OPA.
+        bundle_keys: public keys. Policies must be signed with one of them whenever they are read; the shipped ones need
+            no signature.
+        max_verdicts: how many verdicts to remember for parts that repeat, of rules that read only the part; 0 for none.
+        reuse: whether a turn of a session reuses results of the turn before it where nothing that they depend on
+            changed; the outcome is the same. Not with an engine of your own.
+        history: whether to trust tool results and replies in a request's history that were not judged here: `claimed`,
+            no; `trusted`, yes (for example because your own application runs the tools).
+        sessions: the session of a run without a session id: `by_id`, none; `by_prefix`, that of the longest beginning
+            of its conversation that its subject sent before; `required`, the run is refused.
+        on_record_failure: what to do with a run whose record cannot be written: `refuse`, or `release` with an event.
+        content: which content is kept besides the record: `none`, `masked` (without secrets) or `whole`.
+        content_days: how many days it is kept; data policies may require less.
+        approval_seconds: how long an approval is valid after it was requested.
+        seal_key: 32 bytes that encrypt what waits for approval; the same in all processes that share a store. Without
+            it, each process generates its own, and suspended replies are lost when the process ends.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -82,7 +82,7 @@ class Config:
     seal_key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Words are taken as text too; one that there is not is a ConfigError, and so is a number that cannot be."""
+        """Convert text to enums. Raises ConfigError: an unknown word, or a number that is not above 0."""
         _one_of("mode", self.mode, (Mode.ENFORCE, Mode.OBSERVE))
         object.__setattr__(self, "mode", Mode(self.mode))
         for name, words in _WORDS.items():
@@ -101,12 +101,12 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {
 
 def _one_of(name: str, word: object, words: Sequence[str]) -> None:
     if word not in words:
-        raise ConfigError("there is no such setting", path=name, hint=f"use {' or '.join(words)}", code="config.word")
+        raise ConfigError("this value is not known", path=name, hint=f"use {' or '.join(words)}", code="config.word")
 
 
 def _above_zero(name: str, number: object) -> None:
     if number is not None and (not isinstance(number, int | float) or isinstance(number, bool) or not number > 0):
-        raise ConfigError("this is no number above 0", path=name, hint="write one", code="config.number")
+        raise ConfigError("this must be a number above 0", path=name, hint="give such a number", code="config.number")
 
 
 Policies = str | Path | PolicySet | Sequence[str | Path] | None
@@ -119,14 +119,13 @@ def load_policies(
     builtin_errors: BuiltinErrors = "strict",
     verification: Verification | None = None,
 ) -> PolicySet:
-    """The policy set that `policies` name: a directory, several (later ones add and replace), or None for the shipped.
+    """Load a policy set: from a directory, from several (later ones add and replace), or None for the shipped set.
 
-    The word `"shipped"` is the directory of the shipped ones: `["shipped", "mine"]` are those and one's own.
-
-    Directories that hold only data are the settings of an operator who writes no rules: they go over the shipped set.
+    The word `"shipped"` stands for the directory of the shipped policies: `["shipped", "mine"]` is both. Directories
+    with only data files are settings for the shipped policies, which they extend.
 
     Raises:
-        PolicyError: the set cannot be used, and why.
+        PolicyError: the set cannot be used; it says why.
     """
     if isinstance(policies, PolicySet):
         return policies
@@ -135,10 +134,10 @@ def load_policies(
 
 
 def vetted(policies: Policies, engine: EngineName, config: Config) -> PolicySet:
-    """The set that `policies` name, once a process of its own has survived it; see `pipeline.checks.vetting`.
+    """Load a policy set after a separate process has tried it out; see `pipeline.checks.vetting`.
 
     Raises:
-        PolicyError: it is refused, and why.
+        PolicyError: the set cannot be used; it says why.
     """
     if isinstance(policies, PolicySet):
         recipe = Recipe.of(policies, engine=engine)
@@ -154,7 +153,7 @@ def vetted(policies: Policies, engine: EngineName, config: Config) -> PolicySet:
 
 
 def load_sources(policies: str | Path | Sequence[str | Path] | None, verification: Verification | None) -> Sources:
-    """What `policies` name, read and not yet compiled; see `load_policies`."""
+    """The source files of a policy set, read and not yet compiled; see `load_policies`."""
     if policies is None:
         return policy_files.read(policy_set.shipped())
     named = [policies] if isinstance(policies, str | Path) else list(policies)
@@ -167,21 +166,23 @@ def load_sources(policies: str | Path | Sequence[str | Path] | None, verificatio
 
 @contextmanager
 def open_sessions(place: str, *, made: bool = True) -> Iterator[SessionStore]:
-    """The sessions of a store, until the end of the block.
+    """Open the session store at `place` for the block.
 
-    `place` is the path of a SQLite file, or a URL: `sqlite:////path/to/file`, `postgresql://host/database`,
-    `redis://host:port/0`. `made`: whether a file that is missing is made.
+    Args:
+        place: the path of a SQLite file, or a URL: `sqlite:////path/to/file`, `postgresql://host/database`,
+            `redis://host:port/0`.
+        made: whether to create a file that is missing.
 
     Raises:
-        ConfigError: a URL of another kind. StoreError: the store cannot be opened.
+        ConfigError: another kind of URL. StoreError: the store cannot be opened.
     """
     if place.startswith(REDIS):
-        from pipeline.sessions.redis_store import RedisSessions  # each store brings its client
+        from pipeline.sessions.redis_store import RedisSessions  # imports its client, which only this store needs
 
         try:
             shared = RedisSessions(place)
         except ValueError:
-            raise ConfigError("this is no address of a Redis server", hint="write redis://host:port/0") from None
+            raise ConfigError("this is no URL of a Redis server", hint="write redis://host:port/0") from None
         try:
             yield shared
         finally:
@@ -192,12 +193,12 @@ def open_sessions(place: str, *, made: bool = True) -> Iterator[SessionStore]:
 
         if not made:
             check_is_there(place)
-        with Store.named(place, keyless=True) as store:  # sessions put nothing on record
+        with Store.named(place, keyless=True) as store:  # sessions sign no records
             yield store.sessions()
 
 
 def embedded_engine(policies: PolicySet) -> EmbeddedEngine:
-    """The engine in this process, bare: it remembers nothing, and tools can ask it for more than verdicts.
+    """The embedded engine without a cache of verdicts; tools can query it for more than verdicts.
 
     Raises:
         PolicyError: the set does not compile.
@@ -209,10 +210,10 @@ def embedded_engine(policies: PolicySet) -> EmbeddedEngine:
 
 
 def build_engine(policies: PolicySet, name: EngineChoice, config: Config) -> Engine:
-    """The engine called `name` with `policies` in it; one that is there already is taken as it is.
+    """The engine `name` with `policies`; an engine object is returned as it is.
 
     Raises:
-        PolicyError: the set does not compile. ConfigError: no such engine, or no URL for the server.
+        PolicyError: the set does not compile. ConfigError: an unknown engine, or no URL for the server.
     """
     if not isinstance(name, str):
         return name
@@ -223,13 +224,13 @@ def build_engine(policies: PolicySet, name: EngineChoice, config: Config) -> Eng
             raise ConfigError(
                 "engine `opa` needs a server", code="config.no-opa-url", hint="give --opa-url, or Config(opa_url=…)"
             )
-        from pipeline.engines.opa_server import OpaServerEngine  # brings aiohttp, which only this road needs
+        from pipeline.engines.opa_server import OpaServerEngine  # imports aiohttp, which only this engine needs
 
         server = OpaServerEngine(
             config.opa_url, revision=policies.revision, strict_builtin_errors=policies.builtin_errors == "strict"
         )
         return _remembering(server, policies, config)
-    raise ConfigError(f"no engine is called {name!r}", code="config.unknown-engine", hint="use embedded or opa")
+    raise ConfigError(f"there is no engine {name!r}", code="config.unknown-engine", hint="use embedded or opa")
 
 
 def _remembering(engine: Engine, policies: PolicySet, config: Config) -> Engine:
@@ -244,7 +245,7 @@ def build_runner(
     stages: Sequence[Stage | StageCall] = (),
     events: Events | None = None,
 ) -> Runner:
-    """A runner over the policies that `load_policies` gives."""
+    """A runner for the policies that `load_policies` loads."""
     loaded = load_policies(
         policies,
         entrypoint=config.entrypoint,
@@ -265,7 +266,7 @@ def build_runner(
 
 
 def _replacer_key(config: Config) -> bytes:
-    # Where a redaction leaves a hash, what was approved elsewhere has to come to the same hash here.
+    # An approved effect may contain hashes of redactions: every process that shares the store must compute the same.
     if config.seal_key is None:
         return secrets.token_bytes(32)
     return hmac.new(config.seal_key, b"replacements", hashlib.sha256).digest()

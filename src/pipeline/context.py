@@ -1,4 +1,4 @@
-"""The context of a run: who asks, in which session, and other facts that the host knows. Spec: docs/spec/pipeline.md.
+"""The context of a run: the subject, the session, and other facts from the host. Spec: docs/spec/pipeline.md.
 
 Identity never comes from the traffic: the context's subject replaces whatever a message claims [PIPE-2].
 """
@@ -30,29 +30,28 @@ _T = TypeVar("_T", bound=Message | Request | Response)
 
 @value
 class Context(Value):
-    """The facts of one run, as the host knows them.
+    """The facts of one run, from the host.
 
     Attributes:
-        subject: who asks, authenticated by the host; None is anonymous.
-        session: the session's id; None where the run stands alone.
-        environment: where the request runs (`production`, say), if neither `request` nor the traffic says so.
-        request: ids and trace of the request, in place of the traffic's own.
-        agent: which agent acts, in place of the traffic's own word for it.
+        subject: the caller, authenticated by the host; None is anonymous.
+        session: the session's id; None for a run without one.
+        environment: the environment of the request, such as `production`, if neither `request` nor the traffic has one.
+        request: ids and trace of the request; replaces those of the traffic.
+        agent: the agent; replaces what the traffic claims.
         headers: HTTP headers of the request, by name.
-        labels: labels that all of its messages carry.
+        labels: labels for all of its messages.
         classification: the classification of its data.
-        objects: what access to an entity requires, by its URI, `namespace/name` or name.
-        data: what the data of an entity may be used for, by the same.
-        custom: free facts for rules of your own (`input.extensions.custom`), for messages that bring none.
-        history: the conversation before a reply, or before a message that is judged by itself, in which the origins of
-            its tool calls are looked up. Without it, the conversation that this process last saw in the session is
-            used. Stages do not get it.
-        call_id: set if a call is being made now, which counts as a new call. Without it, an equal call at the same
-            place of the conversation counts as the same call.
-        released: how many characters of an answer are out already when it is judged once more; for the record.
-        recorded: further names and texts of the host's own for the record; none of the traffic's.
-        spent: approvals that were used for the same request at another upstream, which did not answer; they count.
-        claimed: whether a model's or tool's answer is only said to be one: then it is not put on record as known.
+        objects: the access requirements of entities, by URI, `namespace/name` or name.
+        data: the data policies of entities, by URI, `namespace/name` or name.
+        custom: facts for your own rules (`input.extensions.custom`), for messages that have none.
+        history: the conversation before a reply, or before a single message, for the origins of its tool calls. By
+            default, the conversation that this process last saw in the session. Stages do not get it.
+        call_id: the id of a call that is being made now, which counts as a new call. Without it, an equal call at the
+            same place of the conversation counts as the same call.
+        released: how many characters of a reply were already sent when it is judged again; for the record.
+        recorded: further names and texts of the host for the record; nothing from the traffic.
+        spent: approvals that were used for the same request at another upstream, which did not answer; they are valid.
+        claimed: whether a model's or tool's answer is only claimed to be one; then it is not remembered as known.
     """
 
     subject: SubjectExtension | None = None
@@ -75,14 +74,14 @@ class Context(Value):
 
 
 def as_context(given: object) -> Context:
-    """`given`, if it is a Context, else TypeError: also for None, or its facts would be lost unnoticed."""
+    """Return `given`. Raises TypeError: it is not a Context; also for None, so that facts are not lost unnoticed."""
     if not isinstance(given, Context):
-        raise TypeError(f"a context is a Context, no {type(given).__name__}; write `Context(subject=…, session=…)`")
+        raise TypeError(f"a context is a Context, not a {type(given).__name__}; write `Context(subject=…, session=…)`")
     return given
 
 
 def as_subject(given: SubjectExtension | Mapping[str, Any]) -> SubjectExtension:
-    """The subject that a value or its fields give. ShapeError, at `subject`, for anything else."""
+    """A subject from a value or its fields. Raises ShapeError at `subject`."""
     try:
         return SubjectExtension.model_validate(dict(given) if isinstance(given, Mapping) else given)
     except ShapeError as error:
@@ -91,7 +90,7 @@ def as_subject(given: SubjectExtension | Mapping[str, Any]) -> SubjectExtension:
 
 
 class Known(NamedTuple):
-    """What is known of what one message names: the labels of its data, access profiles, data policies, MCP's words."""
+    """What is known of the entities that one message names: labels, access profiles, data policies, MCP metadata."""
 
     labels: frozenset[str] = frozenset()
     objects: Mapping[str, ObjectSecurityProfile] = FrozenDict()
@@ -111,7 +110,7 @@ def ingest(
     before: frozenset[str] = frozenset(),
     done: tuple[Message, ...] = (),
 ) -> _T:
-    """`traffic` with the context's facts on each of its messages; messages with the same extensions share one object.
+    """`traffic` with the context's facts in the extensions of each message; equal extensions are one shared object.
 
     Labels that a message brings, those of its data (`known`, one per message), of all earlier messages (`before`, and
     those in the traffic), of the context and of the session are united: labels only grow [PIPE-4]. `done` are the first
@@ -122,7 +121,7 @@ def ingest(
     before = before.union(labels_of(done[-1])) if done else before
     told = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
     if told.count(NOTHING_KNOWN) == len(told) and all(one.extensions is None for one in messages):
-        shared = _extensions(_NONE, context, before, NOTHING_KNOWN)  # as traffic comes from a wire
+        shared = _extensions(_NONE, context, before, NOTHING_KNOWN)  # the common case: traffic from a wire format
         return with_messages(traffic, done + tuple([replace(one, extensions=shared) for one in messages]))
     labels = carried_labels(messages, told, before, together=isinstance(traffic, Response))
     made: dict[tuple[int, frozenset[str], int], Extensions] = {}
@@ -169,7 +168,7 @@ def _extensions(own: Extensions, context: Context, labels: frozenset[str], known
             labels=labels,
             classification=context.classification or security.classification,
             subject=context.subject,
-            # What access requires and what data may be used for is never the traffic's own word.
+            # Access requirements and data policies never come from the traffic.
             objects=_over(context.objects, known.objects),
             data=_over(context.data, known.data),
         ),

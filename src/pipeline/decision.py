@@ -1,7 +1,7 @@
-"""What policy said of each view, and what follows from it. Spec: docs/spec/decisions.md.
+"""Decisions: the verdict of policy on each view, and the action taken. Spec: docs/spec/decisions.md.
 
-The verdict is what policy said, the action is what was done about it; in mode `observe` the two differ. An engine's
-answer becomes a verdict here and nowhere else, so that every failure ends as a deny [DEC-3].
+In mode `observe` verdict and action differ. An engine's answer becomes a verdict here and nowhere else, so that every
+failure ends as a deny [DEC-3].
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.excused import Excused
 
 
 class Verdict(StrEnum):
-    """What policy said."""
+    """The result of policy."""
 
     ALLOW = "allow"
     WARN = "warn"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 
 class Action(StrEnum):
-    """What was done."""
+    """What was done with the traffic."""
 
     FORWARD = "forward"
     FORWARD_MODIFIED = "forward_modified"
@@ -50,7 +50,7 @@ class Mode(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a rule can ask for, the strongest first [DEC-2]."""
+    """The effects of rules, the strongest first [DEC-2]."""
 
     DENY = "deny"
     REQUIRE_APPROVAL = "require_approval"
@@ -62,23 +62,23 @@ class Effect(StrEnum):
 
 
 EDITS: Final = frozenset({Effect.STRIP_TOOL, Effect.REDACT, Effect.REWRITE})
-REPLACEMENTS: Final = frozenset({"mask", "hash", "drop", "token"})  # what can stand where `redact` removed something
+REPLACEMENTS: Final = frozenset({"mask", "hash", "drop", "token"})  # what `redact` can put in place of what it removes
 ENGINE_RULE: Final = "engine"
 SESSION_RULE: Final = "session"
 BAD_EFFECT: Final = "policy.bad-effect"
 OUTAGE_RULES: Final = (ENGINE_RULE, SESSION_RULE)
-"""The rules of hits that say policy could not be asked. A refusal with no other hits is an outage, not a verdict."""
+"""The rules of hits by which policy could not be evaluated. A refusal with no other hits is an outage."""
 _VERDICTS: Final = (Verdict.DENY, Verdict.REQUIRE_APPROVAL, Verdict.WARN, Verdict.ALLOW)  # the strictest first
 _ACTIONS: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)  # the strictest first
-_FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})  # of a member of any effect; others are its own
+_FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})  # of every effect; the others are particular to one
 _EFFECT_NAMES: Final = frozenset(effect.value for effect in Effect)
 NO_EFFECTS: Final[FrozenDict] = freeze({name: [] for name in _EFFECT_NAMES})
-"""The answer without any effect, which most are. Engines return this one object, so that it is known by identity."""
+"""The answer without effects, the most frequent one: engines return this object, so that `is` recognises it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One effect that one rule asked for on one view. `fields` is what the effect needs (spans, label, pointer …)."""
+    """One effect of one rule on one view. `fields` are the effect's own (spans, label, pointer …)."""
 
     rule: str
     code: str
@@ -97,12 +97,12 @@ class Hit:
 
     @property
     def problem(self) -> str:
-        """What failed in policy, and where, if the hit reports that; empty for what a rule says of the traffic."""
+        """What failed in policy, and where, if the hit reports a failure; otherwise empty."""
         is_own = self.rule == ENGINE_RULE or self.code == BAD_EFFECT
         return str(self.detail.get("problem", "")) if is_own else ""
 
     def to_json(self) -> dict[str, Any]:
-        """The hit as it is shown and recorded; `mode` and `excused` only where they keep it from being enforced."""
+        """The hit as shown and recorded; `mode` and `excused` only if they prevent it from being enforced."""
         shown: dict[str, Any] = {
             "rule": self.rule,
             "code": self.code,
@@ -119,10 +119,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewDecision:
-    """What was decided about one view. `action` is the view's own (read, execute …); `outcome` is what was done.
+    """The decision about one view. `action` is the view's (read, execute …); `outcome` is what was done.
 
-    `origins` say where the values of a tool call came from, as policy last saw them; None for all other views. `reused`
-    is true where it was decided in an earlier turn, and nothing that it depends on has changed since.
+    `origins` are where the values of a tool call came from, as policy last saw them; None for all other views. `reused`
+    is true if it was decided in an earlier turn and nothing that it depends on has changed.
     """
 
     path: str
@@ -139,7 +139,7 @@ class ViewDecision:
     reused: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The view's line in a decision; `origins` only of tool calls, `reused` only where it was."""
+        """The view's entry in a decision; `origins` only for tool calls, `reused` only if true."""
         shown: dict[str, Any] = {
             "path": self.path,
             "kind": self.kind,
@@ -161,7 +161,7 @@ class ViewDecision:
 class StageRecord:
     """What one stage did: whether it changed something, which headers, and the hit with which it stopped the run.
 
-    `closed` marks a hit that stands in every mode: a failure or a violation, not an opinion.
+    `closed` marks a hit that counts in every mode, because it is a failure or a violation.
     """
 
     stage: str
@@ -173,7 +173,7 @@ class StageRecord:
     closed: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The stage's line in a decision."""
+        """The stage's entry in a decision."""
         shown: dict[str, Any] = {"stage": self.stage, "mode": self.mode, "changed": self.changed}
         if self.headers:
             shown["headers"] = [
@@ -189,9 +189,9 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided about a message, request or response; `revision` names the policies and data that decided.
+    """The decision about a message, request or response; `revision` identifies the policies and their data.
 
-    `marked` are those of the `views` that have hits: kept apart, because a long conversation has thousands of others.
+    `marked` are those of the `views` that have hits: kept separately, as a long conversation has thousands of others.
     """
 
     id: str

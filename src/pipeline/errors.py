@@ -2,27 +2,27 @@
 
     PipelineError                   root: every refusal of this package
       PolicyError                   a policy set that cannot be loaded, with file, line and column
-      EffectError                   an effect that cannot be carried out on what it names
-      EmissionError                 something that may not go out: no complete, fresh and matching certificate
-      DecisionError                 a decision that lets nothing through, raised
+      EffectError                   an effect that cannot be applied to its target
+      EmissionError                 an output without a complete, fresh and matching certificate
+      DecisionError                 a decision that refuses or suspends, raised
         Denied                      policy refused
-        ApprovalRequired            policy wants a person to approve first
-        PolicyUnavailable           policy could not be asked at all: an outage, not a verdict
-      CallError                     a guarded function's arguments or result cannot be judged, or not used as judged
-        ToolInputError              the arguments do not fit the tool's schema
+        ApprovalRequired            a person must approve first
+        PolicyUnavailable           policy could not be evaluated: an outage, not a verdict
+      CallError                     arguments or a result that cannot be judged, or not be used as judged
+        ToolInputError              arguments that do not match the tool's schema
       SessionError                  a change to a session that cannot be made
         ApprovalError               an approval that cannot be given or used
-        DeclassificationError       a label that this subject may not lift, or not like this
-        UnpricedError               a request whose cost nobody can tell, where that is refused
-        BudgetExceeded              a reservation beyond what the budget allows
-      StoreError                    the store cannot read or keep something: nothing may be released
-        StoreBusy                   it has too much to do: try again
+        DeclassificationError       a label that this subject may not lift, or not for so long
+        UnpricedError               a request of unknown cost, where the setting refuses those
+        BudgetExceeded              a reservation that exceeds the budget
+      StoreError                    the store cannot read or write: nothing may be released
+        StoreBusy                   the store has too much to do: try again
       AuditError                    evidence that cannot be read or written
-      LedgerError                   a conversation that cannot be read, or not be changed like this
-      ConfigError                   a setting that is missing or cannot be
-      CaseError                     a file of test cases that does not say what it should
-      ReplayError                   a judged input on file that cannot be read, written or judged again
-      EngineError                   an engine cannot answer: a tool's query that is refused, a server that is not there
+      LedgerError                   a conversation that cannot be read, or not be changed in this way
+      ConfigError                   a setting that is missing or not valid
+      CaseError                     a file of test cases that is not valid
+      ReplayError                   a recorded input that cannot be read, written or judged again
+      EngineError                   an engine that cannot answer: a query it does not support, no connection
 
 A deny is not an error. Each error has a stable `code` and a `hint` that says what to do. Texts name files, fields and
 types, never the content of a message.
@@ -52,8 +52,8 @@ class PipelineError(Exception):
     def __str__(self) -> str:
         where = f" at {self.path}" if self.path else ""
         hint = f"; {self.hint}" if self.hint else ""
-        said = self.message.removesuffix(".")  # a rule's reason is a sentence
-        return f"{said}{where}{hint} [{self.code}]"
+        sentence = self.message.removesuffix(".")  # a rule's reason is a sentence
+        return f"{sentence}{where}{hint} [{self.code}]"
 
 
 class PolicyError(PipelineError, ValueError):
@@ -80,42 +80,42 @@ class PolicyError(PipelineError, ValueError):
 
 
 class CaseError(PipelineError, ValueError):
-    """A file of test cases that does not say what it should: `path` is the file, and the place within it."""
+    """A file of test cases that is not valid: `path` is the file, and the place within it."""
 
     default_code = "case.invalid"
 
 
 class ReplayError(PipelineError, ValueError):
-    """A judged input on file that cannot be read, written or judged again."""
+    """A recorded input that cannot be read, written or judged again."""
 
     default_code = "replay.invalid"
 
 
 class EngineError(PipelineError):
-    """An engine that cannot answer what was asked. Evaluations of views never raise it: they come to `Failed`."""
+    """An engine cannot answer. Evaluations of views never raise it: they return `Failed`."""
 
     default_code = "engine.error"
 
 
 class EffectError(PipelineError, ValueError):
-    """An effect that cannot be carried out on what it names; the part is refused [EFF-4]."""
+    """An effect cannot be applied to its target; the part is refused [EFF-4]."""
 
     default_code = "effect.impossible"
 
 
 class EmissionError(PipelineError):
-    """Something may not go out: it was refused, or has no complete, fresh and matching certificate [PIPE-6]."""
+    """An output that was refused, or has no complete, fresh and matching certificate [PIPE-6]."""
 
     default_code = "emit.refused"
 
 
 class DecisionError(PipelineError):
-    """A decision that lets nothing through, raised. `user_message` is safe to show; `decision` says the rest.
+    """A decision that refuses or suspends, raised. `user_message` is safe to show; `decision` has the details.
 
     Attributes:
-        decision_id: what to quote to whoever keeps the record.
-        retryable: whether the same may go through another time, with nothing changed.
-        approval_ids: what a person has to approve first; empty where that is not what stops it.
+        decision_id: the id of the record, for questions about this decision.
+        retryable: whether the same request may be allowed later without changes.
+        approval_ids: the approvals that it waits for; empty if it does not wait for any.
     """
 
     retryable: ClassVar[bool] = False
@@ -138,7 +138,7 @@ class Denied(DecisionError):
 
 
 class ApprovalRequired(DecisionError):
-    """Policy wants a person to approve first."""
+    """A person must approve first."""
 
     default_code = "policy.approval-required"
 
@@ -158,13 +158,13 @@ class CallError(PipelineError, ValueError):
 
 
 class ToolInputError(CallError):
-    """What a guarded tool would be called with does not fit its schema [A8]."""
+    """The arguments of a guarded tool do not match its schema [A8]."""
 
     default_code = "tool_input_invalid"
 
 
 class SessionError(PipelineError, ValueError):
-    """A change to a session that cannot be made; nothing of it was kept [SES-4]."""
+    """A change to a session that cannot be made; no part of it was stored [SES-4]."""
 
     default_code = "session.invalid"
 
@@ -182,19 +182,19 @@ class DeclassificationError(SessionError):
 
 
 class UnpricedError(SessionError):
-    """What a request can cost is not known, and the setting is to refuse such requests [BUD-4]."""
+    """The cost of a request is unknown, and the setting refuses such requests [BUD-4]."""
 
     default_code = "budget.unpriced"
 
 
 class BudgetExceeded(SessionError):
-    """A reservation beyond what the budget allows."""
+    """A reservation that exceeds the budget."""
 
     default_code = "session.budget-exceeded"
 
 
 class StoreError(PipelineError):
-    """The store cannot read or keep something. Fail closed: nothing may be released. Trying again may help."""
+    """The store cannot read or write. Fail closed: nothing may be released. Trying again may help."""
 
     default_code = "store.unavailable"
     retryable: ClassVar[bool] = True
@@ -207,25 +207,25 @@ class StoreBusy(StoreError):
 
 
 class AuditError(PipelineError, ValueError):
-    """Evidence that cannot be read or written. What evidence shows to be wrong is no error but a finding."""
+    """Evidence that cannot be read or written. What evidence proves to be wrong is a finding, not an error."""
 
     default_code = "audit.unreadable"
 
 
 class LedgerError(PipelineError, ValueError):
-    """A conversation that is not there, cannot be read, or cannot be changed like this."""
+    """A conversation that does not exist, cannot be read, or cannot be changed in this way."""
 
     default_code = "ledger.invalid"
 
 
 class ConfigError(PipelineError, ValueError):
-    """A setting that is missing or cannot be."""
+    """A setting that is missing or not valid."""
 
     default_code = "config.invalid"
 
 
 def where_from(error: BaseException) -> str:
-    """Which error came from where, for a log: its type and last line of code, since its text may quote content."""
+    """An error as logs name it: its type and the line of code that raised it; its text may quote content."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

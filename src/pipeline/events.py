@@ -1,6 +1,6 @@
-"""What the pipeline tells its host as it happens: typed, synchronous, and never content [C15]. Spec: events.md.
+"""Events that the pipeline publishes to its host: typed, synchronous, without content [C15]. Spec: events.md.
 
-Dropped blocks of a lossy projection are WARN log records (`cmf.adapters.loss`) and no event.
+Blocks that a lossy projection drops are WARN log records (`cmf.adapters.loss`), not events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _log: Final = logging.getLogger("pipeline.events")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderChanged:
-    """A stage changed a header; `value` only where the header is not sensitive and was not removed."""
+    """A stage changed a header; `value` only if the header is not sensitive and was not removed."""
 
     type: ClassVar[str] = "header_changed"
     stage: str
@@ -26,7 +26,7 @@ class HeaderChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelAdded:
-    """A label came to a message, by a rule, a stage or a data policy."""
+    """A rule, a stage or a data policy added a label to a message."""
 
     type: ClassVar[str] = "label_added"
     label: str
@@ -36,7 +36,7 @@ class LabelAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolInputInvalid:
-    """A tool call's arguments are not a strict JSON object, or do not fit the tool's schema."""
+    """A tool call's arguments are not a strict JSON object, or do not match the tool's schema."""
 
     type: ClassVar[str] = "tool_input_invalid"
     path: str
@@ -55,7 +55,7 @@ class CallFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked:
-    """A run waits for a person: what it wants to reach, and the rules that ask."""
+    """A run waits for an approval: its target, and the rules that require it."""
 
     type: ClassVar[str] = "approval_asked"
     id: str
@@ -66,7 +66,7 @@ class ApprovalAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided:
-    """A person said yes or no."""
+    """A person approved or denied a request."""
 
     type: ClassVar[str] = "approval_decided"
     id: str
@@ -76,7 +76,7 @@ class ApprovalDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalUsed:
-    """A run spent an approval."""
+    """A run used an approval."""
 
     type: ClassVar[str] = "approval_used"
     id: str
@@ -86,7 +86,7 @@ class ApprovalUsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declassified:
-    """A label was lifted for so many source events of a session, until `expires_at` (microseconds since the epoch)."""
+    """A label was lifted for `sources` events of a session, until `expires_at` (microseconds since the epoch)."""
 
     type: ClassVar[str] = "declassified"
     grant: str
@@ -100,7 +100,7 @@ class Declassified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordUnavailable:
-    """The record of a run could not be kept; `released` says whether its outcome was given out all the same."""
+    """The record of a run could not be written; `released` says whether its outcome was returned anyway."""
 
     type: ClassVar[str] = "record_unavailable"
     decision: str
@@ -110,7 +110,7 @@ class RecordUnavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecided:
-    """A turn was given its model; `policy` is the routing chain's own, finer word."""
+    """A model was chosen for a turn; `policy` names the reason in the routing chain's own terms."""
 
     type: ClassVar[str] = "route.decided"
     session: str | None
@@ -121,7 +121,7 @@ class RouteDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingConstraintFailure:
-    """A model cannot take a session because it lacks a capability."""
+    """A model cannot continue a session because it lacks a capability."""
 
     type: ClassVar[str] = "routing_constraint_failure"
     session: str | None
@@ -131,7 +131,7 @@ class RoutingConstraintFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoliciesChanged:
-    """Another policy set judges from now on; both are named by their revisions. `by` had it so, where that is known."""
+    """Another policy set is used from now on; both are named by revision. `by` is who asked for it, if known."""
 
     type: ClassVar[str] = "policies_changed"
     before: str
@@ -141,7 +141,7 @@ class PoliciesChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoliciesRefused:
-    """A policy set that was to take over was refused, and the one before goes on; `place` is `path:line:column`."""
+    """A new policy set cannot be used, and the current one stays; `place` is `path:line:column`."""
 
     type: ClassVar[str] = "policies_refused"
     code: str
@@ -168,13 +168,13 @@ Subscriber = Callable[[Event], None]
 
 
 class Events:
-    """Subscribers in the order they came. One that raises is logged, and stops nobody else."""
+    """Subscribers, in the order of subscription. One that raises is logged; the others are called all the same."""
 
     def __init__(self) -> None:
         self._subscribers: tuple[Subscriber, ...] = ()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber` with every event from now on; the function that comes back ends that."""
+        """Call `subscriber` with every event from now on, until the returned function is called."""
         self._subscribers = (*self._subscribers, subscriber)
 
         def unsubscribe() -> None:
@@ -183,9 +183,9 @@ class Events:
         return unsubscribe
 
     def publish(self, event: Event) -> None:
-        """Tell every subscriber."""
+        """Call every subscriber with `event`."""
         for subscriber in self._subscribers:
             try:
                 subscriber(event)
-            except Exception as error:  # noqa: BLE001  (an observer must not decide)
+            except Exception as error:  # noqa: BLE001  (a subscriber must not change the outcome)
                 _log.error("a subscriber failed on %s: %s", type(event).__name__, type(error).__name__)

@@ -46,20 +46,20 @@ Subject = SubjectExtension | Mapping[str, Any]
 
 
 class Guard:
-    """Judges traffic under a policy set; safe to share between threads and tasks.
+    """Evaluates policy on traffic; safe to share between threads and tasks.
 
     Args:
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
-        engine: `embedded` (in this process), `opa` (a server: `config.opa_url`), or your own with these policies.
-        config: mode, deadline and the rest.
-        stages: what runs before policy is asked; see `pipeline.stage`.
-        sessions: where sessions are kept; by default in this process.
-        profiles: what is known of tools and resources.
-        recorder: where every run is put on record before its outcome is given out; by default nowhere.
-        overrides: what two people let pass for a while although policy denies it [EXC-10]; by default nothing.
-        store: the database of sessions, records and overrides, as far as these are not given on their own.
+        engine: `embedded` (in this process), `opa` (a server at `config.opa_url`), or your own, with these policies.
+        config: mode, deadline and other settings.
+        stages: functions that run before policy is evaluated; see `pipeline.stage`.
+        sessions: the session store; by default in the memory of this process.
+        profiles: facts about tools and resources that policy can use.
+        recorder: records every run before its outcome is returned; by default nothing is recorded.
+        overrides: temporary permits that two people agreed on [EXC-10]; by default none.
+        store: the database for sessions, records and overrides; an argument above replaces its part.
 
-    Raises PolicyError: the policies cannot be used: file, line, column and why.
+    Raises PolicyError: the policies cannot be used; it names file, line, column and reason.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Guard:
         if isinstance(store, str | PathLike):
             raise ConfigError("a store is no path", code="config.store", hint="write Store.at(file), and close it")
         if store is not None:
-            from pipeline.audit.recorder import Recorder  # it takes SQLAlchemy, which nobody else here needs
+            from pipeline.audit.recorder import Recorder  # imports SQLAlchemy, which nothing else here needs
 
             sessions, recorder = sessions or store.sessions(), recorder or Recorder(store)
             overrides = overrides or store.overrides()
@@ -94,7 +94,7 @@ class Guard:
             overrides=overrides,
         )
         self._tools: list[ToolFunction] = []
-        self._own = object()  # tells the blocks of this guard from another's
+        self._own = object()  # identifies the blocks of this guard
 
     def __repr__(self) -> str:
         return f"<Guard: {len(self.policies.rules)} rules, revision {self.revision[:12]}, {len(self._tools)} tools>"
@@ -107,31 +107,34 @@ class Guard:
 
     @property
     def events(self) -> Events:
-        """Where to subscribe to what happens: `guard.events.subscribe(print)`."""
+        """The events of this guard: `guard.events.subscribe(print)`."""
         return self._pipeline.events
 
     @property
     def revision(self) -> str:
-        """The revision of `policies`, a SHA-256 in hex."""
+        """The revision of `policies`: a SHA-256 in hexadecimal."""
         return self._pipeline.revision
 
     @property
     def policies(self) -> PolicySet:
-        """The policy set that judges every run that begins now."""
+        """The policy set that runs starting now use."""
         return self._pipeline.policies
 
     def reload(self, policies: Policies = None, *, by: str | None = None) -> str:
-        """The revision of the new policy set, which judges every run from now on; None reads the present files again.
+        """Replace the policy set for all runs that start from now on, and return its revision.
 
-        The set is vetted in a process of its own first. Runs that are under way end under the set they began with.
-        `by` is the id of whoever wants it so: the event names it.
+        The new set is first tried out in a separate process. Runs in progress finish with the set they started with.
 
-        Raises PolicyError: the set is refused, and everything stays as it is.
+        Args:
+            policies: the new set; None reads the current files again.
+            by: the id of the person or program that asked for it; the event names it.
+
+        Raises PolicyError: the new set cannot be used; the current one stays in use.
         """
         return self._pipeline.reload(policies, by=by)
 
     def watch(self) -> Watcher:
-        """Reload whenever the policies' files change, until the watcher is stopped: `with guard.watch(): …`."""
+        """Reload whenever a policy file changes, until the watcher is stopped: `with guard.watch(): …`."""
         return self._pipeline.watch()
 
     async def __aenter__(self) -> Guard:
@@ -141,11 +144,11 @@ class Guard:
         await self.aclose()
 
     def close(self) -> None:
-        """Let go of the engine's connections, if it has any; `with Guard(...) as guard:` does so at its end."""
+        """Close the engine's connections, if it has any; `with Guard(...) as guard:` does so at its end."""
         self._pipeline.close()
 
     async def aclose(self) -> None:
-        """The same in a running loop; `async with Guard(...) as guard:` does so at its end."""
+        """`close` in a running event loop; `async with Guard(...) as guard:` does so at its end."""
         await self._pipeline.aclose()
 
     def check(
@@ -156,17 +159,17 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Outcome:
-        """The outcome, with what may be sent on.
+        """Evaluate policy on `value`, and return the outcome with the value that may be sent.
 
         Args:
             value: a message, request or response.
-            subject: who asks, authenticated by the host; None is anonymous.
-            session: the session's id, so that labels hold from call to call.
-            context: further facts of the run; `subject` and `session` given here win over those in it.
+            subject: the caller, authenticated by the host; None is anonymous.
+            session: the session's id; labels and counters of a session last from call to call.
+            context: further facts of the run; `subject` and `session` given here replace those in it.
 
         Raises:
-            Denied: policy refused. ApprovalRequired: a person must approve first.
-            PolicyUnavailable: policy could not be asked.
+            Denied: policy refused it. ApprovalRequired: a person must approve it first.
+            PolicyUnavailable: policy could not be evaluated.
         """
         return raised(self.run(value, subject=subject, session=session, context=context))
 
@@ -178,7 +181,7 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Outcome:
-        """`check`, awaiting the engine."""
+        """`check` as a coroutine."""
         return raised(await self.arun(value, subject=subject, session=session, context=context))
 
     def decide(
@@ -189,7 +192,7 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Decision:
-        """The decision; a refusal is a value here, never an exception."""
+        """Evaluate policy on `value`, and return the decision; a refusal is returned too, never raised."""
         return self.run(value, subject=subject, session=session, context=context).decision
 
     async def adecide(
@@ -200,7 +203,7 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Decision:
-        """`decide`, awaiting the engine."""
+        """`decide` as a coroutine."""
         return (await self.arun(value, subject=subject, session=session, context=context)).decision
 
     def run(
@@ -211,7 +214,7 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Outcome:
-        """The outcome, whatever it is: for hosts that turn refusals into answers of their own."""
+        """`check` that returns refusals too: for hosts that turn them into answers of their own."""
         return self._pipeline.run(value, self._context(context, subject, session))
 
     async def arun(
@@ -222,21 +225,21 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Outcome:
-        """`run`, awaiting the engine."""
+        """`run` as a coroutine."""
         return await self._pipeline.arun(value, self._context(context, subject, session))
 
     # -- around code ---------------------------------------------------------------------------------------------------
 
     def session(self, id: str, *, subject: Subject | None = None, context: Context | None = None) -> Block:
-        """A block, for `with` or `async with`, in which everything that this guard judges belongs to session `id`.
+        """A block for `with` or `async with`: what this guard judges inside it belongs to session `id`.
 
-        Blocks nest: an inner one has the subject of the outer one where it names none. Tasks inherit theirs, a thread
-        begun by hand has none. A generator runs in the block of the code that asks it for its first item.
+        Blocks nest: an inner block without a subject has that of the outer one. Tasks inherit the block in which they
+        were created, threads do not. A generator runs in the block of the code that asks for its first item.
 
         Args:
-            id: the session's id; two subjects with one id share nothing.
-            subject: who asks, authenticated by the host.
-            context: further facts; they hold for the block.
+            id: the session's id; the same id for two subjects is two sessions.
+            subject: the caller, authenticated by the host.
+            context: further facts, for everything in the block.
         """
         return Block(self._own, self._context(context, subject, id))
 
@@ -264,28 +267,28 @@ class Guard:
         schema: Mapping[str, Any] | None = None,
         private: Collection[str] = (),
     ) -> Any:
-        """The function as a tool: each call is judged before it is made, and its result before it is given on.
+        """Make the function a tool: each call is judged before it is made, and its result before it is returned.
 
-        The function gets the arguments as policy left them, held to its schema; the caller gets what policy left of the
-        result, in the function's own type. What a generator yields is held until it was judged. What the function
-        raises passes through as it is, and is an event.
+        The function gets the arguments after policy's edits, validated against its schema; the caller gets the result
+        after policy's edits, in the function's own type. What a generator yields is held until it was judged. The
+        function's exceptions pass through unchanged, and are events.
 
         Args:
-            function: plain, `async`, a generator or an async generator.
-            name: the tool's name for policy; by default the function's.
+            function: a function, coroutine function, generator or async generator.
+            name: the tool's name for policy; by default that of the function.
             namespace: the tool's namespace (`tool://<namespace>/<name>`).
-            schema: JSON Schema of the arguments; by default made from the annotations.
-            private: parameters that are no input (`self`, a connection): passed on, and neither judged nor shown.
+            schema: the JSON Schema of the arguments; by default generated from the annotations.
+            private: parameters that are not input (`self`, a connection): passed on, not judged.
 
         Raises (when called):
-            Denied, ApprovalRequired, PolicyUnavailable: as `check` does; before the call, nothing was done; after it,
-                the result is withheld.
-            ToolInputError: the arguments do not fit the schema. CallError: a value cannot be judged.
+            Denied, ApprovalRequired, PolicyUnavailable: as `check` does. If the call was refused, it was not made; if
+                its result was refused, the result is withheld.
+            ToolInputError: the arguments do not match the schema. CallError: a value cannot be judged.
         """
 
         def made(function: Callable[..., Any]) -> Callable[..., Any]:
             tool = ToolFunction(function, name=name, namespace=namespace, schema=schema, private=private)
-            self._tools = [one for one in self._tools if one.uri != tool.uri] + [tool]  # a notebook's cell, run again
+            self._tools = [one for one in self._tools if one.uri != tool.uri] + [tool]  # a notebook cell may run again
             return self._wrapped(
                 function, lambda args, kwargs: ToolCall(tool, self._context(), self.events, args, kwargs)
             )
@@ -294,7 +297,7 @@ class Guard:
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """The functions under `tool`, as definitions to offer to a model, in order; the last one of each name."""
+        """The definitions of all functions made tools, to offer to a model; the latest of each name."""
         return tuple(tool.definition for tool in self._tools)
 
     @overload
@@ -308,18 +311,18 @@ class Guard:
     def model(
         self, function: Callable[..., Any] | None = None, /, *, model: str | None = None, dialect: str | None = None
     ) -> Any:
-        """The function as a model: each request is judged before it is asked, and its response before it is given on.
+        """Make the function a model: each request is judged before the call, and its response before it is returned.
 
-        The function takes one request and nothing else: a `Request`, and gives a `Response`; or with `dialect` a body
-        of that wire format, or its fields by name, and gives a body. A generator yields canonical stream events, or
-        with `dialect` the format's; they are held until the whole was judged, and made anew from what policy left.
+        The function takes one `Request` and returns a `Response`. With `dialect`, it takes a body of that wire format,
+        whole or as keyword arguments, and returns a body. A generator yields canonical stream events, or with `dialect`
+        those of the format; they are held until all were judged, and then generated anew from the judged response.
 
         Args:
-            function: plain, `async`, a generator or an async generator.
-            model: `<provider>:<model>` that is asked, whatever the request says; by default the request's.
+            function: a function, coroutine function, generator or async generator.
+            model: the `<provider>:<model>` that is called, whatever the request says; by default that of the request.
             dialect: a wire format (`openai_chat`, `anthropic_messages` …), or None.
 
-        Raises (when called): as `tool` does; CmfError where a body cannot be read.
+        Raises (when called): as `tool` does; CmfError: a body cannot be read.
         """
 
         def made(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -341,32 +344,33 @@ class Guard:
         subject: Subject | None = None,
         session: str | None = None,
     ) -> Outcome:
-        """The outcome of judging what a provider keeps under `id`; requests of this session may then refer to it.
+        """Judge content that the provider stores under `id`; requests of this session may then refer to it.
 
-        For what reaches the provider outside of requests (an upload, say): a reference to it is refused until then.
+        For content that reaches the provider in other ways than by requests (an upload, for example). Without this, a
+        reference to it is refused.
 
         Args:
-            kind: what it is: `file`, `cache`, `prompt` …
-            id: as requests will name it.
-            content: all that is kept under it.
-            subject: by default that of the block around it.
-            session: the same.
+            kind: `file`, `cache`, `prompt` …
+            id: the id that requests will use.
+            content: everything that is stored under it.
+            subject: by default that of the block around the call.
+            session: likewise.
 
         Raises:
-            Denied, ApprovalRequired, PolicyUnavailable: as `check`; CallError: policy changed the content, so that what
-                is kept is not what was let through. SessionError: there is no session. StoreError: as elsewhere.
+            Denied, ApprovalRequired, PolicyUnavailable: as `check` does. CallError: policy changed the content, so what
+                is stored is not what policy allowed. SessionError: there is no session. StoreError: the store failed.
         """
         context = self._context(None, subject, session)
         if context.session is None:
             raise SessionError("this needs a session", code="session.none", hint="give a session id")
         outcome = self.check(content, context=context)
         if outcome.value is None or not same_content(content, outcome.value):
-            hint = "keep what policy left of it instead"
-            raise CallError("policy changed what is kept under the id", code="reference.changed", hint=hint)
+            hint = "store the content as policy changed it instead"
+            raise CallError("policy changed the content under this id", code="reference.changed", hint=hint)
         self._sessions.commit(context, None, Changes(seen=frozenset({mark(Referred(kind), id)})))
         return outcome
 
-    # -- replies that waited for a person ----------------------------------------------------------------------------
+    # -- replies that waited for an approval ---------------------------------------------------------------------------
 
     def release(
         self,
@@ -376,9 +380,9 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Outcome:
-        """The outcome for a model's reply that was suspended and is approved now: see `Pipeline.release`.
+        """Release a model's reply that was suspended and is approved now: see `Pipeline.release`.
 
-        Raises ApprovalError: not approved, used, unknown here, or no reply was kept. StoreError: no store.
+        Raises ApprovalError: not approved, already used, unknown, or no reply was kept. StoreError: there is no store.
         """
         return self._pipeline.release(approval_id, self._context(context, subject, session))
 
@@ -390,7 +394,7 @@ class Guard:
         session: str | None = None,
         context: Context | None = None,
     ) -> Outcome:
-        """`release`, awaiting stages and engine."""
+        """`release` as a coroutine."""
         return await self._pipeline.arelease(approval_id, self._context(context, subject, session))
 
     # -- the session's model -------------------------------------------------------------------------------------------
@@ -405,24 +409,24 @@ class Guard:
         capabilities: Declared = declared,
         name: str | None = None,
     ) -> ModelCapabilities:
-        """The capabilities of `model`, now the session's active model: see `pipeline.model_swap.swap_model`.
+        """Make `model` the session's active model, and return its capabilities: see `pipeline.model_swap.swap_model`.
 
         Args:
             model: `<provider>:<model>`.
-            messages: what the session holds.
-            subject: by default that of the block around it.
-            session: the same.
-            capabilities: what a model declares; by default the shipped table.
-            name: what to call the model to the user.
+            messages: the messages of the session.
+            subject: by default that of the block around the call.
+            session: likewise.
+            capabilities: looks up what a model supports; by default in the shipped table.
+            name: the model's name in messages to the user.
 
-        Raises UnsupportedError: it cannot take what the session holds; nothing changed. Others: as there.
+        Raises UnsupportedError: the model does not support what the session contains. Others: as there.
         """
         known = self._context(None, subject, session)
         own = ModelSession(context=known, messages=messages, sessions=self._sessions, events=self.events)
         return swap_model(own, model, capabilities=capabilities, name=name)
 
     def active_model(self, *, subject: Subject | None = None, session: str | None = None) -> str | None:
-        """The model that the session goes on with; None where it was never swapped."""
+        """The session's active model; None if it was never swapped."""
         return self._sessions.read(self._context(None, subject, session)).active_model
 
     def _wrapped(self, function: Callable[P, R], begin: Begin) -> Callable[P, R]:
@@ -437,14 +441,10 @@ class Guard:
     def _context(
         self, context: Context | None = None, subject: Subject | None = None, session: str | None = None
     ) -> Context:
-        """What holds for a run: what is given, else what the block around it says."""
+        """The context of a run: what is given, otherwise that of the block around the call."""
         known = within(context, ambient(self._own))
-        given: dict[str, Any] = {}
-        if subject is not None:
-            given["subject"] = as_subject(subject)
-        if session is not None:
-            given["session"] = session
-        return known.model_copy(update=given)
+        given = {"subject": None if subject is None else as_subject(subject), "session": session}
+        return known.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
 __all__ = ["Config", "Guard", "is_outage", "raised"]

@@ -1,4 +1,4 @@
-"""What came of a run: the decision, and what may be sent on. Spec: docs/spec/pipeline.md."""
+"""The outcome of a run: the decision, and the value that may be sent. Spec: docs/spec/pipeline.md."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from pipeline.stage import Traffic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run: the decision, and the value that may be sent on.
+    """The outcome of a run: the decision, and the value that may be sent.
 
     Attributes:
         decision: the verdict, the action, and a line for each view.
-        value: what may be sent on, with all edits carried out; None where nothing may.
+        value: the value that may be sent, with all edits applied; None if nothing may be sent.
         certificate: lets `emit` send `value` once.
-        labels: the labels in force in the session from now on; none where nothing may be sent.
-        events: the labels that data and rules brought, each as `(label, source event)`.
-        answer: where it stands with the approvals that rules and stages want; None where they want none.
-        session: the id of the run's session; None for a run that stands alone.
-        session_version: the version of the session that it was judged under [C5].
-        timings: nanoseconds by phase.
+        labels: the labels of the session from now on; empty if nothing may be sent.
+        events: the labels that data and rules added, each as `(label, source event)`.
+        answer: the state of the approvals that rules and stages require; None if they require none.
+        session: the id of the run's session; None for a run without one.
+        session_version: the version of the session that the run read [C5].
+        timings: nanoseconds per phase.
     """
 
     decision: Decision
@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Basis(NamedTuple):
-    """What a run was judged by besides value and context: session, marks on record, how long data may be kept."""
+    """What a run was judged by besides value and context: the session, references seen before, and retention."""
 
     session: SessionFacts
     seen: frozenset[str]
@@ -72,10 +72,10 @@ class Ran(NamedTuple):
     """An outcome, with what the pipeline needs to finish the run.
 
     Attributes:
-        staged: what the stages made, for those that run afterwards; None if no stage ran.
+        staged: the value after all stages, for stages that run afterwards; None if no stage ran.
         basis: what the run was judged by; None if it was not judged.
-        ends: an exception that ends the process, to be raised once the outcome is on record.
-        overtaken: decisions of the same run that are on record, and of which nothing came [REC-23].
+        ends: an exception that ends the process, to be raised after the outcome was recorded.
+        overtaken: recorded decisions of the same run that had no consequences [REC-23].
     """
 
     outcome: Outcome
@@ -86,7 +86,7 @@ class Ran(NamedTuple):
 
 
 def bound(outcome: Outcome) -> Bound:
-    """What a certificate of this outcome is bound to, besides its value [C6]."""
+    """The facts that a certificate of this outcome is bound to, besides its value [C6]."""
     decision = outcome.decision
     return Bound(
         run=decision.id,
@@ -99,7 +99,7 @@ def bound(outcome: Outcome) -> Bound:
 
 
 def raised(outcome: Outcome) -> Outcome:
-    """The outcome itself, if it lets something through; else Denied, ApprovalRequired or PolicyUnavailable."""
+    """The outcome itself, if its value may be sent. Raises Denied, ApprovalRequired or PolicyUnavailable otherwise."""
     decision = outcome.decision
     if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
         return outcome
@@ -109,7 +109,7 @@ def raised(outcome: Outcome) -> Outcome:
 
 
 def is_outage(decision: Decision) -> bool:
-    """Whether the decision refuses only because engine or session store failed, so that policy said nothing."""
+    """Whether the decision refuses only because the engine or the session store failed, not because of a rule."""
     return bool(decision.reasons) and all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
 
 

@@ -1,4 +1,4 @@
-"""One run from end to end: session, stages, judgement, commit, record. Spec: pipeline.md, stages.md."""
+"""One run from start to end: session, stages, policy, commit, record. Spec: pipeline.md, stages.md."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from pipeline.stage import Stage, StageCall, Traffic
 
 _AT_ONCE: Final = Offload(waits=False)  # for a run without a session, which reads no store
 _log: Final = logging.getLogger("pipeline.pipeline")
-_NEVER_RESTS: Final = "Other requests kept changing this session."
+_CONFLICT: Final = "Other requests kept changing this session."
 _NO_STORE: Final = "The session store could not be read or written."
 _NO_FACTS: Final = "What policy needs to know could not be found out."
 _FAILED: Final = "Something failed before policy could decide."
-MAX_CONFLICTS: Final = 64  # times that a run is judged because other runs changed its session; then it is refused
+MAX_CONFLICTS: Final = 64  # how often a run is judged anew because other runs changed its session, before it is refused
 
 
 @dataclass(slots=True)
 class _Job:
-    """One run under way.
+    """One run in progress.
 
     Attributes:
         begin: when it began, in nanoseconds of the performance counter.
-        overtaken: decisions of it that are on record, and of which nothing comes if a further one is made.
+        overtaken: its recorded decisions, which have no consequences if another one is made.
     """
 
     value: Traffic
@@ -64,30 +64,29 @@ class _Job:
     overtaken: tuple[str, ...] = ()
 
     def so_far(self, ran: Ran) -> tuple[Ran, int]:
-        """What is put on record of the run: what came of it, and how many nanoseconds it took."""
+        """What is recorded of the run: its result, and its duration in nanoseconds."""
         ran = ran._replace(overtaken=self.overtaken) if self.overtaken else ran
         return ran, perf_counter_ns() - self.begin
 
 
 class Pipeline:
-    """A list of stages before a policy set; safe to share between threads and tasks.
+    """A list of stages, followed by policy; safe to share between threads and tasks.
 
-    Judgement is no stage, so that it cannot be left out: whatever the stages return is judged before it goes out.
+    Policy is not a stage, so it cannot be left out: whatever the stages return is judged before it goes out.
 
     Args:
-        stages: callables `(value, context)`, in the order in which they run; see `pipeline.stage`.
+        stages: callables `(value, context)`, in their order; see `pipeline.stage`.
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
-        sessions: where sessions are kept; by default in this process.
-        engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`), or one of your own with these
-            policies in it.
-        config: mode, deadline and the rest.
-        profiles: what is known of tools and resources: how far their results are trusted, and what arguments are for.
-        recorder: where every run is put on record before its outcome is given out; by default nowhere.
-        overrides: what two people let pass for a while although policy denies it [EXC-10]; by default nothing.
+        sessions: the session store; by default in the memory of this process.
+        engine: `embedded` (in this process), `opa` (a server at `config.opa_url`), or your own, with these policies.
+        config: mode, deadline and other settings.
+        profiles: facts about tools and resources: how far to trust their results, and what arguments are for.
+        recorder: records every run before its outcome is returned; by default nothing is recorded.
+        overrides: temporary permits that two people agreed on [EXC-10]; by default none.
 
     Raises:
-        PolicyError: the policies cannot be used: file, line, column and why. ConfigError: two stages of one name, or a
-            stage that can change content and whose failure is to be allowed.
+        PolicyError: the policies cannot be used; it names file, line, column and reason. ConfigError: two stages have
+            one name, or a stage that can change content allows its own failure.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class Pipeline:
         self._histories = Histories(known, self._sessions, trusted=trusted, noting=noting)
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
-        """The outcome for a message, request or response; a refusal is a value here, never an exception."""
+        """Judge a message, request or response, and return the outcome; a refusal is returned too, never raised."""
         return self._run(value, context or Context())
 
     @property
@@ -140,29 +139,31 @@ class Pipeline:
 
     @property
     def revision(self) -> str:
-        """The revision of `policies`, a SHA-256 in hex."""
+        """The revision of `policies`: a SHA-256 in hexadecimal."""
         return self._runner.revision
 
     @property
     def policies(self) -> PolicySet:
-        """The policy set that judges every run that begins now."""
+        """The policy set that runs starting now use."""
         return self._runner.policies
 
     def reload(self, policies: Policies = None, *, by: str | None = None) -> str:
-        """The revision that judges every run from now on; runs that are under way end under the one before.
+        """Replace the policy set for all runs that start from now on, and return its revision.
 
-        The new set is vetted in a process of its own (`pipeline.checks.vetting`); one that is refused changes nothing.
+        The new set is first tried out in a separate process (`pipeline.checks.vetting`). Runs in progress finish with
+        the set they started with.
 
         Args:
-            policies: as in the constructor; None reads again what was given last.
-            by: the id of whoever wants it so, for the event, and the record of a gateway.
+            policies: as in the constructor; None reads the current files again.
+            by: the id of the person or program that asked for it, for the event and a gateway's record.
 
         Raises:
-            PolicyError: the set is refused, and why. ConfigError: the pipeline was given an engine, not its name.
+            PolicyError: the new set cannot be used; the current one stays in use. ConfigError: the pipeline was given
+                an engine object, not a name.
         """
         if not isinstance(self._engine_name, str):
             raise ConfigError(
-                "this engine was made elsewhere", code="config.own-engine", hint="name the engine, to have it made anew"
+                "an engine object cannot be reloaded", code="config.own-engine", hint="give the engine by its name"
             )
         wanted = self._policies if policies is None else policies
         try:
@@ -177,10 +178,10 @@ class Pipeline:
         return loaded.revision
 
     def watch(self) -> Watcher:
-        """Reload whenever the policies' files change, until the watcher is stopped; refusals are events.
+        """Reload whenever a policy file changes, until the watcher is stopped; sets that cannot be used are events.
 
         Raises:
-            ConfigError: the policies came from no files.
+            ConfigError: the policies did not come from files.
         """
         places = self._policies
         if places is None or isinstance(places, PolicySet):
@@ -192,21 +193,21 @@ class Pipeline:
         return Watcher([places] if isinstance(places, str | Path) else list(places), self.reload, is_current)
 
     def release(self, approval_id: str, context: Context | None = None) -> Outcome:
-        """The outcome for the reply of a model that was suspended, now that a person has approved it.
+        """Release a model's reply that was suspended, after a person approved it, and return the outcome.
 
-        The whole reply is judged again with the approval applied, so that any other refusal still counts. Once it went
-        out, the approval is used up and the reply is no longer kept.
+        The whole reply is judged again with the approval, so other refusals still apply. After it was sent, the
+        approval is used and the reply is deleted.
 
         Raises:
-            ApprovalError: there is no such approval in the context's session (`approval.unknown`), it is not approved
-                or was used (`approval.unusable`), it holds no reply (`approval.nothing-sealed`), or the reply was
-                sealed under another key (`approval.unreadable`). StoreError: the store cannot be asked.
+            ApprovalError: the context's session has no such approval (`approval.unknown`), it is not approved or
+                already used (`approval.unusable`), it has no reply (`approval.nothing-sealed`), or the reply was
+                encrypted with another key (`approval.unreadable`). StoreError: the store cannot be read.
         """
         known = context or Context()
         return self._run(self._replies.open(approval_id, known), known, approval_id)
 
     async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
-        """`release`, awaiting stages and engine."""
+        """`release` as a coroutine."""
         known = context or Context()
         reply = await self._offload(self._replies.open, approval_id, known)
         return await self._arun(reply, known, approval_id)
@@ -223,7 +224,7 @@ class Pipeline:
         return ran.outcome
 
     def _judged(self, job: _Job) -> Ran:
-        """The outcome of the run, put on record."""
+        """The outcome of the run, recorded."""
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._read(job)
@@ -238,7 +239,7 @@ class Pipeline:
                 if committed is not None:
                     is_kept = self._after_commit(job, ran, committed, history) or is_first
                     return ran if is_kept else self._recorded(job, ran)
-            ran = Ran(self._runner.closed(job.value, "session.conflict", _NEVER_RESTS))
+            ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
         except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
             ran = self._outage(job.value, error)
         return self._recorded(job, ran)
@@ -248,14 +249,14 @@ class Pipeline:
         return recording is None or recording.keep(job.value, job.context, *job.so_far(ran))
 
     def _recorded(self, job: _Job, ran: Ran) -> Ran:
-        """`ran`, put on record; a refusal if that failed."""
+        """`ran`, recorded; a refusal if recording failed."""
         return ran if self._kept(job, ran) else self._unrecorded(job, ran)
 
     def _unrecorded(self, job: _Job, ran: Ran) -> Ran:
         return Ran(self._runner.closed(job.value, UNRECORDED, NOT_ON_RECORD), ends=ran.ends)
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
-        """`run`, awaiting stages and engine; concurrent stages run together."""
+        """`run` as a coroutine; concurrent stages run together."""
         return await self._arun(value, context or Context())
 
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
@@ -270,7 +271,7 @@ class Pipeline:
         return ran.outcome
 
     async def _ajudged(self, job: _Job) -> Ran:
-        """The outcome of the run, put on record."""
+        """The outcome of the run, recorded."""
         known = job.context
         offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
         try:
@@ -279,11 +280,11 @@ class Pipeline:
                 with self._serving.lease() as runner:
                     ran = await runner.arun(job.value, known, facts, history, offload)
                 ending = self._acommitted(offload, job, ran, facts, history)
-                # Where a session may change, the run is brought to its end even if the caller is cancelled [REC-22].
+                # A run that may change a session is completed even if the caller is cancelled [REC-22].
                 ended = await (ending if known.session is None else run_to_end(ending))
                 if ended is not None:
                     return ended
-            ran = Ran(self._runner.closed(job.value, "session.conflict", _NEVER_RESTS))
+            ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
         except BaseException as error:
             if is_cancelled(error):
                 raise
@@ -293,9 +294,9 @@ class Pipeline:
     async def _acommitted(
         self, offload: Offload, job: _Job, ran: Ran, facts: SessionFacts, history: History
     ) -> Ran | None:
-        """The outcome, its changes committed to the session and put on record; None if another run committed first.
+        """The outcome, recorded and its changes committed to the session; None if another run committed first.
 
-        The loop may end at each `await`, and what a thread does goes on: the record is there before what it is of.
+        The loop may end at each `await` while a thread continues: the record is written before what it is about.
         """
         try:
             is_first = False
@@ -311,7 +312,7 @@ class Pipeline:
             if committed is None:
                 return None
             is_kept = self._after_commit(job, ran, committed, history) or is_first
-        except BaseException as error:  # raised in its own task, SystemExit would end the loop at once
+        except BaseException as error:  # raised in a task, SystemExit would end the loop at once
             if is_cancelled(error):
                 raise
             ran, is_kept = self._outage(job.value, error), False
@@ -322,7 +323,7 @@ class Pipeline:
         return recording is None or await recording.akeep(job.value, job.context, *job.so_far(ran))
 
     async def _arecorded(self, job: _Job, ran: Ran) -> Ran:
-        """`ran`, put on record; a refusal if that failed."""
+        """`ran`, recorded; a refusal if recording failed."""
         return ran if await self._akept(job, ran) else self._unrecorded(job, ran)
 
     @property
@@ -330,7 +331,7 @@ class Pipeline:
         return self._recording is not None and self._recording.goes_first
 
     def _read(self, job: _Job) -> tuple[SessionFacts, History]:
-        """The session as it is now, and its conversation; ApprovalError if the approval is not usable in it."""
+        """The session's state, and its conversation. Raises ApprovalError: the approval cannot be used in it."""
         context, approval_id = job.context, job.approval_id
         facts = self._sessions.read(context)
         overrides = () if self._overrides is None else self._overrides.holding()
@@ -346,27 +347,27 @@ class Pipeline:
         return self._overrides is not None and self._overrides.due
 
     def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Ran | None]:
-        """The context with the run's session; and a refusal, if the session cannot be told."""
+        """The context with the run's session; and a refusal, if the session cannot be determined."""
         try:
             return self._choice.of(value, context), None
         except BaseException as error:  # noqa: BLE001  (as above)
             return context, self._outage(value, error)
 
     def _outage(self, value: Traffic, error: BaseException) -> Ran:
-        """The refusal of a run that failed with `error`; an ApprovalError is raised to the caller instead."""
+        """The refusal of a run that failed with `error`. Raises ApprovalError: `error` itself."""
         if isinstance(error, ApprovalError):
             raise error
-        if isinstance(error, SessionError):  # no outage: what the run asks of its session would fail again
+        if isinstance(error, SessionError):  # not an outage: it would fail again
             return Ran(self._runner.closed(value, error.code, error.message, rule="pipeline"))
         if isinstance(error, PipelineError):
             reason = _NO_STORE if isinstance(error, StoreError) else _NO_FACTS
             return Ran(self._runner.closed(value, error.code, reason))
-        _log.error("a run could not be brought to its end: %s", where_from(error))
+        _log.error("a run could not be completed: %s", where_from(error))
         ends = error if isinstance(error, PROCESS_EXITS) else None
         return Ran(self._runner.closed(value, "pipeline.failed", _FAILED), ends=ends)
 
     def _changed(self, job: _Job, ran: Ran, facts: SessionFacts, history: History) -> tuple[Ran, Changes]:
-        """The run, with what it was judged by, and what its outcome changes in the session."""
+        """The run with the facts that it was judged by, and the changes that its outcome makes to the session."""
         changes = NO_CHANGES
         if job.context.session is not None:
             changes = changes_of(job.value, job.context, facts, ran.outcome, history, self._replies)
@@ -379,10 +380,10 @@ class Pipeline:
         if self._recording is not None and self._recording.kept is not None:
             record = self._recording.record(job.value, job.context, *job.so_far(ran))
             changes = replace(changes, record=record)
-        # Marks only grow, so they fit any version; the other changes hold for the version that was judged under.
+        # References seen only grow, so they fit any version; other changes are for the version that the run read.
         bound = changes.taints or changes.counts or changes.asked or changes.used
         version = ran.basis.session.version if bound and ran.basis is not None else None
-        # An approval may have expired since it was read: judge again, which asks again.
+        # An approval may have expired since it was read: judge again, which requests a new one.
         with suppress(ApprovalError):
             if self._sessions.commit(job.context, version, changes):
                 return changes
@@ -396,9 +397,9 @@ class Pipeline:
         return ran, self._committed(job, ran, changes, history)
 
     def _after_commit(self, job: _Job, ran: Ran, changes: Changes, history: History) -> bool:
-        """Tell subscribers what the commit changed, and remember the conversation; whether it put the run on record."""
+        """Publish what the commit changed, and remember the conversation. Returns whether it recorded the run."""
         if changes.record is not None and self._recording is not None and self._recording.kept is not None:
-            job.overtaken += (changes.record.id,)  # unless all goes well from here
+            job.overtaken += (changes.record.id,)  # kept only if the run has to be recorded again
             self._recording.kept(changes.record)
         publish_approvals(self.events, job.context, changes)
         history.close(ran.outcome.value)
@@ -408,22 +409,22 @@ class Pipeline:
 
     @property
     def conversations(self) -> Holder:
-        """What this process holds of conversations, for `pipeline.retention.Sweep`."""
+        """The conversations in this process's memory, for `pipeline.retention.Sweep`."""
         return self._histories
 
     def close(self) -> None:
-        """Let go of the engine's connections, if it has any."""
+        """Close the engine's connections, if it has any."""
         self._runner.close()
         self._offload.close()
 
     async def aclose(self) -> None:
-        """The same, and end what fire-and-forget stages still do."""
+        """`close` as a coroutine; fire-and-forget stages are ended."""
         await self._runner.aclose()
         self._offload.close()
 
 
 def _keeping(settings: Config) -> KeepingContent | None:
-    """How the content of what was judged is kept beside its record, by settings; None if it is not."""
+    """How content is kept besides records, by the settings; None if it is not kept."""
     if settings.content == "none":
         return None
     mask = None
@@ -439,6 +440,6 @@ def _traffic(value: Traffic, known: Context) -> Traffic:
         hint = (
             "`Request(messages=…)` takes several, `cmf.adapters.get(FORMAT).from_wire_request(body)` a provider's body"
         )
-        raise TypeError(f"a message, request or response is judged, no {type(value).__name__}; {hint}")
+        raise TypeError(f"a message, request or response is judged, not a {type(value).__name__}; {hint}")
     as_context(known)
     return value

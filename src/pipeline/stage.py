@@ -1,4 +1,4 @@
-"""A stage: a callable that sees what its capabilities allow, and returns what it made of it. Spec: stages.md."""
+"""A stage: a callable that sees what its capabilities allow, and may return a changed copy. Spec: stages.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAY_REFUSE: Final = frozenset({StageMode.SEQUENTIAL, StageMode.CONCURRENT})
 
 
 class OnError(StrEnum):
-    """What follows from a stage's failure."""
+    """The consequence of a stage's failure."""
 
     DENY = "deny"
     ALLOW = "allow"
@@ -39,7 +39,7 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """What a stage returns to refuse the traffic: as a rule's deny, with the same fields."""
+    """Returned by a stage to refuse the traffic, like the deny of a rule."""
 
     code: str
     reason: str
@@ -47,7 +47,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a stage returns where a person has to approve first: as a rule's `require_approval`."""
+    """Returned by a stage if a person must approve first, like the `require_approval` of a rule."""
 
     code: str
     reason: str
@@ -59,15 +59,15 @@ StageCall: TypeAlias = Callable[[Any, Context], StageResult | Awaitable[StageRes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A callable `(value, context)` with its name, its rights and its limits.
+    """A callable `(value, context)` with its name, its capabilities and its limits.
 
-    It gets the traffic with only the extensions that `capabilities` grant, and returns a changed copy, a `Refuse`, an
-    `Ask`, or None (or the very object it was given) where it changed nothing. A plain function runs inline; a coroutine
-    function is awaited, at most `timeout_seconds`. A plain function cannot be interrupted: one that overran its time is
-    a failure when it returns.
+    It gets the traffic with only the extensions that `capabilities` grant. It returns a changed copy, a `Refuse`, an
+    `Ask`, or, if it changed nothing, None or the object it was given. A plain function runs inline and cannot be
+    interrupted: if it takes longer than `timeout_seconds`, it has failed when it returns. A coroutine is cancelled.
 
     Attributes:
-        on_error: what follows if it raises, takes too long or returns nonsense. `allow` is for stages that only look.
+        on_error: the consequence if it raises, takes too long or returns something else; `allow` only for stages that
+            cannot change content.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Stage:
     timeout_seconds: float = 5.0
 
     def __call__(self, value: Any, context: Context) -> StageResult | Awaitable[StageResult]:
-        """What the function returns: a stage can be called, and tested, like the function it was made of."""
+        """Call the function, so that a stage can be tested like one."""
         return self.call(value, context)
 
 
@@ -93,10 +93,10 @@ def as_stage(
     """Make a function a stage: `@as_stage("mask-names", mode="transform")`.
 
     Raises:
-        ConfigError: no name, or a capability, a mode or an `on_error` that there is not.
+        ConfigError: no name, or an unknown capability, mode or `on_error`.
     """
     if not isinstance(name, str):  # the function itself: `@as_stage` without parentheses
-        raise ConfigError("a stage made so has a name", code="config.stage", hint='write @as_stage("name")')
+        raise ConfigError("a stage needs a name", code="config.stage", hint='write @as_stage("name")')
     try:
         granted, runs, failing = frozenset(map(Capability, capabilities)), StageMode(mode), OnError(on_error)
     except ValueError as error:
@@ -111,10 +111,10 @@ def as_stage(
 
 
 def stage_of(call: Stage | StageCall) -> Stage:
-    """`call` itself if it is a stage, else a stage of its name, with no capabilities, whose failure denies.
+    """`call` itself if it is a stage, else a stage with its name, without capabilities, whose failure denies.
 
     Raises:
-        ConfigError: it cannot be called.
+        ConfigError: it is not callable.
     """
     if isinstance(call, Stage):
         return call

@@ -191,7 +191,7 @@ def assert_denied(
     """The decision, where policy refuses `value`: by a rule of this id and with this code, as far as they are given.
 
     Raises:
-        AssertionError: it does not, or for another reason; or policy could not be asked, which refuses nothing.
+        AssertionError: it does not, or for another reason; or policy could not be evaluated, which is no refusal.
     """
     __tracebackhide__ = True
     decision = guard.decide(_traffic(value), subject=subject, session=session, context=context)

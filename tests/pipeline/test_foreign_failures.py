@@ -301,7 +301,7 @@ def test_names_of_any_length_fit_an_event_and_are_not_taken_for_others(policies:
 
 def test_what_is_no_traffic_is_a_mistake_of_the_caller(policies: Path) -> None:
     nothing: Any = "hello"
-    with pytest.raises(TypeError, match="no str"):
+    with pytest.raises(TypeError, match="not a str"):
         Pipeline(policies=policies).run(nothing)
 
 

@@ -186,7 +186,7 @@ def test_text_is_written_alike(text: str) -> None:
     assert WRITER.write(text) == to_bytes(text)
 
 
-@given(st.lists(st.integers() | st.floats() | st.floats(-1e4, 1e4), max_size=4))
+@given(st.lists(st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.floats(-1e4, 1e4), max_size=4))
 def test_numbers_are_written_alike_or_not_at_all(numbers: list[float]) -> None:
     assert WRITER.write(numbers) in (None, to_bytes(numbers))
 
