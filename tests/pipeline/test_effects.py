@@ -74,11 +74,14 @@ def cut(part: Any, start: int, end: int, how: str = "mask") -> Any:
         (ToolCallPart(name="f", arguments={"a": 1}), {"pointer": "/arguments/b"}, "effect.bad-pointer"),
         (ToolCallPart(name="f", arguments={"a": [1]}), {"pointer": "/arguments/a/7"}, "effect.bad-pointer"),
         (ToolCallPart(name="f", arguments={"a": [1]}), {"pointer": "/arguments/a/-"}, "effect.bad-pointer"),
+        (ToolCallPart(name="f", arguments={"a": "xyz"}), {"pointer": "/arguments/a/0"}, "effect.bad-pointer"),
+        (ToolCallPart(name="f", arguments={"a": 1}), {"pointer": "/name/a"}, "effect.bad-pointer"),
         (ToolCallPart(name="f", arguments_raw="{"), {"pointer": "/arguments/a"}, "effect.no-arguments"),
         (ToolCallPart(name="f", arguments={"a": 1}), {"pointer": "/arguments"}, "effect.bad-pointer"),
         (TextPart(text="abc"), {"pointer": "/arguments/a"}, "effect.bad-pointer"),
         (TextPart(text="abc"), {"pointer": "/properties/extra/x"}, "effect.bad-pointer"),
         (TextPart(text="a", extra={"w": {"k": 1}}), {"pointer": "/properties/extra"}, "effect.bad-pointer"),
+        (TextPart(text="a", extra={"w": {"k": 1}}), {"pointer": "/properties/uri/w"}, "effect.bad-pointer"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(part: Any, fields: dict[str, Any], code: str) -> None:
@@ -104,6 +107,16 @@ def test_a_tool_choice_that_names_a_stripped_tool_is_refused() -> None:
         edited(request, asked("tools[0]", Effect.STRIP_TOOL))
 
     assert caught.value.code == "effect.tool-choice-stripped"
+
+
+@pytest.mark.spec("EFF-7")
+def test_a_tool_is_stripped_whatever_else_is_asked_of_it() -> None:
+    tool = ToolDefinition(name="f", extra={"w": {"k": 1}})
+    both = together(
+        asked("tools[0]", Effect.REDACT, pointer="/properties/extra/w/k"), asked("tools[0]", Effect.STRIP_TOOL)
+    )
+
+    assert edited(Request(tools=(tool,)), both).tools == ()
 
 
 @pytest.mark.spec("EFF-7")
@@ -184,6 +197,23 @@ def test_the_stricter_replacement_stands_whichever_comes_first(stricter: str, la
         assert edited(user(TextPart(text="abcd")), both).content[0].text == text
 
 
+@pytest.mark.spec("EFF-1")
+def test_spans_of_an_effect_that_is_no_edit_cut_nothing() -> None:
+    message = user(TextPart(text="abc"))
+
+    assert edited(message, asked("content[0]", Effect.WARN, spans=[[0, 1]], pointer="/arguments/a")) is message
+
+
+@pytest.mark.spec("EFF-2")
+def test_spans_that_only_touch_stay_two() -> None:
+    both = together(
+        asked("content[0]", Effect.REDACT, spans=[[0, 2]], replacement="token"),
+        asked("content[0]", Effect.REDACT, spans=[[2, 4]], replacement="drop"),
+    )
+
+    assert edited(user(TextPart(text="abcd")), both).content[0].text == "[TOKEN_1]"
+
+
 @pytest.mark.spec("EFF-2")
 @given(text=st.text(min_size=1), data=st.data())
 def test_outside_the_spans_every_character_stays(text: str, data: st.DataObject) -> None:
@@ -241,12 +271,24 @@ def test_a_number_in_the_arguments_can_be_masked() -> None:
     assert done.content[0].arguments == {"card": MASK}
 
 
-def test_a_rewrite_sets_the_value() -> None:
-    call = ToolCallPart(name="f", arguments={"limit": 900, "q": "x"})
+@pytest.mark.spec("EFF-6")
+@pytest.mark.parametrize(("value", "text"), [("4111", "4111"), (4111, "4111"), ({"n": 4111}, '{"n":4111}')])
+def test_the_hash_of_an_argument_is_that_of_its_text_and_else_of_its_json(value: Any, text: str) -> None:
+    call = ToolCallPart(name="f", arguments={"card": value})
+
+    done = edited(user(call), asked("content[0]", Effect.REDACT, pointer="/arguments/card", replacement="hash"))
+
+    assert done.content[0].arguments == {"card": Replacer(KEY)(text, "hash")}
+
+
+@pytest.mark.parametrize("kind", [ToolCallPart, PromptRequestPart])
+def test_a_rewrite_sets_the_value(kind: Any) -> None:
+    call = kind(name="f", arguments={"limit": 900, "q": "x", "list": [{"n": 1}]})
 
     done = edited(user(call), asked("content[0]", Effect.REWRITE, pointer="/arguments/limit", value=10))
-
-    assert done.content[0].arguments == {"limit": 10, "q": "x"}
+    assert done.content[0].arguments == {"limit": 10, "q": "x", "list": [{"n": 1}]}
+    done = edited(done, asked("content[0]", Effect.REWRITE, pointer="/arguments/list/0/n", value=2))
+    assert done.content[0].arguments == {"limit": 10, "q": "x", "list": [{"n": 2}]}
 
 
 @pytest.mark.spec("EFF-9")
@@ -284,6 +326,7 @@ def test_a_key_of_extra_can_be_taken_away() -> None:
     done = edited(user(part), asked("content[0]", Effect.REDACT, pointer="/properties/extra/w/title"))
 
     assert done.content[0].extra == {"w": {"n": 1}}
+    assert edited(done, asked("content[0]", Effect.REDACT, pointer="/properties/extra/w")).content[0].extra is None
 
 
 @pytest.mark.spec("EFF-1")

@@ -508,6 +508,19 @@ def test_every_header_change_is_on_record_and_sensitive_values_are_not(pipe: Mak
     assert "Bearer" not in str(outcome.decision) + str(events)
 
 
+@pytest.mark.spec("STG-5")
+def test_the_first_header_of_a_message_that_had_none_is_on_record(pipe: Make) -> None:
+    header = HttpExtension(headers={"X-Id": "7"})
+    adding = calling(lambda m, _: with_slot(m, http=header), capabilities=["write_headers"])
+
+    outcome = pipe(adding).run(says("hi", extensions=None))
+
+    assert outcome.message is not None
+    assert outcome.message.extensions is not None
+    assert outcome.message.extensions.http == header
+    assert outcome.decision.stages[0].to_json()["headers"] == [{"name": "X-Id", "removed": False, "value": "7"}]
+
+
 @pytest.mark.spec("STG-7")
 def test_the_envelope_of_a_request_is_content_too(pipe: Make) -> None:
     request = Request(model="openai:a", messages=[says("hi")])
@@ -518,6 +531,16 @@ def test_the_envelope_of_a_request_is_content_too(pipe: Make) -> None:
     assert changed.request is not None
     assert changed.request.model == "openai:b"
     assert stopped(looking).hit is not None
+
+
+@pytest.mark.spec("STG-7")
+def test_an_equal_copy_of_a_request_is_no_change_whatever_the_mode(pipe: Make) -> None:
+    request = Request(model="m", messages=[says("hi")])
+
+    outcome = pipe(calling(lambda r, _: Request.model_validate(r.model_dump()), mode="audit")).run(request)
+
+    assert outcome.decision.action is Action.FORWARD
+    assert not outcome.decision.stages[0].changed
 
 
 @pytest.mark.spec("STG-4")
