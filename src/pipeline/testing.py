@@ -1,6 +1,6 @@
-"""For the tests of guarded code: a guard whose verdicts are scripted, and assertions about what a guard decides.
+"""For tests of guarded code: a guard with scripted verdicts, and assertions about decisions.
 
-guard = FakeGuard(Said("deny", rule="mail/elsewhere", name="send_mail"))
+guard = FakeGuard(Scripted("deny", rule="mail/elsewhere", name="send_mail"))
 assert_denied(cmf_guard, "my key is AKIA…", rule="data/secrets")
 
 Spec: docs/spec/integrations.md [INT-60] ff.
@@ -36,19 +36,21 @@ from pipeline.stage import Stage, StageCall, Traffic
 
 Word: TypeAlias = Literal["allow", "warn", "deny", "require_approval", "unavailable"]
 Value: TypeAlias = Traffic | str
-"""What is judged; a text is what a user says."""
+"""What is judged; a string is a user's message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a scripted policy says of a view; `unavailable` is an outage. What is not named fits every view.
+class Scripted:
+    """A verdict, and the views that get it; `unavailable` is an outage. A condition that is None holds for every view.
 
     Attributes:
-        rule: who is to have said it. code, reason: with which words.
-        kind: of which kind of view: `text`, `tool_call` …
-        name: of which tool, prompt or resource.
-        says: what its content or arguments hold, as text.
-        times: of how many views it is said at most; after that, the next that fits is.
+        rule: the id of the rule in the decision.
+        code: the code of its hit.
+        reason: the reason of its hit.
+        kind: only views of this kind: `text`, `tool_call` …
+        name: only views of this tool, prompt or resource.
+        contains: only views whose content or arguments, as JSON text, contain this.
+        times: how many views get it at most; after that, the next one that applies is used.
     """
 
     verdict: Word = "deny"
@@ -58,25 +60,25 @@ class Said:
     reason: str = "The test says so."
     kind: str | None = None
     name: str | None = None
-    says: str | None = None
+    contains: str | None = None
     times: int | None = None
 
     def __post_init__(self) -> None:
-        """A verdict that there is not is a ConfigError."""
+        """Raises ConfigError: the verdict is unknown."""
         if self.verdict not in get_args(Word):
             hint = f"use {', '.join(get_args(Word))}"
-            raise ConfigError("there is no such verdict", path="verdict", hint=hint, code="config.word")
+            raise ConfigError("unknown verdict", path="verdict", hint=hint, code="config.word")
 
-    def fits(self, view: Mapping[str, Any]) -> bool:
-        """Whether it is about this view."""
+    def applies(self, view: Mapping[str, Any]) -> bool:
+        """Whether all conditions hold for this view."""
         if self.kind not in (None, view.get("kind")) or self.name not in (None, view.get("name")):
             return False
-        said = [view.get("content"), view.get("arguments")]
-        texts = (one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in said)
-        return self.says is None or any(self.says in text for text in texts)
+        values = (view.get("content"), view.get("arguments"))
+        texts = (one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in values)
+        return self.contains is None or any(self.contains in text for text in texts)
 
     def result(self) -> EngineResult:
-        """What an engine would answer."""
+        """The answer of an engine with this verdict."""
         if self.verdict == "unavailable":
             return Failed("test.unavailable")
         effects: dict[str, list[Any]] = {effect.value: [] for effect in Effect}
@@ -86,18 +88,18 @@ class Said:
 
 
 class FakeGuard(Guard):
-    """A guard that judges by a script and by nothing else; all the rest of it is real: sessions, approvals, records.
+    """A guard with scripted verdicts in place of policy; everything else is real: sessions, approvals, records.
 
-    Of each view that is said which fits first; what nothing fits is allowed. Never for anything but tests.
+    Each view gets the first verdict of the script that applies to it; if none applies, it is allowed. Only for tests.
 
     Args:
-        script: what is said, in order; a word alone is said of every view.
-        config, stages, sessions, profiles, recorder: as of `Guard`.
+        script: the verdicts, in order; a word alone applies to every view.
+        config, stages, sessions, profiles, recorder: as in `Guard`.
     """
 
     def __init__(
         self,
-        *script: Said | Word,
+        *script: Scripted | Word,
         config: Config | None = None,
         stages: Sequence[Stage | StageCall] = (),
         sessions: SessionStore | None = None,
@@ -105,11 +107,11 @@ class FakeGuard(Guard):
         recorder: Records | None = None,
     ) -> None:
         self._script = _Script()
-        self._asked = Tap(self._script)
-        self.say(*script)
+        self._engine = Tap(self._script)
+        self.script(*script)
         super().__init__(
             _policies(),
-            engine=self._asked,
+            engine=self._engine,
             config=config,
             stages=stages,
             sessions=sessions,
@@ -117,32 +119,32 @@ class FakeGuard(Guard):
             recorder=recorder,
         )
 
-    def say(self, *script: Said | Word) -> None:
-        """Say this from now on, and nothing of what was said before."""
-        self._script.begin([one if isinstance(one, Said) else Said(one) for one in script])
+    def script(self, *script: Scripted | Word) -> None:
+        """Replace the script."""
+        self._script.begin([one if isinstance(one, Scripted) else Scripted(one) for one in script])
 
     @property
-    def asked(self) -> list[Mapping[str, Any]]:
-        """All that was judged so far, in order: what policy sees of each view."""
-        return [document for _, document in self._asked.asked]
+    def inputs(self) -> list[Mapping[str, Any]]:
+        """The policy inputs of all views so far, in order."""
+        return [document for _, document in self._engine.asked]
 
 
 class _Script(InlineEngine):
-    """An engine that says what it is told to."""
+    """An engine that answers by a script."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
-        self._waiting: list[tuple[Said, int | None]] = []
+        self._lock = threading.Lock()
+        self._remaining: list[tuple[Scripted, int | None]] = []
 
     @property
     def revision(self) -> str:
-        """No policies, so no revision of any."""
+        """A placeholder: there are no policies."""
         return "0" * 64
 
-    def begin(self, script: Sequence[Said]) -> None:
-        """Say this from now on."""
-        with self._gate:
-            self._waiting = [(one, one.times) for one in script]
+    def begin(self, script: Sequence[Scripted]) -> None:
+        """Use `script` from now on."""
+        with self._lock:
+            self._remaining = [(one, one.times) for one in script]
 
     def evaluate(
         self,
@@ -152,24 +154,24 @@ class _Script(InlineEngine):
         *,
         timeout_seconds: float,  # noqa: ARG002
     ) -> list[EngineResult]:
-        """What is said of each view."""
-        return [self._said(loads(view)).result() for view in views]
+        """The scripted answer for each view."""
+        return [self._next(loads(view)).result() for view in views]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """There is nothing to close."""
 
-    def _said(self, view: Mapping[str, Any]) -> Said:
-        with self._gate:
-            for place, (one, left) in enumerate(self._waiting):
-                if left != 0 and one.fits(view):
-                    self._waiting[place] = (one, None if left is None else left - 1)
+    def _next(self, view: Mapping[str, Any]) -> Scripted:
+        with self._lock:
+            for place, (one, left) in enumerate(self._remaining):
+                if left != 0 and one.applies(view):
+                    self._remaining[place] = (one, None if left is None else left - 1)
                     return one
-        return Said("allow")
+        return Scripted("allow")
 
 
 @cache
 def _policies() -> PolicySet:
-    """A set that is asked about every view, and shown all of it."""
+    """A set that is evaluated for every view, with all capabilities."""
     text = b"package scripted\n\nallow := true\n"
     loaded = policy_set.load({"scripted.rego": text}, entrypoint="data.scripted.allow")
     return replace(loaded, capabilities=frozenset(Capability))
@@ -188,17 +190,17 @@ def assert_denied(
     session: str | None = None,
     context: Context | None = None,
 ) -> Decision:
-    """The decision, where policy refuses `value`: by a rule of this id and with this code, as far as they are given.
+    """Assert that policy refuses `value`, by this rule and with this code if given, and return the decision.
 
     Raises:
-        AssertionError: it does not, or for another reason; or policy could not be evaluated, which is no refusal.
+        AssertionError: policy does not refuse it, or refuses it otherwise, or could not be evaluated.
     """
     __tracebackhide__ = True
     decision = guard.decide(_traffic(value), subject=subject, session=session, context=context)
     wanted = [hit for hit in decision.reasons if rule in (None, hit.rule) and code in (None, hit.code) and hit.enforced]
     if decision.action is not Action.REFUSE or is_outage(decision) or not wanted:
         named = "".join(f" {word} {name}" for word, name in (("by", rule), ("with", code)) if name is not None)
-        raise AssertionError(f"this is to be denied{named}, but {_told(decision)}")
+        raise AssertionError(f"expected a denial{named}, but {_summary(decision)}")
     return decision
 
 
@@ -210,15 +212,15 @@ def assert_allowed(
     session: str | None = None,
     context: Context | None = None,
 ) -> Outcome:
-    """The outcome, where `value` may go on, as it is or as policy left it: `outcome.value`.
+    """Assert that `value` may be sent, perhaps changed by policy (`outcome.value`), and return the outcome.
 
     Raises:
-        AssertionError: it may not.
+        AssertionError: it may not be sent.
     """
     __tracebackhide__ = True
     outcome = guard.run(_traffic(value), subject=subject, session=session, context=context)
     if outcome.value is None:
-        raise AssertionError(f"this is to be allowed, but {_told(outcome.decision)}")
+        raise AssertionError(f"expected this to be allowed, but {_summary(outcome.decision)}")
     return outcome
 
 
@@ -226,13 +228,13 @@ def _traffic(value: Value) -> Traffic:
     return Message(role=Role.USER, content=(TextPart(text=value),)) if isinstance(value, str) else value
 
 
-def _told(decision: Decision) -> str:
-    """What came of it instead, with every hit; no content."""
-    what = f"the verdict is {decision.verdict.value}, and the action {decision.action.value}"
+def _summary(decision: Decision) -> str:
+    """The verdict and every hit, without content."""
+    verdict = f"the verdict is {decision.verdict.value}, and the action {decision.action.value}"
     hits = [*((stage.stage, stage.hit) for stage in decision.stages if stage.hit is not None)]
     hits += [(view.path, hit) for view in decision.hit_views for hit in view.hits]
     lines = "".join(f"\n  {_line(place, hit)}" for place, hit in hits)
-    return f"{what} (mode {decision.mode.value}){lines or '; no rule hit'}"
+    return f"{verdict} (mode {decision.mode.value}){lines or '; no rule hit'}"
 
 
 def _line(place: str, hit: Hit) -> str:
@@ -240,4 +242,4 @@ def _line(place: str, hit: Hit) -> str:
     return f"{place}: {hit.effect.value} {hit.rule}: {hit.reason} [{hit.code}]{observed}"
 
 
-__all__ = ["FakeGuard", "Said", "Value", "Word", "assert_allowed", "assert_denied"]
+__all__ = ["FakeGuard", "Scripted", "Value", "Word", "assert_allowed", "assert_denied"]

@@ -11,7 +11,7 @@ from tests.pipeline.conftest import write_rules
 from cmf import Message
 from pipeline import ApprovalRequired, Config, ConfigError, Denied, Guard, Mode, PolicyUnavailable, emit
 from pipeline.stage import Refuse, Stage
-from pipeline.testing import FakeGuard, Said, assert_allowed, assert_denied
+from pipeline.testing import FakeGuard, Scripted, assert_allowed, assert_denied
 
 HELLO = Message.model_validate({"role": "user", "content": [{"content_type": "text", "text": "hello"}]})
 
@@ -32,15 +32,17 @@ def test_each_word_does_what_policy_saying_it_does() -> None:
 
 @pytest.mark.spec("INT-60")
 def test_the_first_that_fits_is_said_as_often_as_it_may_be() -> None:
-    said = Said("deny", rule="a/b", code="a.b", reason="No.", kind="tool_call", name="pay", says='"amount": 7')
-    guard = FakeGuard(said, Said("deny", kind="text", says="ell", times=1), "warn")
+    scripted = Scripted(
+        "deny", rule="a/b", code="a.b", reason="No.", kind="tool_call", name="pay", contains='"amount": 7'
+    )
+    guard = FakeGuard(scripted, Scripted("deny", kind="text", contains="ell", times=1), "warn")
     pay = _paying(guard)
 
     assert pay(amount=8) == 8
     with pytest.raises(Denied) as refused:
         pay(amount=7)
     assert [guard.decide(HELLO).verdict for _ in range(2)] == ["deny", "warn"]
-    guard.say("allow")
+    guard.script("allow")
 
     assert (pay(amount=7), refused.value.code) == (7, "a.b")
 
@@ -59,7 +61,7 @@ async def test_what_was_asked_is_what_policy_sees_and_coroutines_are_judged_alik
 
     await guard.acheck(HELLO, subject={"id": "ann", "roles": ["agent"]})
 
-    (view,) = guard.asked
+    (view,) = guard.inputs
     assert (view["content"], view["extensions"]["security"]["subject"]["roles"]) == ("hello", ["agent"])
     guard.close()
 
@@ -72,11 +74,11 @@ def test_a_verdict_that_there_is_not_is_refused() -> None:
 
 @pytest.mark.spec("INT-61")
 def test_a_deny_is_one_by_the_rule_and_with_the_code_that_are_named() -> None:
-    guard = FakeGuard(Said("deny", rule="a/b", code="a.b"))
+    guard = FakeGuard(Scripted("deny", rule="a/b", code="a.b"))
 
     assert assert_denied(guard, "x", rule="a/b", code="a.b").verdict == "deny"
     assert assert_denied(guard, HELLO, subject={"id": "ann"}, session="s").verdict == "deny"
-    with pytest.raises(AssertionError, match=r"denied by a/c with a\.b, but the verdict is deny") as failed:
+    with pytest.raises(AssertionError, match=r"denial by a/c with a\.b, but the verdict is deny") as failed:
         assert_denied(guard, "CONTENT", rule="a/c", code="a.b")
     assert str(failed.value).endswith("(mode enforce)\n  content[0]: deny a/b: The test says so. [a.b]")
     with pytest.raises(AssertionError, match=r"with a\.c, but"):
@@ -94,7 +96,7 @@ def test_a_deny_is_one_by_the_rule_and_with_the_code_that_are_named() -> None:
     ],  # type: ignore[arg-type]
 )
 def test_what_is_no_refusal_by_policy_fails_as_a_deny(guard: FakeGuard) -> None:
-    with pytest.raises(AssertionError, match="this is to be denied, but the verdict is"):
+    with pytest.raises(AssertionError, match="expected a denial, but the verdict is"):
         assert_denied(guard, "x")
 
 

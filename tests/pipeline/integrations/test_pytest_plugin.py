@@ -47,7 +47,7 @@ def test_fixtures_judge_by_the_project_s_own_policy(run: pytest.Pytester) -> Non
     result = run.runpytest_inprocess(*PLUGIN)
 
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*this is to be denied by test/no, but the verdict is allow*no rule hit*"])
+    result.stdout.fnmatch_lines(["*expected a denial by test/no, but the verdict is allow*no rule hit*"])
 
 
 @pytest.mark.native
