@@ -342,7 +342,8 @@ def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
 
 
 def _misfit_redact(fields: Mapping[str, Any]) -> str:
-    if fields.get("replacement", "mask") not in REPLACEMENTS:
+    replacement = fields.get("replacement", "mask")
+    if not isinstance(replacement, str) or replacement not in REPLACEMENTS:
         return f"redact: unknown replacement, it is one of {', '.join(sorted(REPLACEMENTS))}"
     spans, pointer = fields.get("spans"), fields.get("pointer")
     if (spans is None) == (pointer is None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,7 +73,7 @@ def only(result: EngineResult, kind: ViewKind = ViewKind.TEXT) -> Hit:
 def test_anything_but_a_decision_object_is_a_deny_of_its_own_code(result: EngineResult, code: str) -> None:
     hit = only(result)
 
-    assert (hit.effect, hit.code, hit.enforced) == (Effect.DENY, code, True)
+    assert (hit.effect, hit.code, hit.enforced, hit.severity) == (Effect.DENY, code, True, "critical")
 
 
 @pytest.mark.spec("DEC-3")
@@ -103,8 +104,12 @@ def test_a_failure_says_where_in_the_policy_and_a_rule_says_that_for_itself_alon
         ("redact", {"spans": [[0, 1.5]]}, ViewKind.TEXT),
         ("redact", {"spans": [[False, True]]}, ViewKind.TEXT),
         ("redact", {"spans": "all"}, ViewKind.TEXT),
+        ("redact", {"spans": 3}, ViewKind.TEXT),
+        ("redact", {"spans": [3]}, ViewKind.TEXT),
         ("redact", {"spans": [[0, 1]], "pointer": "/arguments/a"}, ViewKind.TOOL_CALL),
         ("redact", {"spans": [[0, 1]], "replacement": "smile"}, ViewKind.TEXT),
+        ("redact", {"spans": [[0, 1]], "replacement": ["mask"]}, ViewKind.TEXT),
+        ("redact", {"spans": [[0, 1]], "replacement": {}}, ViewKind.TEXT),
         ("redact", {"pointer": "arguments"}, ViewKind.TOOL_CALL),
         ("redact", {"pointer": 3}, ViewKind.TOOL_CALL),
         ("rewrite", {"pointer": "/arguments/a", "value": 1}, ViewKind.TEXT),
@@ -226,6 +231,14 @@ def test_one_denied_view_denies_the_whole() -> None:
     views = [view(Verdict.ALLOW, Action.FORWARD), view(Verdict.DENY, Action.REFUSE), view(Verdict.WARN, Action.FORWARD)]
 
     assert overall(views, FULL) == (Verdict.DENY, Action.REFUSE)
+
+
+@pytest.mark.spec("DEC-6")
+def test_the_line_of_a_call_has_the_origins_of_its_values_and_no_other_line_has_any() -> None:
+    called = replace(view(Verdict.ALLOW, Action.FORWARD), kind="tool_call", origins=({"path": "/to", "sources": []},))
+
+    assert called.to_json()["origins"] == [{"path": "/to", "sources": []}]
+    assert "origins" not in view(Verdict.ALLOW, Action.FORWARD).to_json()
 
 
 def test_the_stronger_action_lets_less_through() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 from tests.pipeline.conftest import Rules
 
 from cmf import Choice, Message, Request, Response, SubjectExtension, TextPart
+from cmf.codec import dumps
 from pipeline import EmissionError, Guard, certificate, emission, emit
 from pipeline.certificate import Bound, mint
 from pipeline.emission import with_wire_model
@@ -186,6 +188,16 @@ def test_a_certificate_with_any_field_changed_is_forged(guard: Guard, change: di
     assert outcome.certificate is not None
 
     assert refused(outcome, certificate=dataclasses.replace(outcome.certificate, **change)) == "emit.forged-certificate"
+
+
+@pytest.mark.spec("PIPE-7")
+def test_a_seal_made_without_the_key_of_this_process_is_forged(guard: Guard) -> None:
+    outcome = guard.run(request())
+    own = outcome.certificate
+    assert own is not None
+    keyless = hashlib.blake2b(dumps([*own.bound, own.digest, own.complete]), digest_size=32).hexdigest()
+
+    assert refused(outcome, certificate=dataclasses.replace(own, seal=keyless)) == "emit.forged-certificate"
 
 
 @pytest.mark.spec("PIPE-7")
