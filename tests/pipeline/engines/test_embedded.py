@@ -33,6 +33,15 @@ def test_undefined_null_false_and_failed_are_four_things(compiled: bool) -> None
     assert isinstance(results[4], Failed)
 
 
+@pytest.mark.spec("ENG-5")
+@FORMS
+def test_names_that_differ_only_inside_stay_apart(compiled: bool) -> None:
+    names = [f"a{inner}z" for inner in ("b", "c", "\u00e9", '"', "bb", "bc")]
+    document = {"there": dict(zip(names, itertools.count())), "back": dict(zip(names[::-1], itertools.count()))}
+
+    assert ask(engine_of("x := input", compiled=compiled), document) == Decided(document)
+
+
 @pytest.mark.spec("ENG-1")
 def test_an_entrypoint_that_was_not_named_at_load_fails() -> None:
     assert ask(engine_of("x := 1\ny := 2"), {}, "y") == Failed("engine.no-entrypoint", "data.t.y")

@@ -65,6 +65,8 @@ def _doubling(start: str, step: str, last: str, count: int) -> str:
         ('x := split(input.long, "")', "engine.builtin-limit"),
         ('x := replace(input.long, "a", input.long)', "engine.builtin-limit"),
         ('x := regex.replace(input.long, "a", input.long)', "engine.builtin-limit"),
+        (f'x := regex.replace(input.long, "{"b" * 900}", "")', "engine.builtin-limit"),
+        ('x := count(upper(concat("", [input.long | some i in numbers.range(1, 20)])))', "engine.builtin-limit"),
         (r'x := regex.match(`\pL{600}`, "a")', "engine.builtin-limit"),
         ('x := strings.replace_n({"a": input.long}, input.long)', "engine.builtin-limit"),
         (_doubling('"abcdefgh"', 'concat("", [S, S])', "count(s40)", 40), "engine.builtin-limit"),
