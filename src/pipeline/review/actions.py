@@ -131,7 +131,7 @@ def second(site: Site, visit: Visit) -> Answer:
         raise Refused(409, "review.four-eyes", "You signed it first: another person has to be the second.")
     rows = oversight.signed_rows(site, annotation)
     if set_hash(rows) != annotation.body["hash"]:
-        raise Refused(409, "review.changed", "The set is not what was signed. Verify the log under Integrity.")
+        raise Refused(409, "review.changed", "The set has changed since it was signed. Verify the log under Integrity.")
     _need_no_author(site, visit, rows)
     said = {"of": annotation.id, "hash": annotation.body["hash"], "comment": form_text(visit, "comment")}
     site.record(visit, "signoff", "second", said)
@@ -141,7 +141,7 @@ def second(site: Site, visit: Visit) -> Answer:
 def _need_no_author(site: Site, visit: Visit, rows: Sequence[Placed]) -> None:
     """Refuse a signer who activated policies that first ran in this set [REV-43]."""
     if (revision := revisions.put_in_force(site, visit.person.name, rows)) is not None:
-        message = f"You put the policies {revision[:12]} into force, which first ran here: another person has to sign."
+        message = f"You put the policies {revision[:12]} into force, which were first used in these decisions: another person has to sign."
         raise Refused(409, "review.author", message)
 
 

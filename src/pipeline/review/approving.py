@@ -98,7 +98,7 @@ def _hit_details(site: Site, visit: Visit, one: Approval) -> Json:
         "expires": iso(one.asked.expires_at),
         "digest": one.asked.digest,
         "status": one.status.value,
-        "lapsed": open_still and now >= one.asked.expires_at,
+        "expired": open_still and now >= one.asked.expires_at,
         "approver": one.approver,
         "decided": None if one.decided_at is None else iso(one.decided_at),
         "used": None if one.used_at is None else iso(one.used_at),

@@ -147,9 +147,9 @@ def _explained_hits(judge: _Judge, decision: Decision) -> Iterator[Json]:
     documents = judge.tap.documents()
     known = {rule.id for rule in judge.policies.rules}
     for view in decision.views:
-        spoke = sorted({hit.rule for hit in view.hits} & known)
-        for document in documents.get(view.path, [])[:1] if spoke else ():
-            for one in judge.why.rules(document, only=spoke):
+        rules_hit = sorted({hit.rule for hit in view.hits} & known)
+        for document in documents.get(view.path, [])[:1] if rules_hit else ():
+            for one in judge.why.rules(document, only=rules_hit):
                 for effect, body in one.hits:
                     yield {
                         "rule": one.rule,

@@ -84,7 +84,7 @@ def _outcome(body: Mapping[str, Any]) -> str:
     if action == "refuse":
         return f"Refused: {because}." if because else "Refused."
     if action == "suspend":
-        return f"Held for a person: {because}." if because else "Held until a person approves it."
+        return f"Held for approval: {because}." if because else "Held for approval."
     edits = [(view, hit) for view, hit in hits(body) if hit["effect"] in _EDITS and _enforced(hit)]
     if verdict == "require_approval" and _approved(result):
         return f"Let through, because a person had approved it: {because}." if because else "Let through, as approved."
@@ -159,8 +159,8 @@ def _the_parts(count: int) -> str:
 
 def _missed(missed: int, produced: int) -> str:
     if missed >= produced:
-        return "Its one part was never evaluated." if missed == 1 else f"None of its {missed} parts was ever evaluated."
-    return f"{missed} of {produced} parts {'was' if missed == 1 else 'were'} never evaluated."
+        return "Its only part was not evaluated." if missed == 1 else f"None of its {missed} parts was evaluated."
+    return f"{missed} of {produced} parts {'was' if missed == 1 else 'were'} not evaluated."
 
 
 def _hits(count: int) -> str:

@@ -149,7 +149,7 @@ def test_the_highest_of_a_subject_s_roles_counts_and_reading_takes_the_lowest(cl
     assert "rita" in page
     assert "reviewer" in page
     assert "Draw a sample" in page
-    assert "Sign off what is found" not in page
+    assert "Sign off the results" not in page
     assert client.get("/review", headers=AS_REVIEWER).status_code in (303, 307)
 
 

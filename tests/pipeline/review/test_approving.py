@@ -59,7 +59,7 @@ def test_what_is_sealed_is_shown_to_a_signer_once_that_is_on_record(tmp_path: Pa
         path = f"/approvals/{row['id']}"
 
         assert reviewer.post(f"{path}/show").status_code == 403
-        assert "takes the role signer" in reviewer.get(path).text
+        assert "requires the role signer" in reviewer.get(path).text
         for page in ("/approvals", path):
             assert "CANARY" not in signer.get(page).text
         assert said(store, "review") == []
@@ -92,7 +92,7 @@ def test_who_asked_decides_nothing_and_is_told_so(tmp_path: Path) -> None:
         (row,) = client.json("/approvals")["rows"]
 
         assert row["own"]
-        assert "You asked for this" in client.get("/approvals").text
+        assert "This is your own request" in client.get("/approvals").text
         assert "Approve tool" not in client.get("/approvals").text
         answer = client.post(f"/approvals/{row['id']}", answer="approve")
         assert (answer.status_code, "approval.own-request" in answer.text) == (409, True)
@@ -110,7 +110,7 @@ def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
         assert client.post(path, answer="maybe").status_code == 422
         assert client.post(path, answer="approve").status_code == 303
         (lately,) = client.json("/approvals")["lately"]
-        assert (lately["status"], lately["approver"], lately["lapsed"]) == ("approved", "alice", False)
+        assert (lately["status"], lately["approver"], lately["expired"]) == ("approved", "alice", False)
         assert "approved, not used yet" in client.get("/approvals").text
 
         run(guard)
@@ -120,23 +120,23 @@ def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
         assert went_on.startswith("Let through, because a person had approved it: rule test/pays")
         page = client.get(path).text
         assert "approved and used" in page
-        assert "went on with it" in page
+        assert "used it" in page
         assert client.post(path, answer="deny").status_code == 409
 
 
 @pytest.mark.spec("REV-26")
-def test_a_no_stays_and_what_nobody_decided_lapses(tmp_path: Path) -> None:
+def test_a_no_stays_and_what_nobody_decided_expires(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, guard):
         client = Client(Site(store))
         (row,) = client.json("/approvals")["rows"]
         later = Client(Site(store, clock=lambda: wall_clock() + timedelta(days=30)))
-        (lapsed,) = later.json("/approvals")["lately"]
-        assert (lapsed["status"], lapsed["lapsed"]) == ("pending", True)
-        assert "lapsed" in later.get(f"/approvals/{row['id']}").text
+        (expired,) = later.json("/approvals")["lately"]
+        assert (expired["status"], expired["expired"]) == ("pending", True)
+        assert "expired" in later.get(f"/approvals/{row['id']}").text
         assert client.post(f"/approvals/{row['id']}", answer="deny").status_code == 303
         run(guard)
         shown = client.json(f"/approvals/{row['id']}")
-        assert (shown["status"], shown["lapsed"]) == ("denied", False)
+        assert (shown["status"], shown["expired"]) == ("denied", False)
         assert client.json("/approvals")["rows"] == []
 
 
@@ -152,7 +152,7 @@ def test_content_is_shown_to_who_asked_once_another_person_agreed(tmp_path: Path
         viewer = Client(site, Role.VIEWER, "vic")
         path = f"/decisions/{ann.json('/decisions')['rows'][0]['id']}"
 
-        assert "Record the reason, then show" not in ann.get(path).text
+        assert "Record the reason and show" not in ann.get(path).text
         assert ann.post(f"{path}/reveal", reason="why").status_code == 422
         assert viewer.post(f"{path}/ask", reason="why").status_code == 403
         assert ann.post(f"{path}/ask").status_code == 422
@@ -169,7 +169,7 @@ def test_content_is_shown_to_who_asked_once_another_person_agreed(tmp_path: Path
         assert (agreed.status_code, agreed.headers["location"]) == (303, path)
         assert bob.post(f"{path}/reveal", reason="why").status_code == 422
         assert ann.json("/approvals")["asks"] == []
-        assert "bob agreed that you see it" in ann.get(path).text
+        assert "bob agreed that you may view it" in ann.get(path).text
         assert "CANARY" not in ann.get(path).text
         shown = ann.post(f"{path}/reveal", reason="why")
         assert (shown.status_code, "CANARY" in shown.text) == (200, True)
@@ -187,7 +187,7 @@ def test_overrides_are_listed_with_what_went_on_under_them_and_a_signer_ends_the
         eve, bob = (SubjectExtension(id=name) for name in ("eve", "bob"))
         scope = {"subject": "<b>ann", "session": "s1", "uri": "tool://_/pay"}
         one = site.overrides.open("tools/a", actor=eve, seconder=bob, reason="The ward", **scope)  # type: ignore[arg-type]
-        assert "Nothing was let through under it yet" in viewer.get("/approvals").text
+        assert "It has not been used yet" in viewer.get("/approvals").text
         under = record("deny", minute=1, excused=one.excused)
         keep(store, under, record("deny", minute=2))
 

@@ -49,7 +49,7 @@ def test_who_put_policies_in_force_signs_no_set_in_which_they_first_ran_neither_
 
     assert (refused.status_code, "another person has to sign" in refused.text) == (409, True)
     assert (ann.json("/sign", q=BOTH)["own"], bob.json("/sign", q=BOTH)["own"]) == (NEW, None)
-    assert "other people have to sign" in ann.get("/sign", q=BOTH).text
+    assert "another person has to sign" in ann.get("/sign", q=BOTH).text
     path = str(signed(bob, BOTH).headers["location"])
     assert ann.post(f"{path}/second").status_code == 409
     assert eve.post(f"{path}/second").status_code == 303

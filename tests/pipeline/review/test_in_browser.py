@@ -76,13 +76,13 @@ def test_a_reviewer_finds_judges_signs_and_takes_away_what_can_be_proved(page: P
 
     page.get_by_label("false positive").check()
     page.get_by_label("Comment").fill("The mailbox is ours.")
-    page.get_by_role("button", name="Put on record", exact=True).click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("aside .words")).to_contain_text("alice false positive")
 
     page.get_by_role("link", name=session).first.click()
     page.get_by_role("link", name="Sign off this session…").click()
     page.get_by_role("button", name=re.compile("Sign off")).click()
-    expect(page.locator(".verdict.good")).to_contain_text("The set is what was signed")
+    expect(page.locator(".verdict.good")).to_contain_text("The set is unchanged since it was signed")
 
     page.goto(at(page.url, "/decisions?q=disposition:false_positive"))
     with page.expect_download() as download:
@@ -109,13 +109,13 @@ def test_content_is_shown_only_once_that_is_on_record(page: Page, filled: Path) 
     expect(page.locator("main")).not_to_contain_text("My upload fails")
     assert _kinds(filled).count("reveal") == 0
 
-    page.get_by_label("Why do you need to see it?").fill("To see whether it is a key.")
-    page.get_by_role("button", name="Record the reason, then show").click()
+    page.get_by_label("Reason").fill("To see whether it is a key.")
+    page.get_by_role("button", name="Record the reason and show").click()
 
     expect(page.locator(".command").last).to_contain_text("verdict: allow")
     assert _kinds(filled).count("reveal") == 1
-    expect(page.locator("main")).to_contain_text("what decided then")
-    expect(page.locator(".words")).to_contain_text("alice saw the content")
+    expect(page.locator("main")).to_contain_text("the policy that decided")
+    expect(page.locator(".words")).to_contain_text("alice viewed the content")
 
 
 def _kinds(file: Path) -> list[str]:
@@ -129,12 +129,12 @@ def _kinds(file: Path) -> list[str]:
 @pytest.mark.spec("REV-15")
 def test_two_revisions_are_compared_and_the_second_is_asked(page: Page) -> None:
     page.get_by_role("link", name="Policies", exact=True).click()
-    page.get_by_role("link", name="since the one before").click()
+    page.get_by_role("link", name="from the previous one").click()
     expect(page.locator("h1")).to_have_text("1 file differs")
     expect(page.locator(".diff tr.added").first).to_be_visible()
 
-    page.get_by_label("Why do you need to know?").fill("Before it goes live.")
-    page.get_by_role("button", name="Put on record, then judge").click()
+    page.get_by_label("Reason").fill("Before it goes live.")
+    page.get_by_role("button", name="Record and judge").click()
 
     expect(page.locator(".impact tbody tr").first).to_contain_text("newly denied")
     expect(page.locator(".impact")).to_contain_text("identity/tool_role")
@@ -151,7 +151,7 @@ def test_an_approval_is_given_on_the_page(page: Page) -> None:
 
     expect(waiting).to_have_count(before - 1)
     page.get_by_role("button", name="Deny tool://_/drop_database").first.click()
-    expect(page.locator(".empty")).to_have_text("Nothing waits.")
+    expect(page.locator(".empty")).to_have_text("Nothing waits for approval.")
 
 
 @pytest.mark.spec("REV-6")
@@ -216,7 +216,7 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, address: str
         page.goto(address)
         paths = [*PAGES, *MORE]
         page.goto(at(address, "/policies"))
-        paths += [page.get_by_role("link", name="since the one before").get_attribute("href") or ""]
+        paths += [page.get_by_role("link", name="from the previous one").get_attribute("href") or ""]
         paths += [page.locator("tbody th a").first.get_attribute("href") or ""]
         page.goto(at(address, "/approvals"))
         paths += [page.locator("tbody a.row").first.get_attribute("href") or ""]
@@ -250,7 +250,7 @@ def test_hostile_content_runs_on_no_page(browser: Browser, tmp_path: Path) -> No
         page.goto(at(printed, f"/decisions/{bad.id}"))
         page.get_by_label("ok", exact=True).check()
         page.get_by_label("Comment").fill(HOSTILE)
-        page.get_by_role("button", name="Put on record", exact=True).click()
+        page.get_by_role("button", name="Save", exact=True).click()
         session = page.locator(".crumbs a").nth(1).get_attribute("href") or ""
         for path in (*PAGES, "/charts", "/sign?q=verdict:deny", f"/decisions/{bad.id}", session):
             page.goto(at(printed, path))

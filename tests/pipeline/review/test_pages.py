@@ -135,7 +135,7 @@ def test_content_that_is_kept_or_gone_is_told_apart_without_reading_it(tmp_path:
         with store.engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM contents")
         assert kept_of(site.contents, kept.id, site.body(row)) is Kept.ERASED
-        assert "It was erased." in client.get(f"/decisions/{kept.id}").text
+        assert "The content was erased." in client.get(f"/decisions/{kept.id}").text
 
 
 @pytest.mark.spec("REV-37")

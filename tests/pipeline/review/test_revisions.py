@@ -1,4 +1,4 @@
-"""Revisions of policy: which are at hand, what is different between two, what another would have done."""
+"""Revisions of policy: which are at hand, differences between two, what another would have done."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_a_gateway_kept_is_at_hand_and_what_somebody_put_in_its_place_is_no
         assert client.get(f"/policies/{'0' * 64}").status_code == 404
         (hit,) = client.json(f"/decisions/{said[0].id}")["rules"]
         assert hit["place"]["path"] == "cmf/rules/test/words/words.rego"
-        assert "not at hand" in client.get(f"/policies/{second.revision}").text
+        assert "not available" in client.get(f"/policies/{second.revision}").text
 
 
 @pytest.mark.spec("REV-14")
@@ -106,7 +106,7 @@ def test_two_revisions_differ_in_files_and_lines_that_are_text(
         assert "<ins>" in page
         assert "<del>" in page
         same = client.get("/policies/compare", base=first.revision, head=first.revision)
-        assert "The two say the same." in same.text
+        assert "The two are the same." in same.text
 
 
 @pytest.mark.spec("REV-15")
@@ -166,5 +166,5 @@ def test_with_the_content_comes_what_rules_read_and_what_went_on(tmp_path: Path)
         elsewhere = Site(store).again.shown(lines[0])
         assert (elsewhere["out"], elsewhere["why"], elsewhere["judged"]) == (None, [], [])
         client = Client(site)
-        for row, words in zip(client.json("/decisions")["rows"][::-1], ("word", "Nothing.", "as it came"), strict=True):
+        for row, words in zip(client.json("/decisions")["rows"][::-1], ("word", "Nothing.", "unchanged"), strict=True):
             assert words in client.post(f"/decisions/{row['id']}/reveal", reason="why").text

@@ -118,7 +118,7 @@ def test_who_only_reads_changes_nothing(store: Store) -> None:
         assert reviewer.post(path, q="").status_code == 403, path
     site.catalog.catch_up()
     assert site.catalog.rows[-1].seq == before
-    assert "Put on record" not in viewer.get(f"/decisions/{decision}").text
+    assert "Save" not in viewer.get(f"/decisions/{decision}").text
 
 
 # What may be sent
@@ -291,11 +291,11 @@ def test_pages_follow_one_another_without_gap_though_records_come(tmp_path: Path
 def test_a_part_that_was_never_evaluated_cannot_be_overlooked(client: Client) -> None:
     page = client.get("/session", subject="id:ann", session="s1").text
 
-    assert "Not everything was judged." in page
-    assert "<strong>Never evaluated:</strong>" in page
+    assert "Not everything was evaluated." in page
+    assert "<strong>Not evaluated:</strong>" in page
     assert "content[1]" in page
     decision = client.get(f"/decisions/{first(client, 'covered:no')}").text
-    assert "1 of 2 parts were never evaluated.</strong> That is not an allow." in decision
+    assert "1 of 2 parts were not evaluated.</strong> That is not an allow." in decision
     assert client.json("/sessions", q="covered:no")["rows"][0]["not_covered"] == 1
     assert client.get("/session", subject="id:ann", session="none").status_code == 404
 
@@ -306,7 +306,7 @@ def test_a_part_that_was_never_evaluated_cannot_be_overlooked(client: Client) ->
     [
         (record("deny"), "Refused: rule tools/a denied the tool call pay."),
         (record(), "Let through: no rule objected to the one part."),
-        (record("require_approval"), "Held for a person: rule tools/a wants a person to approve the tool call pay."),
+        (record("require_approval"), "Held for approval: rule tools/a wants a person to approve the tool call pay."),
         (record("warn"), "Let through with a warning: rule tools/a warned about the tool call pay."),
         (record(effect=Effect.REDACT), "Let through after 1 edit: rule tools/a masked 0 places in the tool call pay."),
         (
@@ -329,7 +329,7 @@ def test_a_part_that_was_never_evaluated_cannot_be_overlooked(client: Client) ->
         (record("deny", rule="engine"), "Refused: policy could not judge the tool call pay (a.b)."),
         (
             record(skipped=["a", "b"]),
-            "Let through: no rule objected to the one part. 2 of 3 parts were never evaluated.",
+            "Let through: no rule objected to the one part. 2 of 3 parts were not evaluated.",
         ),
     ],
 )
@@ -517,9 +517,9 @@ def test_where_two_people_are_needed_a_period_is_signed_once_the_second_signed(s
     assert (signed(), ann.json(path)["waits"]) == (2, True)
     assert ann.post(f"{path}/second").status_code == 409
     assert Client(site, Role.REVIEWER, "rita").post(f"{path}/second").status_code == 403
-    assert "waits for a second" in ann.get("/signoffs").text
-    assert "Sign as the second" not in ann.get(path).text
-    assert "Sign as the second" in bob.get(path).text
+    assert "needs a second signature" in ann.get("/signoffs").text
+    assert "Second signature" not in ann.get(path).text
+    assert "Second signature" in bob.get(path).text
     assert bob.post(f"{path}/second", comment="Seen.").status_code == 303
     assert signed() == Client(Site(store)).json("/decisions", q="signed:yes")["decisions"] == 5
     assert (ann.json(path)["waits"], ann.json(path)["second"]["by"]) == (False, "bob")
@@ -577,7 +577,7 @@ def test_a_report_says_by_week_what_was_decided_and_what_people_said(tmp_path: P
     assert "50.0 %" in page
     assert "override%3A%2A" in page
     assert [row["week"] for row in rows] == ["2026-W02", "2026-W01"]
-    assert "Nothing fits." in nothing
+    assert "Nothing matches." in nothing
 
 
 @pytest.mark.spec("REV-22")
@@ -655,7 +655,7 @@ def test_the_integrity_page_says_what_holds_and_names_what_does_not(client: Clie
         connection.exec_driver_sql("UPDATE records SET subject = 'id:eve' WHERE id = ?", (bad,))
     client.post("/integrity")
     page = client.get("/integrity").text
-    assert "The log does not hold." in page
+    assert "The log is not intact." in page
     assert "record.changed" in page
     assert bad in page
 
