@@ -141,7 +141,7 @@ def second(site: Site, visit: Visit) -> Answer:
 def _need_no_author(site: Site, visit: Visit, rows: Sequence[Placed]) -> None:
     """Refuse a signer who activated policies that first ran in this set [REV-43]."""
     if (revision := revisions.put_in_force(site, visit.person.name, rows)) is not None:
-        message = f"You put the policies {revision[:12]} into force, which were first used in these decisions: another person has to sign."
+        message = f"You put the policies {revision[:12]} into force: another person has to sign."
         raise Refused(409, "review.author", message)
 
 
