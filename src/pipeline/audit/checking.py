@@ -26,6 +26,7 @@ def check_store(
     """
     report = verify(evidence, exported=exported, keys=keys)
     found = [*report.problems, *_misnamed(evidence.policies()), *_misindexed(evidence.misindexed())]
+    found += _damaged(evidence.damage())
     return replace(report, problems=tuple(found))
 
 
@@ -58,7 +59,13 @@ def _misnamed(policies: Mapping[str, bytes]) -> Iterator[Problem]:
 
 def _misindexed(records: Iterable[str | None]) -> Iterator[Problem]:
     for record in records:
-        said = "its index entries do not match it" if record else "the index has entries for missing records"
+        said = "its index entries do not match it" if record else "the index covers records that do not exist"
+        yield Problem("index.changed", "", None, record, said)
+
+
+def _damaged(found: Iterable[tuple[str | None, str]]) -> Iterator[Problem]:
+    for record, reported in found:
+        said = f"the database file is damaged, so searches may miss records: {reported}"
         yield Problem("index.changed", "", None, record, said)
 
 

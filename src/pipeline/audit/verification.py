@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
-from operator import lt
+from itertools import chain, islice, pairwise
+from operator import itemgetter, lt
 from typing import Any, Final
 
 from cmf.codec import loads
@@ -131,6 +131,7 @@ class _Check:
         self._erasures = Erasures(evidence)
         self._noted: list[tuple[str, Mapping[str, Any]]] = []
         self._before: list[Mapping[str, Any]] = []
+        self._openings: list[tuple[int, str, frozenset[str]]] = []  # number of the record, log, logs that it notes
 
     def report(self) -> Report:
         logs = {
@@ -142,6 +143,7 @@ class _Check:
             self._check_log(known)
         self._check_anchors(logs)
         self._check_notes(logs)
+        self._check_openings(len(logs))
         self._check_strays()
         self._problems += self._erasures.problems()
         for record in self._evidence.orphans():
@@ -285,6 +287,7 @@ class _Check:
         ]:  # fmt: skip
             self._found("log.changed", row.id, leaf.place, leaf.id, "the log does not match its opening")
         self._noted += [(row.id, head) for head in said["seen"]]
+        self._openings.append((leaf.seq, row.id, frozenset(head["log"] for head in said["seen"])))
         self._before.append(said["before"])
 
     # -- anchors and notes ---------------------------------------------------------------------------------------------
@@ -309,6 +312,15 @@ class _Check:
         for name, known in logs.items():
             if known.row.seen != noted.get(name, 0):
                 self._found("log.changed", name, None, None, "later logs noted a different size")
+
+    def _check_openings(self, logs: int) -> None:
+        """Check that each opening notes the log opened before it; that of a log from another store does not."""
+        if len(self._openings) != logs:
+            return  # an opening that cannot be trusted is a problem already, and which one comes next is unknown
+        for (_, before, _), (_, name, noted) in pairwise(sorted(self._openings, key=itemgetter(0, 1))):
+            if before not in noted:
+                said = f"its opening does not note {before}, which comes before it: one of them is from another store"
+                self._found("log.inserted", name, 0, name, said)
 
     def _holds(self, log: str, known: _LogCheck, size: int, root: str, held: int, source: str) -> bool:
         if size > known.records:

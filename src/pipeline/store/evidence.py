@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, inspect, or_, select
 
 from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead
 from pipeline.audit.heads import Head
+from pipeline.errors import StoreError
 from pipeline.store.engine import snapshot
-from pipeline.store.search import misindexed
-from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, POLICY_SETS, RECORDS
+from pipeline.store.search import damage_in, misindexed
+from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, METADATA, POLICY_SETS, RECORDS
 
 _PAGE_SIZE: Final = 2_000  # rows fetched per query
 _BARE: Final = select(RECORDS.c.place, RECORDS.c.seq, *(RECORDS.c[name] for name in FIELDS), RECORDS.c.body)
@@ -43,9 +44,13 @@ class StoreEvidence:
         So the records of every head are present, and so is the erasure of any content that is gone, in whichever log.
 
         Raises:
-            StoreError: the database cannot be read.
+            StoreError: the database cannot be read, or lacks tables (`store.incomplete`).
         """
         with snapshot(engine) as connection:
+            if lacking := sorted(METADATA.tables.keys() - inspect(connection).get_table_names()):
+                said = f"tables of the store are missing: {', '.join(lacking)}"
+                place = engine.url.render_as_string()
+                raise StoreError(said, path=place, code="store.incomplete", hint="restore a backup")
             yield cls(engine, connection)
 
     def logs(self) -> Iterator[LogRow]:
@@ -84,6 +89,11 @@ class StoreEvidence:
         """The ids of records whose index entries do not match them; None for an entry without a record."""
         with self._reading() as connection:
             yield from misindexed(connection)
+
+    def damage(self) -> Iterator[tuple[str | None, str]]:
+        """What SQLite finds wrong in its file, such as rows missing from an index, and the ids of the records."""
+        with self._reading() as connection:
+            yield from damage_in(connection)
 
     def orphans(self) -> Iterator[str]:
         """The ids of missing records that content is still stored for."""

@@ -69,7 +69,7 @@ def is_behind(engine: Engine) -> bool:
     """Whether there are records whose facts are not indexed."""
     with snapshot(engine) as connection:
         newest = connection.execute(select(func.max(RECORDS.c.seq))).scalar() or 0
-        return newest > (connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0)
+        return newest > (connection.execute(select(func.max(RECORD_FACTS_DONE.c.upto))).scalar() or 0)
 
 
 def part_after(engine: Engine, after: int, *, kinds: Collection[str], limit: int = 5_000) -> Part:
@@ -79,7 +79,7 @@ def part_after(engine: Engine, after: int, *, kinds: Collection[str], limit: int
         StoreError: the database failed.
     """
     with snapshot(engine) as connection:
-        upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0
+        upto = connection.execute(select(func.max(RECORD_FACTS_DONE.c.upto))).scalar() or 0
         some = PLACED.where(RECORDS.c.seq > after, RECORDS.c.seq <= upto)
         rows = [Placed(*row) for row in connection.execute(some.order_by(RECORDS.c.seq).limit(limit))]
         if not rows:

@@ -5,6 +5,7 @@ Spec: docs/spec/audit.md [AUD-60] ff.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -122,7 +123,7 @@ def _stored(name: str, value: Value) -> Value:
 
 def misindexed(connection: Connection) -> Iterator[str | None]:
     """The ids of records whose index entries do not match them; None for an entry without a record."""
-    upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0
+    upto = connection.execute(_UPTO).scalar() or 0
     after, of_none = 0, False
     while rows := _rows_after(connection, after, upto):
         last = rows[-1].seq
@@ -139,6 +140,22 @@ def misindexed(connection: Connection) -> Iterator[str | None]:
         yield None
 
 
+def damage_in(connection: Connection) -> Iterator[tuple[str | None, str]]:
+    """What SQLite finds wrong in its file, at most a hundred findings, and the id of the record that each is about.
+
+    Searches use the database's indexes and verification does not: a row taken out of an index alone is not found.
+    """
+    if connection.dialect.name != "sqlite":
+        return
+    for (said,) in connection.exec_driver_sql("PRAGMA integrity_check").all():
+        if said == "ok":
+            return
+        row = None
+        if (found := _MISSING_ROW.search(said)) is not None:
+            row = connection.exec_driver_sql(_RECORD_OF_ROW[found[2]], (int(found[1]),)).first()
+        yield None if row is None else str(row[0]), said
+
+
 def _rows_after(connection: Connection, after: int, upto: int) -> Sequence[Any]:
     page = (
         select(RECORDS.c.seq, RECORDS.c.id, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_BATCH_SIZE)
@@ -147,6 +164,14 @@ def _rows_after(connection: Connection, after: int, upto: int) -> Sequence[Any]:
 
 
 _SEQ: Final = RECORD_FACTS.c.seq
+_UPTO: Final = select(func.max(RECORD_FACTS_DONE.c.upto))
+_MISSING_ROW: Final = re.compile(r"row (\d+) missing from index (records|record_facts|contents)_")
+_RECORD_OF_ROW: Final = {
+    "records": "SELECT id FROM records WHERE seq = ?",
+    "record_facts": "SELECT id FROM records WHERE seq = (SELECT seq FROM record_facts NOT INDEXED WHERE rowid = ?)",
+    "contents": "SELECT record FROM contents NOT INDEXED WHERE rowid = ?",
+}
+"""The record of a row, by its number in a table and without the indexes that do not match it."""
 _FACTS: Final = select(_SEQ, RECORD_FACTS.c.name, RECORD_FACTS.c.value)
 
 
@@ -157,7 +182,7 @@ def _indexed(row: Any) -> set[tuple[str, str]]:
 
 def _index_some(connection: Connection) -> int:
     """Index the next records, at most `_BATCH_SIZE`; returns how many."""
-    upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar()
+    upto = connection.execute(_UPTO).scalar()
     page = select(RECORDS.c.seq, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_BATCH_SIZE)
     rows: Sequence[Any] = connection.execute(page.where(RECORDS.c.seq > (upto or 0))).all()
     if not rows:
@@ -170,4 +195,4 @@ def _index_some(connection: Connection) -> int:
     return len(rows)
 
 
-__all__ = ["Search", "misindexed", "stored_value"]
+__all__ = ["Search", "damage_in", "misindexed", "stored_value"]

@@ -27,9 +27,11 @@ from pipeline.audit.checking import check_store
 from pipeline.audit.heads import Signer
 from pipeline.audit.parts import MANIFEST
 from pipeline.audit.recording import UNRECORDED
+from pipeline.errors import StoreError
 from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import BuiltinErrors, load, revisions_of
 from pipeline.store.database import Store
+from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.policies import keep_policies
 from pipeline.store.search import Search
@@ -83,6 +85,8 @@ LAST = "(SELECT max(seq) FROM record_facts)"
         (["INSERT INTO record_facts VALUES (0, 'rule', 'x')"], ["index.changed"]),
         ([f"INSERT INTO record_facts VALUES ({LAST} + 1, 'rule', 'tools/x')"], ["index.changed"]),
         (["UPDATE record_facts_done SET upto = 99"], ["index.changed"] * 2),
+        (["INSERT INTO record_facts_done VALUES (99)"], ["index.changed"] * 2),
+        (["INSERT INTO record_facts_done VALUES (1)"], []),
         (["UPDATE policy_sets SET bundle = x'00' WHERE rowid = 1"], ["policies.changed"]),
         (["UPDATE policy_sets SET revision = revision || 'x' WHERE rowid = 2"], ["policies.changed"]),
     ],
@@ -91,6 +95,58 @@ def test_what_is_shown_beside_the_log_is_checked(
     kept: Path, tmp_path: Path, statements: list[str], found: list[str]
 ) -> None:
     assert copied(kept, tmp_path, *statements) == found
+
+
+@pytest.mark.spec("AUD-85")
+@pytest.mark.parametrize("table", ["records", "record_facts", "contents"])
+def test_a_row_taken_out_of_a_database_index_alone_is_found(tmp_path: Path, table: str) -> None:
+    index = {"records": "records_session", "record_facts": "record_facts_value", "contents": "contents_at"}[table]
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        taken, _ = keep(store, *(record("deny", subject="ann", content=b"{}") for _ in range(2)))
+        Search(store.engine, store.writer).catch_up()
+    _take_out_of(tmp_path / "s.sqlite3", index, of=taken, table=table)
+
+    engine = open_to_read(tmp_path / "s.sqlite3")
+    with StoreEvidence.at_one_moment(engine) as evidence:
+        problems = check_store(evidence).problems
+    engine.dispose()
+
+    assert {problem.code for problem in problems} == {"index.changed"}
+    assert {problem.record for problem in problems} == {taken, None}
+    assert any(problem.message.endswith(f"missing from index {index}") for problem in problems)
+
+
+def _take_out_of(file: Path, index: str, *, of: str, table: str) -> None:
+    """Build an index without the rows of a record, by a condition that its definition has only meanwhile."""
+    column, value = "record" if table == "contents" else "seq", f"'{of}'"
+    with closing(sqlite3.connect(file)) as connection:
+        if table != "contents":
+            (value,) = connection.execute("SELECT seq FROM records WHERE id = ?", (of,)).fetchone()
+        (definition,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (index,)).fetchone()
+    for version, sql in enumerate((f"{definition} WHERE {column} <> {value}", definition), start=1_000):
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("PRAGMA writable_schema = 1")
+            connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, index))
+            connection.execute(f"PRAGMA schema_version = {version}")
+        if sql != definition:
+            with closing(sqlite3.connect(file)) as connection, connection:
+                connection.execute(f"REINDEX {index}")
+
+
+@pytest.mark.spec("AUD-85")
+def test_a_store_without_one_of_its_tables_is_refused_by_name(kept: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(kept, tmp_path / "s.sqlite3"))
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("ALTER TABLE record_facts RENAME TO other")
+        connection.execute("CREATE VIEW record_facts AS SELECT * FROM other WHERE value <> 'tools/a'")
+
+    engine = open_to_read(copy)
+    missing = pytest.raises(StoreError, match="tables of the store are missing: record_facts at")
+    with missing as refused, StoreEvidence.at_one_moment(engine):
+        pass
+    engine.dispose()
+
+    assert refused.value.code == "store.incomplete"
 
 
 def _more(name: str) -> Callable[[Parts], object]:

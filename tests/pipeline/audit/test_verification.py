@@ -398,3 +398,23 @@ def test_records_from_before_there_were_logs_are_noted_by_the_first(kept: Kept, 
         with store.engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM records WHERE log IS NULL")
         assert codes(verify(StoreEvidence(store.engine))) == {"record.stray"}
+
+
+@pytest.mark.spec("AUD-31")
+@pytest.mark.parametrize("logs", [1, 2])
+def test_a_log_of_another_store_under_the_same_key_is_found(kept: Kept, tmp_path: Path, logs: int) -> None:
+    for _ in range(logs):
+        with Store.at(tmp_path / "other.sqlite3", key=kept.key) as other:
+            Recorder(other).record(made_record())
+    columns = ", ".join(column.name for column in RECORDS_TABLE.columns if column.name != "seq")
+    merged = kept.tampered(
+        tmp_path,
+        f"ATTACH '{tmp_path / 'other.sqlite3'}' AS other",
+        "INSERT INTO logs SELECT * FROM other.logs",
+        "INSERT INTO heads SELECT * FROM other.heads",
+        f"INSERT INTO records ({columns}) SELECT {columns} FROM other.records ORDER BY seq",
+    )
+
+    (found,) = kept.checked(merged).problems
+
+    assert (found.code, found.place) == ("log.inserted", 0)
