@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
-import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 
 def visible(text: str) -> str:
     """`text` with control, bidi and other invisible characters spelled as escapes: a log line must not lie."""
-    return "".join(
-        character
-        if character == " " or unicodedata.category(character)[0] not in "CZ"
-        else f"\\u{{{ord(character):x}}}"
-        for character in text
-    )
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else f"\\u{{{ord(character):x}}}" for character in text)
 
 
 def counted(number: int, thing: str) -> str:
@@ -32,15 +28,16 @@ def meant(word: str, known: Iterable[str], otherwise: str) -> str:
 
 def escaped_json(value: Any, *, indent: int | None = 2) -> str:
     """JSON, indented or on one line, with every invisible character as an escape."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return "".join(
-        character if character in "\n " or unicodedata.category(character)[0] not in "CZ" else _json_escape(character)
-        for character in text
-    )
+    return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def escaped(text: str) -> str:
+    """JSON text, or lines of it, with every invisible character as an escape: it is parsed to the same values."""
+    return "\n".join(line if line.isprintable() else "".join(map(_json_escape, line)) for line in text.split("\n"))
 
 
 def _json_escape(character: str) -> str:
-    return json.dumps(character)[1:-1]
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def rego_paths(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -60,4 +57,4 @@ def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-__all__ = ["counted", "escaped_json", "meant", "rego_paths", "visible"]
+__all__ = ["counted", "escaped", "escaped_json", "meant", "rego_paths", "visible"]

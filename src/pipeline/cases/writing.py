@@ -16,7 +16,11 @@ _PLAIN: Final = frozenset({"messages", "model", "tools"})  # what a case can exp
 
 def case_text(entry: Entry, name: str | None = None) -> str:
     """A file of one case, in YAML."""
-    return yaml.safe_dump({"cases": [case_of(entry, name)]}, sort_keys=False, allow_unicode=True, width=110)
+    document = {"cases": [case_of(entry, name)]}
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    if all(line.isprintable() for line in text.split("\n")):
+        return text
+    return yaml.safe_dump(document, sort_keys=False, width=110)  # escapes, for what nobody would see or a terminal obey
 
 
 def case_of(entry: Entry, name: str | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import typer
 
-from cmf.codec import dumps, loads
+from cmf.codec import dumps
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.checking import check_bundle, check_store
 from pipeline.audit.evidence import Evidence
@@ -23,7 +23,7 @@ from pipeline.audit.manifest import Manifest
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.display import counted, escaped_json, visible
+from pipeline.display import counted, escaped, visible
 from pipeline.errors import AuditError, ConfigError, StoreError
 from pipeline.moments import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
@@ -32,7 +32,6 @@ from pipeline.store.database import Store, key_beside
 from pipeline.store.engine import check_is_store, file_of, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
-from pipeline.store.records import stored_record
 from pipeline.store.search import Search
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
@@ -57,7 +56,7 @@ def verify_place(
             with reading(place) as engine, StoreEvidence.at_one_moment(engine) as evidence:
                 report = check_store(evidence, exported=exported, keys=trusted)
     if as_json:
-        typer.echo(dumps(report.to_json()).decode())
+        typer.echo(escaped(dumps(report.to_json()).decode()))
     else:
         _print_report(report)
     if not report.holds:
@@ -113,7 +112,7 @@ def export(
             " verify the bundle with `cmf audit verify --unsigned`",
             err=True,
         )
-    typer.echo(f"{counted(count, 'record')} written to {out}")
+    typer.echo(f"{counted(count, 'record')} written to {visible(str(out))}")
 
 
 def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | None:
@@ -165,22 +164,12 @@ def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
             found = new or found
 
 
-def show(store: str, record_id: str) -> None:
-    """Print one record and its place in its log."""
-    with one_line_errors(), reading(store) as engine:
-        found = stored_record(engine, record_id)
-    if found is None:
-        fail(f"{store} has no record {visible(record_id)}; `cmf audit find` and `cmf audit tail` list them", Exit.INPUT)
-    body = {"erased": True} if found.body is None else loads(found.body)
-    typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": body}))
-
-
 def heads(store: str) -> None:
     """Print the newest head of each log."""
     with one_line_errors(), _evidence(store) as evidence:
         for log in evidence.logs():
             *_, newest = evidence.heads(log.id)
-            typer.echo(dumps(newest.head.to_json()).decode())
+            typer.echo(escaped(dumps(newest.head.to_json()).decode()))
 
 
 def key(file: Path) -> None:
@@ -285,11 +274,11 @@ def _print_found(found: Iterable[Placed], as_json: bool) -> None:
         at = instant_of(one.at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if as_json:
             shown = asdict(one)
-            typer.echo(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode())
+            typer.echo(escaped(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode()))
         else:
             who = f"{shown_subject(one.subject)} in {one.session}" if one.session else shown_subject(one.subject)
             what = one.kind if one.verdict == "none" else one.verdict
             typer.echo(visible(f"{at}  {what:<16}  {one.action:<16}  {one.id}  {who}"))
 
 
-__all__ = ["check_key", "export", "find", "heads", "key", "other_key", "reading", "show", "tail", "verify_place"]
+__all__ = ["check_key", "export", "find", "heads", "key", "other_key", "reading", "tail", "verify_place"]

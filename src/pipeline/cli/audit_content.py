@@ -7,6 +7,7 @@ Whoever can open the store is trusted to be who they say, with the permission th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from pipeline.authority import holder
 from pipeline.cli.audit import opened_for_search
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
-from pipeline.display import counted, visible
+from pipeline.display import counted, escaped, visible
 from pipeline.moments import instant_of, iso, micros
 from pipeline.policies.overrides import Override
 from pipeline.retention import Sweep
@@ -42,7 +43,7 @@ def reveal(place: str, key: Path | None, record: str, *, person: str, second: st
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
         other = None if second is None else holder(second, REVEAL)
         line = contents.reveal(record, actor=holder(person, REVEAL), reason=reason, seconder=other)
-    typer.echo(line.decode())
+    typer.echo(escaped(line.decode()))
 
 
 def ask(place: str, key: Path | None, record: str, *, person: str, reason: str) -> None:
@@ -90,6 +91,7 @@ def break_glass(
     lasting: timedelta,
 ) -> None:
     """Open all content of a subject or session for a while, and print until when."""
+    _say_once()
     with one_line_errors(), _contents(place, key) as contents:
         made = contents.four_eyes.break_glass(
             actor=holder(person, BREAK_GLASS),
@@ -100,6 +102,11 @@ def break_glass(
             expires_in=lasting,
         )
     typer.echo(visible(f"{made.id}: {made.actor} may see it until {iso(made.expires_at)}"))
+
+
+def _say_once() -> None:
+    """Keep off the terminal what the library logs of an act that the command itself reports."""
+    logging.getLogger("pipeline.store").addHandler(logging.NullHandler())
 
 
 def close(place: str, key: Path | None, grant: str, *, person: str, reason: str) -> None:
@@ -125,6 +132,7 @@ def override(
     lasting: timedelta,
 ) -> None:
     """Lift a rule's denials for a while, and print until when."""
+    _say_once()
     with one_line_errors(), opened_store(place, key) as store:
         made = store.overrides().open(
             rule,
@@ -229,7 +237,7 @@ def sweep(place: str, key: Path | None) -> None:
     with one_line_errors(), opened_store(place, key) as store:
         for swept in Sweep(store).run(micros(wall_clock())):
             failed = "" if swept.failed is None else f", failed: {swept.failed}"
-            typer.echo(f"{swept.holder}: {swept.erased} erased{failed}")
+            typer.echo(visible(f"{swept.holder}: {swept.erased} erased{failed}"))
 
 
 def _print(found: Sequence[Listed], as_json: bool, line: Callable[[Listed], str], nothing: str) -> None:
@@ -240,7 +248,7 @@ def _print(found: Sequence[Listed], as_json: bool, line: Callable[[Listed], str]
         if as_json:
             told = asdict(one).items()
             shown = {name: iso(value) if name in _MOMENTS and value is not None else value for name, value in told}
-            typer.echo(dumps(shown).decode())
+            typer.echo(escaped(dumps(shown).decode()))
         else:
             typer.echo(visible(f"{one.id}  {line(one)}"))
 

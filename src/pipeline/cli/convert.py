@@ -14,7 +14,7 @@ from cmf.errors import LossyProjectionError, ShapeError
 from cmf.message import Message
 from cmf.request import Request, Response
 from pipeline.cli.reading import one_line_errors, read_bytes, read_traffic
-from pipeline.display import visible
+from pipeline.display import escaped, visible
 from pipeline.emission import with_wire_model
 
 NDJSON_FORMATS: Final = frozenset({"ollama"})
@@ -32,7 +32,7 @@ def run(file: str, *, source: str, target: str, kind: str, strict: bool) -> None
             raise LossyProjectionError(
                 f"{len(losses)} blocks cannot be expressed in {target}", hint="leave out --strict to drop them"
             )
-    typer.echo(output)
+    typer.echo(escaped(output))
 
 
 def _document(file: str, source: str, target: str, kind: str) -> str:

@@ -19,7 +19,7 @@ from pipeline.cli.policy_places import Places, chosen
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_seal_key, read_wire
 from pipeline.cli.trace import Level, Traced, Tracing
 from pipeline.decision import Action
-from pipeline.display import visible
+from pipeline.display import escaped, visible
 from pipeline.emission import emit
 from pipeline.engines.tap import Tap
 from pipeline.guard import Guard, is_outage
@@ -97,7 +97,7 @@ def run(
         with one_line_errors(policies=policies or ()):
             tracing.write(Traced(policies=loaded, directories=policies, tap=tap, outcome=outcome, wire=wire))
     if as_json:
-        typer.echo(dumps(as_document(outcome, wire)).decode())
+        typer.echo(escaped(dumps(as_document(outcome, wire)).decode()))
     else:
         rendering.show_outcome(outcome, None if shows_diff else wire, target, losses, Places(loaded, policies).of)
         if shows_diff and outcome.value is not None:

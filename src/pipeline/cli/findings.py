@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -12,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import typer
 
-from pipeline.display import visible
+from pipeline.display import escaped_json, visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ def write_github(findings: Sequence[Finding]) -> None:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
@@ -60,12 +59,12 @@ def write_text(findings: Sequence[Finding]) -> None:
     """Write a line per finding: place, message, hint, code."""
     for finding in findings:
         mark = "" if finding.severity == "error" else "warning: "
-        typer.echo(f"{finding.place}: {mark}{visible(finding.text)} [{finding.code}]")
+        typer.echo(visible(f"{finding.place}: {mark}{finding.text} [{finding.code}]"))
 
 
 def write_json(document: Any) -> None:
     """Write one JSON document."""
-    typer.echo(json.dumps(document, indent=1, ensure_ascii=False))
+    typer.echo(escaped_json(document, indent=1))
 
 
 def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from cmf.adapters import loss
 from cmf.codec import dumps
 from cmf.pricing import PriceTable, parse_table
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
-from pipeline.display import counted, visible
+from pipeline.display import counted, escaped, visible
 from pipeline.errors import ConfigError
 from pipeline.ledger.costs import Cost, cost_of
 from pipeline.ledger.formats import read_conversation, write_conversation
@@ -34,7 +34,7 @@ def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
         typer.echo("cmf: no conversations here", err=True)
     for one in found:
         if as_json:
-            typer.echo(dumps(asdict(one)).decode())
+            typer.echo(escaped(dumps(asdict(one)).decode()))
             continue
         at = instant_of(one.updated_at).strftime("%Y-%m-%d %H:%M:%S")
         typer.echo(visible(f"{one.id}  {at}  {shown_subject(one.subject or '-')}  {one.session or '-'}"))
@@ -60,7 +60,7 @@ def write(store: str, session: str, *, target: str) -> None:
         written = write_conversation(ledger.messages(session), target)
     for one in losses:
         typer.echo(f"cmf: dropped {visible(one.block_type)}: {visible(one.reason)} [{one.adapter}]", err=True)
-    typer.echo(written.decode().rstrip("\n"))
+    typer.echo(escaped(written.decode().rstrip("\n")))
 
 
 def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_json: bool) -> None:
@@ -72,7 +72,7 @@ def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_js
             raise ConfigError("--reprice needs a price table", hint="give it with --prices")
         found = ledger.reprice(session, table) if write_it and table else cost_of(ledger.messages(session), table)
     if as_json:
-        typer.echo(dumps(_cost_shown(found)).decode())
+        typer.echo(escaped(dumps(_cost_shown(found)).decode()))
     else:
         for model, amount in sorted(found.by_model.items()):
             typer.echo(visible(f"{amount:>16} USD  {model or '-'}"))
@@ -90,7 +90,8 @@ def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None
     for one in found:
         if as_json:
             counted = {"unanswered": one.unanswered, "failed": dict(one.failed)}
-            typer.echo(dumps({"session": asdict(one.session), "cost": _cost_shown(one.cost), **counted}).decode())
+            shown = {"session": asdict(one.session), "cost": _cost_shown(one.cost), **counted}
+            typer.echo(escaped(dumps(shown).decode()))
             continue
         more = "+?" if one.cost.unpriced else ""
         failed = ", ".join(f"{name} {times}" for name, times in one.failed.items()) or "-"
@@ -107,7 +108,7 @@ def calls(store: str, *, failed: bool, as_json: bool) -> None:
             if not counted:
                 typer.echo("cmf: no failed calls", err=True)
             if as_json:
-                typer.echo(dumps(counted).decode())
+                typer.echo(escaped(dumps(counted).decode()))
             else:
                 for session, tools in counted.items():
                     for name, times in tools.items():
@@ -117,10 +118,10 @@ def calls(store: str, *, failed: bool, as_json: bool) -> None:
         if not waiting:
             typer.echo("cmf: no unanswered calls", err=True)
         for one in waiting:
-            line = (
-                dumps(asdict(one)).decode() if as_json else f"{one.session_id}  {one.message_id}  {one.id}  {one.name}"
-            )
-            typer.echo(visible(line))
+            if as_json:
+                typer.echo(escaped(dumps(asdict(one)).decode()))
+            else:
+                typer.echo(visible(f"{one.session_id}  {one.message_id}  {one.id}  {one.name}"))
 
 
 def _table(prices: Path | None) -> PriceTable | None:

@@ -5,6 +5,7 @@ Whoever can open the store is trusted to be who they say, with the permission th
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
-from pipeline.display import counted, escaped_json, visible
+from pipeline.display import counted, escaped, escaped_json, visible
 from pipeline.moments import iso
 from pipeline.sessions.base import SessionStore
 
@@ -40,7 +41,7 @@ def list_approvals(store: str, *, as_json: bool) -> None:
     with _approvals(store, None) as approvals:
         waiting = approvals.pending()
     if as_json:
-        typer.echo(dumps([_document(one) for one in waiting]).decode())
+        typer.echo(escaped(dumps([_document(one) for one in waiting]).decode()))
         return
     if not waiting:
         typer.echo("cmf: no pending approvals", err=True)
@@ -57,7 +58,7 @@ def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) 
         found = approvals.get(approval_id)
         about = approvals.shown(approval_id) if seal_key is not None else None
     document = _document(found) | ({} if about is None else {"about": about})
-    typer.echo(dumps(document).decode() if as_json else escaped_json(document))
+    typer.echo(escaped(dumps(document).decode()) if as_json else escaped_json(document))
 
 
 def decide(approval_id: str, store: str, *, person: str, approve: bool, key: Path | None = None) -> None:
@@ -87,6 +88,7 @@ def lift(
     if found is None:
         fail("--for takes a number and s, m, h or d, such as 30m or 8h", Exit.USAGE)
     context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
+    logging.getLogger("pipeline.declassification").addHandler(logging.NullHandler())  # printed below
     with one_line_errors(), _recorded(store, key) as known:
         grant = declassify(
             known.sessions,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from cmf.request import Request
 from cmf.tools import ToolDefinition
 from cmf.value import replace
 from pipeline.cli.reading import one_line_errors, read_bytes, traffic_in
+from pipeline.display import escaped_json
 
 _SHOWN: Final = ("type", "input_schema", "side_effects", "extra")
 
@@ -26,7 +26,7 @@ def run(file: str, *, source: str, namespace: str | None) -> None:
     with one_line_errors(file):
         pins = pins_of(_tools(file, source), namespace)
     data = {"cmf": {"defaults": {"tools": {"definition_pinned": {"pins": pins}}}}}
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    typer.echo(escaped_json(data))
 
 
 def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str, Any]:

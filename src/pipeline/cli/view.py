@@ -9,7 +9,7 @@ from cmf.codec import dumps
 from cmf.decomposition import iter_views
 from pipeline.cli.reading import one_line_errors, read_wire
 from pipeline.cli.rendering import console
-from pipeline.display import escaped_json, rego_paths, visible
+from pipeline.display import escaped, escaped_json, rego_paths, visible
 
 
 def run(file: str, *, source: str | None, kind: str | None, output: str) -> None:
@@ -17,7 +17,7 @@ def run(file: str, *, source: str | None, kind: str | None, output: str) -> None
     with one_line_errors(file):
         documents = [view.to_dict() for view in iter_views(read_wire(file, source, kind).traffic)]
     if output == "json":
-        typer.echo(dumps(documents).decode())
+        typer.echo(escaped(dumps(documents).decode()))
         return
     if output == "paths":
         for document in documents:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +78,7 @@ def run(
             explanations = [explanation_of(why, loaded, one, seen.get(one.path, []), done, rule=rule) for one in views]
     places = {each.path: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.modules}
     if as_json:
-        typer.echo(json.dumps(_document(decision, explanations, places), ensure_ascii=False, indent=1))
+        typer.echo(escaped_json(_document(decision, explanations, places), indent=1))
     else:
         _show(explanations, places, rule)
 

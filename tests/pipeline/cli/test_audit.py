@@ -147,7 +147,7 @@ def test_records_are_found_listed_and_shown(kept: Kept) -> None:
     assert len(cmf("find", kept.store, "since:2026-01-01T12:00:00+00:00 kind:decision").stdout.splitlines()) == 3
     assert cmf("find", kept.store, "since:1m kind:decision").stdout == ""  # they are of another day
     assert [line.split()[3] for line in cmf("tail", kept.store, "-n", 2).stdout.splitlines()] == [second, third]
-    shown = json.loads(cmf("show", kept.store, first).stdout)
+    shown = json.loads(cmf("show", kept.store, first, "--format", "json").stdout)
     assert (shown["place"], shown["record"]["decision_id"]) == (1, first)
 
 

@@ -189,7 +189,7 @@ def test_a_label_is_lifted_by_hand(tmp_path: Path, store: str) -> None:
     (line,) = cmf("audit", "find", store, "kind:declassify session:s").stdout.splitlines()
     assert line.split()[1:3] == ["declassify", "lift"]
     assert line.endswith("  eve in s")
-    shown = json.loads(cmf("audit", "show", store, line.split()[3]).stdout)["record"]
+    shown = json.loads(cmf("audit", "show", store, line.split()[3], "--format", "json").stdout)["record"]
     assert (shown["by"], shown["second"], shown["grant"]) == ({"id": "eve"}, {"id": "dan"}, grant.id)
     assert (shown["label"], shown["sources"], shown["reason"]) == ("secret", ["e1"], "reviewed")
     assert cmf("audit", "verify", store).exit_code == 0

@@ -122,11 +122,18 @@ def tail(
 
 
 @audit.command("show")
-def show(store: Place, id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")]) -> None:
-    """Print one record as stored, with its place in its log."""
-    from pipeline.cli import audit as work
+def show(
+    store: Place,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")],
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """Print what one record says, and the file and line of each rule that hit.
 
-    work.show(store, id)
+    With --format json it is printed as stored. Either way its place in its log is shown.
+    """
+    from pipeline.cli import audit_record as work
+
+    work.show(store, id, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("head")

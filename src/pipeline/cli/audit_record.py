@@ -1,0 +1,128 @@
+"""`cmf audit show`: one record, told to people or printed as stored. Spec: docs/spec/cli.md [CLI-81]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import typer
+
+from cmf.codec import loads
+from pipeline.assembly import load_policies
+from pipeline.cli.audit import reading
+from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.display import counted, escaped_json, visible
+from pipeline.moments import iso
+from pipeline.review.rules import PoliciesAtHand
+from pipeline.review.summary import hits, named, readable, sentence, skipped
+from pipeline.store.evidence import StoreEvidence
+from pipeline.store.records import Stored, stored_record
+
+Facts = Iterator[tuple[str, str]]
+_WIDTH: Final = 12  # of the names before the values
+_NO_RULES: Final = ("stage/", "engine", "session")  # what hits in the name of no rule
+_MOMENTS: Final = frozenset({"at", "expires_at", "until"})
+_ELSEWHERE: Final = frozenset({"schema", "id", "timestamp"})  # fields of an act that its first line or nobody needs
+
+
+def show(store: str, record_id: str, *, as_json: bool) -> None:
+    """Print what a record says, with file and line of each rule; with `as_json`, as stored. Its place is in both."""
+    with one_line_errors(), reading(store) as engine:
+        found = stored_record(engine, record_id)
+        if found is None:
+            said = f"{store} has no record {record_id}; `cmf audit find` and `cmf audit tail` list them"
+            fail(visible(said), Exit.INPUT)
+        body = None if found.body is None else loads(found.body)
+        if as_json:
+            kept = {"erased": True} if body is None else body
+            typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": kept}))
+            return
+        policies = PoliciesAtHand([load_policies(None)]).with_kept(lambda: StoreEvidence(engine).policies())
+        for line in _lines(found, body, policies):
+            typer.echo(visible(line))
+
+
+def _lines(found: Stored, body: Any, policies: PoliciesAtHand) -> Iterator[str]:
+    """The record in lines, which may hold anything that traffic or people wrote."""
+    told: Callable[[Any, PoliciesAtHand], Facts] = _act
+    if body is None:
+        yield f"{found.kind} {found.id}: its bytes were erased"
+    elif found.kind == "decision" and readable(body):
+        yield sentence(body)
+        told = _decision
+    else:
+        yield f"{found.kind} {found.id}"
+    for name, value in told(body or {}, policies):
+        yield f"{name:<{_WIDTH}}  {value}"
+    where = "in no log: written before there were logs" if found.log is None else f"{found.log}, place {found.place}"
+    yield f"{'log':<{_WIDTH}}  {where}"
+    yield f"{'digest':<{_WIDTH}}  {found.digest}"
+
+
+def _act(body: Mapping[str, Any], _: PoliciesAtHand) -> Facts:
+    if "timestamp" in body:
+        yield "at", str(body["timestamp"])
+    for name, value in body.items():
+        if name in _MOMENTS and type(value) is int:
+            yield name, iso(value)
+        elif name not in _ELSEWHERE:
+            yield name, value if isinstance(value, str) else escaped_json(value, indent=None)
+
+
+def _decision(body: Mapping[str, Any], policies: PoliciesAtHand) -> Facts:
+    result = body["result"]
+    yield "at", body["timestamp"]
+    yield "verdict", f"{result['verdict']}, {result['action']} ({result['mode']})"
+    yield "subject", (body.get("subject") or {}).get("id") or "anonymous"
+    for name in ("session", "environment"):
+        if name in body:
+            yield name, body[name]
+    if "llm" in body:
+        yield "model", ":".join(filter(None, (body["llm"].get("provider"), body["llm"].get("model"))))
+    coverage = result["coverage"]
+    yield "parts", f"{coverage['evaluated']} of {coverage['produced']} judged"
+    for one in skipped(body):
+        yield "not judged", f"{one['path']}: {one['reason']}"
+    for view, hit in hits(body):
+        yield "hit", _hit(view, hit)
+        if not hit["rule"].startswith(_NO_RULES):
+            yield "", f"  {_place(policies, body['revision'], hit)}"
+    for one in result.get("approvals") or ():
+        yield "approval", f"{one['id']}, {one['status']}"
+    yield "policies", body["revision"]
+    yield "content", _content(body)
+
+
+def _hit(view: Mapping[str, Any] | None, hit: Mapping[str, Any]) -> str:
+    where = "the run" if view is None else f"{named(view)}, at {view['path']}"
+    excused = hit.get("excused")
+    by = "" if excused is None else f"; not enforced: {escaped_json(excused, indent=None)}"
+    return f"{hit['effect']} by {hit['rule']} ({hit['code']}, {hit['severity']}): {_extent(hit)}{where}{by}"
+
+
+def _extent(hit: Mapping[str, Any]) -> str:
+    redacted = hit.get("redacted") or {}
+    if "spans" in redacted:
+        return f"{counted(redacted['spans'], 'place')} in "
+    return "a value in " if "depth" in redacted else ""
+
+
+def _place(policies: PoliciesAtHand, revision: str, hit: Mapping[str, Any]) -> str:
+    place = policies.place(revision, hit["rule"], hit["effect"], hit["code"])
+    if place is not None:
+        return f"{place['path']}:{place['line']}"
+    missing = "the policies are not in the store" if policies.of(revision) is None else "it is not among the policies"
+    return f"file and line of this rule are not known: {missing}"
+
+
+def _content(body: Mapping[str, Any]) -> str:
+    content = body.get("content") or {}
+    if "left_out" in content:
+        return f"not kept: {content['left_out']}"
+    if "commitment" not in content:
+        return "not kept"
+    masked = sum(pointer.startswith("/content/") for pointer in body.get("masked") or ())
+    return "kept apart from the record" + (f", with secrets masked at {counted(masked, 'place')}" if masked else "")
+
+
+__all__ = ["show"]
