@@ -18,7 +18,7 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import fields_of, trusted
 from pipeline.policy_input import json_bytes
-from pipeline.unchanged import same_start
+from pipeline.unchanged import identical_start
 
 _KEY: Final = secrets.token_bytes(32)  # of this process: a certificate is never valid outside it, nor read from a wire
 MAX_UNSPENT: Final = 65_536  # certificates that wait to be used; past it the oldest is forgotten, and so refused
@@ -97,7 +97,7 @@ class Digests:
 
     def _read(self, head: bytes, messages: tuple[Message, ...]) -> Written:
         known = self.written
-        if known is None or known.head != head or same_start(known.messages, messages) < len(known.messages):
+        if known is None or known.head != head or identical_start(known.messages, messages) < len(known.messages):
             known = Written(head, (), hashlib.sha256(head))
         new = messages[len(known.messages) :]
         state = known.state.copy()

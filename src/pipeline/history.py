@@ -30,7 +30,7 @@ from pipeline.sessions.base import SessionStore
 from pipeline.sessions.keys import SessionKey, session_key
 from pipeline.stage import Traffic
 from pipeline.turn_memory import KeptTurn
-from pipeline.unchanged import same_start
+from pipeline.unchanged import identical_start
 
 MAX_SESSIONS: Final = 256  # whose conversations are kept; the least recently used are forgotten first
 MAX_WORK: Final = 4_000_000  # words of text, about, in all conversations that are kept
@@ -377,7 +377,7 @@ def _item(key: SessionKey) -> str:
 
 def _alike(held: Sequence[Message], messages: Sequence[Message]) -> int:
     """How many messages at the beginning have the same role and content; ids, times and labels may differ."""
-    start = same_start(held, messages)
+    start = identical_start(held, messages)
     for place, (old, new) in enumerate(zip(held[start:], messages[start:], strict=False), start):
         if old is not new and (old.role is not new.role or old.content != new.content):
             return place

@@ -21,7 +21,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.registry import Lookup, Registry, look_up, retention_of
 from pipeline.stage import Traffic
-from pipeline.unchanged import again, same_start, unchanged
+from pipeline.unchanged import equal_start, identical_start, unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class TakenIn:
 
     Attributes:
         given: its messages as decoded. Where they equal those of the turn before, the objects of that turn.
-        prints: the fingerprints of `given` (see `unchanged.again`).
+        prints: the fingerprints of `given` (see `unchanged.equal_start`).
         tools: the tools that it offers.
         messages: its messages as they are judged.
         found: what the registry says of the entities in it.
@@ -123,10 +123,10 @@ def _request_taken_in(
     facts = (to_bytes(replace(context, history=None, call_id=None)), session.labels, session.lifted)
     same, done = 0, None
     if kept is not None and kept.facts == facts:
-        same, prints = again(kept.given, kept.prints, given)
-        given = given if same_start(kept.given, given) >= same else kept.given[:same] + given[same:]
+        same, prints = equal_start(kept.given, kept.prints, given)
+        given = given if identical_start(kept.given, given) >= same else kept.given[:same] + given[same:]
     else:
-        prints = again((), b"", given)[1]
+        prints = equal_start((), b"", given)[1]
     if kept is not None and registry:  # a look-up reads a conversation in order: it can only be continued at its end
         goes_on = same == len(kept.given) > 0 and unchanged(kept.tools, tools) == len(kept.tools) == len(tools)
         same, done = (same, kept.found) if goes_on else (0, None)

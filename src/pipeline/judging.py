@@ -30,7 +30,7 @@ from pipeline.schema_checks import SchemaChecks
 from pipeline.stage import Traffic
 from pipeline.stamping import LabelSources, added_labels
 from pipeline.turn_memory import EMPTY_SECTION, Labels, PassBasis, Section, SettledPass, depends_on_later
-from pipeline.unchanged import same_start, unchanged
+from pipeline.unchanged import identical_start, unchanged
 
 _CALL: Final = ViewKind.TOOL_CALL.value
 _CALLS: Final = frozenset({_CALL, ViewKind.PROMPT_REQUEST.value})
@@ -117,7 +117,7 @@ class PassResult:
         """`value` with all edits applied; the paths that they removed are added to `removed`. See `apply_edits`."""
         if self.done is not None and isinstance(value, Request):
             count = len(self.done.messages)
-            if same_start(self.done.messages, value.messages) < count:
+            if identical_start(self.done.messages, value.messages) < count:
                 value = replace(value, messages=(*self.done.messages, *value.messages[count:]))
             removed += self.done.removed
         return apply_edits(value, self.new, mode, replacer, removed)

@@ -24,7 +24,7 @@ from pipeline.policies.rule_exceptions import RuleException
 from pipeline.references import Reference, references
 from pipeline.stage import Traffic
 from pipeline.stamping import LabelSources
-from pipeline.unchanged import same_start
+from pipeline.unchanged import identical_start
 
 PLACES: Final = "q"  # type code of an array of indices: 64-bit integers
 WORK_PER_LINE: Final = 40  # memory of a view's line and its share of the rest, in words of text, about
@@ -241,7 +241,7 @@ class TurnMemory:
         since = 0
         if settled is not None and not known and isinstance(value, Request):
             same = self.same(value)
-            since = same_start(settled.messages.items, value.messages) if same is None else same
+            since = identical_start(settled.messages.items, value.messages) if same is None else same
         self._referred = references(value, since)
         return self._referred
 

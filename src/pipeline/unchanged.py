@@ -27,27 +27,27 @@ def _slots_of(cls: type) -> tuple[str, ...] | Literal["object", "array", "text",
     return "text" if issubclass(cls, StrEnum) or cls is datetime else "odd"
 
 
-_again: Final = _native.Fingerprints(_slots_of).again
-same_start: Final = _native.same_start
+_equal_start: Final = _native.Fingerprints(_slots_of).again
+identical_start: Final = _native.same_start
 """How many items at the beginning of two sequences are identical objects."""
 
 
-def again(held: tuple[Value, ...], known: bytes, given: tuple[Value, ...]) -> tuple[int, bytes]:
+def equal_start(held: tuple[Value, ...], known: bytes, given: tuple[Value, ...]) -> tuple[int, bytes]:
     """How many items at the beginning of `given` equal those of `held`; and the fingerprints of all of `given`.
 
     `known` are the fingerprints of `held`, as an earlier call returned them.
     """
-    return _again(held, known, given)
+    return _equal_start(held, known, given)
 
 
 def unchanged(held: tuple[Value, ...], given: tuple[Value, ...]) -> int:
     """How many items at the beginning of both are the same."""
-    start = same_start(held, given)
+    start = identical_start(held, given)
     old, new = held[start : len(given)], given[start : len(held)]
     # Often all items differ (a new label is on each): comparing the first one alone finds that out.
-    if not old or not again((), again((), b"", old[:1])[1], new[:1])[0]:
+    if not old or not equal_start((), equal_start((), b"", old[:1])[1], new[:1])[0]:
         return start
-    return start + again((), again((), b"", old)[1], new)[0]
+    return start + equal_start((), equal_start((), b"", old)[1], new)[0]
 
 
-__all__ = ["again", "same_start", "unchanged"]
+__all__ = ["equal_start", "identical_start", "unchanged"]

@@ -32,7 +32,7 @@ from pipeline.history import Histories
 from pipeline.outcome import Outcome
 from pipeline.profiles import Profiles
 from pipeline.sessions.base import MemorySessions
-from pipeline.unchanged import again, unchanged
+from pipeline.unchanged import equal_start, unchanged
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")
 MASK = """\
@@ -133,7 +133,7 @@ def test_only_kinds_whose_rules_read_what_changed_in_the_session_are_judged_agai
     turn(pipeline, messages)
     assert judged(turn(pipeline, messages)) == ["request"]
     # An event of the session that no rule reads: the call was counted, an approval asked for, and so on.
-    pipeline.run(calls("t", {"again": 1}, "2"), HERE)
+    pipeline.run(calls("t", {"equal_start": 1}, "2"), HERE)
     assert judged(turn(pipeline, messages)) == ["request"]
 
     sessions.add_labels(HERE, frozenset({"hot"}))
@@ -421,10 +421,12 @@ def test_fingerprints_tell_what_came_again_without_what_was_held(
     before: list[Message], now: list[Message], kept: int
 ) -> None:
     held, given_now = tuple(before), (*before[:kept], *now)
-    known = again((), b"", held)[1]
-    count, prints = again((), known, given_now)  # nothing of it is at hand any more
+    known = equal_start((), b"", held)[1]
+    count, prints = equal_start((), known, given_now)  # nothing of it is at hand any more
     assert (
-        (count, prints) == again(held, known, given_now) == (unchanged(held, given_now), again((), b"", given_now)[1])
+        (count, prints)
+        == equal_start(held, known, given_now)
+        == (unchanged(held, given_now), equal_start((), b"", given_now)[1])
     )
     assert len(prints) == 16 * len(given_now)
-    assert again(held, known, held) == (len(held), known)
+    assert equal_start(held, known, held) == (len(held), known)

@@ -8,7 +8,7 @@ import pytest
 from cmf import _native
 from cmf.enums import Role
 from cmf.message import Message
-from pipeline.unchanged import again, same_start
+from pipeline.unchanged import equal_start, identical_start
 
 PRIME = 2**127 - 1
 BLOCK = 15
@@ -38,8 +38,12 @@ def test_the_same_objects_are_counted_up_to_the_first_other() -> None:
 
     for length in range(len(items)):
         other = [*items[:length], object(), *items[length + 1 :]]
-        assert same_start(tuple(items), tuple(other)) == same_start(items, other) == length
-        assert same_start(tuple(items[:length]), tuple(items)) == same_start(tuple(items), items[:length]) == length
+        assert identical_start(tuple(items), tuple(other)) == identical_start(items, other) == length
+        assert (
+            identical_start(tuple(items[:length]), tuple(items))
+            == identical_start(tuple(items), items[:length])
+            == length
+        )
 
 
 @pytest.mark.spec("PIPE-16")
@@ -54,11 +58,11 @@ def test_whatever_differs_has_another_fingerprint() -> None:
     ]
     made = [Message.model_validate_json(text.encode()) for text in texts]
 
-    prints = [again((), b"", (Message.model_validate_json(text.encode()),))[1] for text in texts]
+    prints = [equal_start((), b"", (Message.model_validate_json(text.encode()),))[1] for text in texts]
 
     assert len(set(prints)) == len(prints)
-    assert again((), b"".join(prints), tuple(made)) == (len(made), b"".join(prints))
-    assert all(again((), one, (other,))[0] == 0 for one, (_, other) in zip(prints, pairwise(made), strict=False))
+    assert equal_start((), b"".join(prints), tuple(made)) == (len(made), b"".join(prints))
+    assert all(equal_start((), one, (other,))[0] == 0 for one, (_, other) in zip(prints, pairwise(made), strict=False))
 
 
 @pytest.mark.spec("PIPE-16")
@@ -68,7 +72,7 @@ def test_a_role_of_the_same_name_that_is_no_member_is_another() -> None:
     other = Message.model_validate({"role": "user", "content": []})
     object.__setattr__(other, "role", forged)
 
-    assert again((), again((), b"", (message,))[1], (other,))[0] == 0
+    assert equal_start((), equal_start((), b"", (message,))[1], (other,))[0] == 0
 
 
 @pytest.mark.spec("POL-29")

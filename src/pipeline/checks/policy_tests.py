@@ -74,7 +74,7 @@ def run_tests(policies: PolicySet, wanted: Callable[[Module], bool] = lambda _: 
         problem = _problem(result)
         if problem and printing is None and prints(policies, tests):
             printing = Printing(policies, tests, places)
-        said = printing.said([(name, {})]) if problem and printing is not None else ()
+        said = printing.lines([(name, {})]) if problem and printing is not None else ()
         yield Checked(name.removeprefix("data."), place.module, place.line, problem, printed=tuple(said))
 
 

@@ -14,7 +14,7 @@ from pipeline.policy_set import PolicySet
 
 SECONDS: Final = 10.0  # per evaluation
 
-_SAID: Final = re.compile(r"(?P<path>.*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
+_PRINTED: Final = re.compile(r"(?P<path>.*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Printing:
             keeps_prints=True,
         )
 
-    def said(
+    def lines(
         self, asked: Iterable[tuple[str, Mapping[str, Any]]], *, timeout_seconds: float = SECONDS
     ) -> list[Printed]:
         """The distinct lines printed for these (entrypoint, input) pairs, each within the timeout.
@@ -63,8 +63,8 @@ class Printing:
             EngineError: an input is refused.
         """
         calls = dict.fromkeys((entrypoint, dumps(document)) for entrypoint, document in asked)
-        said = self._engine.printed([*calls], timeout_seconds=timeout_seconds)
-        return [_read(line) for lines in said for line in lines]
+        printed = self._engine.printed([*calls], timeout_seconds=timeout_seconds)
+        return [_read(line) for lines in printed for line in lines]
 
 
 def _own(policies: PolicySet) -> tuple[Module, ...]:
@@ -72,8 +72,8 @@ def _own(policies: PolicySet) -> tuple[Module, ...]:
     return policies.sources.modules
 
 
-def _read(said: str) -> Printed:
-    match = _SAID.match(said)
+def _read(line: str) -> Printed:
+    match = _PRINTED.match(line)
     if match is None:
-        return Printed("", 0, said)
+        return Printed("", 0, line)
     return Printed(match["path"], int(match["line"]), match["text"])

@@ -399,14 +399,14 @@ def remote_checks(settings: Settings, *, connects: bool) -> Iterator[CheckResult
 
 
 async def _connected(known: dict[str, tuple[str, float]]) -> list[CheckResult]:
-    from pipeline.gateway.reaching import reached
+    from pipeline.gateway.connectivity import check_connection
 
-    found = await asyncio.gather(*(reached(url, seconds=seconds) for url, seconds in known.values()))
+    found = await asyncio.gather(*(check_connection(url, seconds=seconds) for url, seconds in known.values()))
     return [
         CheckResult(
             check="upstreams",
             status=Status.PROBLEM if one.hint else Status.OK,
-            said=f"{name}: {one.said}",
+            said=f"{name}: {one.message}",
             hint=one.hint,
         )
         for name, one in zip(known, found, strict=True)

@@ -90,7 +90,7 @@ def run(
             entry = entry_of(traffic, known, noted.session, outcome.decision, seen=noted.seen)
             append(record, Masking().masked(entry) if without_secrets else entry)
         if tap is not None and tracing is None:
-            show_printed(Printing(loaded).said(tap.asked), Places(loaded, policies))
+            show_printed(Printing(loaded).lines(tap.asked), Places(loaded, policies))
     with one_line_errors(file), loss.collecting() as losses:
         wire = emit(outcome, target) if outcome.value is not None else None
     if tap is not None and tracing is not None:

@@ -167,7 +167,7 @@ def _timed(
     result = runner.run(case)
     took = time.perf_counter() - start
     if tap is not None and printing is not None and result.status == "failed":
-        result = dataclasses.replace(result, printed=tuple(printing.said(tap.asked[asked:])))
+        result = dataclasses.replace(result, printed=tuple(printing.lines(tap.asked[asked:])))
     told(1)
     return result, took
 

@@ -108,7 +108,7 @@ class Traced:
         for asked in self.tap.asked:
             printed = notes.setdefault(asked[1]["path"], [])
             lines = [
-                f"  note  {places.file(one.path)}:{one.line}: {visible(one.text)}" for one in printing.said([asked])
+                f"  note  {places.file(one.path)}:{one.line}: {visible(one.text)}" for one in printing.lines([asked])
             ]
             printed += [line for line in lines if line not in printed]
         return notes

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cmf.adapters import get
 from cmf.codec import dumps
-from pipeline.gateway import dialects, intake
+from pipeline.gateway import dialects, endpoints, intake
 from pipeline.gateway import metrics as measured
-from pipeline.gateway.dialects import CHECKS, JSON, Dialect, Does
+from pipeline.gateway.dialects import JSON, Dialect
+from pipeline.gateway.endpoints import CHECKS, Operation
 from pipeline.gateway.exchange import IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
@@ -162,7 +163,7 @@ class Gateway:
             if reply.begun:
                 raise
             ending = Refusal(503, line.code, "This gateway is shutting down: try again.", headers=later(1))
-            await reply.whole(_refused(ending, dialects.dialect_near(path), request_id))
+            await reply.whole(_refused(ending, endpoints.dialect_near(path), request_id))
         finally:
             self._metrics.in_flight -= 1
             seconds = perf_counter() - begin
@@ -174,16 +175,16 @@ class Gateway:
     async def _answer(
         self, scope: Scope, path: str, ulid: str, receive: Receive, reply: Reply, line: _AccessLine
     ) -> Answer | None:
-        dialect = dialects.dialect_near(path)
+        dialect = endpoints.dialect_near(path)
         try:
             headers = intake.headers_of(scope["headers"])
             query = intake.query_of(scope.get("query_string", b""))
-            endpoint = dialects.endpoint_of(path, query, headers)
-            if endpoint is None or (endpoint.does in CHECKS and not self._answers(endpoint.does)):
-                raise dialects.nothing_there(path)
+            endpoint = endpoints.endpoint_of(path, query, headers)
+            if endpoint is None or (endpoint.operation in CHECKS and not self._answers(endpoint.operation)):
+                raise endpoints.nothing_there(path)
             dialect = endpoint.dialect
             line.dialect = dialect.name
-            line.route = CHECK_ROUTE if endpoint.does in CHECKS else "-"
+            line.route = CHECK_ROUTE if endpoint.operation in CHECKS else "-"
             if scope["method"] != endpoint.method:
                 allow = {"allow": endpoint.method}
                 raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
@@ -191,10 +192,10 @@ class Gateway:
                 raise Refusal(503, "gateway.busy", "Too many requests are in progress: try again.", headers=later(1))
             subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
             intake.check_query(query, endpoint)
-            if endpoint.does is Does.MODELS:
+            if endpoint.operation is Operation.MODELS:
                 answer: Answer | None = _json(200, dialects.listed_models(dialect, self._models()))
             else:
-                if endpoint.does is Does.ENVOY:
+                if endpoint.operation is Operation.ENVOY:
                     intake.check_uncut(headers)
                 raw = await intake.bytes_of(headers, receive, self._limits, self._body_timeout)
                 incoming = IncomingRequest(
@@ -226,20 +227,20 @@ class Gateway:
         def size() -> int:
             return intake.size_of(incoming.headers, incoming.body)
 
-        if incoming.endpoint.does in CHECKS and self._checks is not None:
+        if incoming.endpoint.operation in CHECKS and self._checks is not None:
             with self._checks.admission.entered(subject, size):
                 return await self._checks.answer(incoming)
         request, dialect = read_request(incoming), incoming.endpoint.dialect
         runtime = self._runtime_for(dialect, str(request.model))
         line.route = runtime.route.name
         with runtime.admission.entered(subject, size):
-            if incoming.endpoint.does is Does.COUNT:
+            if incoming.endpoint.operation is Operation.COUNT:
                 tokens = get(dialect.name).estimate_input_tokens(request)
                 return _json(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})
             return await exchange(runtime, incoming, request, receive, reply)
 
-    def _answers(self, does: Does) -> bool:
-        return self._checks is not None and does in self._checks.does
+    def _answers(self, operation: Operation) -> bool:
+        return self._checks is not None and operation in self._checks.operations
 
     def _runtime_for(self, dialect: Dialect, model: str) -> RouteRuntime:
         for runtime in self._runtimes:

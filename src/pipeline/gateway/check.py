@@ -19,7 +19,8 @@ from pipeline.decision import Decision, Hit, Mode, stage_hits
 from pipeline.emission import emit, with_provider
 from pipeline.errors import DecisionError, PolicyUnavailable
 from pipeline.gateway.admission import Admission
-from pipeline.gateway.dialects import JSON, Does
+from pipeline.gateway.dialects import JSON
+from pipeline.gateway.endpoints import Operation
 from pipeline.gateway.exchange import IncomingRequest, refusing_unemittable, request_in
 from pipeline.gateway.ext_authz import authorized
 from pipeline.gateway.guardrail_api import guarded
@@ -69,8 +70,8 @@ class Checks:
     def __init__(self, guard: Guard, settings: Check) -> None:
         self.admission = Admission(settings.limits)
         self._guard = guard
-        also = {Does.ENVOY: settings.envoy, Does.LITELLM: settings.litellm}
-        self.does = frozenset({Does.CHECK, *(does for does, said in also.items() if said is not None)})
+        also = {Operation.ENVOY: settings.envoy, Operation.LITELLM: settings.litellm}
+        self.operations = frozenset({Operation.CHECK, *(one for one, wanted in also.items() if wanted is not None)})
         self._litellm = settings.litellm or LitellmCheck()
         self._claimed = settings.answers != "trusted"
 
@@ -80,9 +81,9 @@ class Checks:
         Raises:
             Refusal: 400 for an invalid check, or a body that is not of its format; 503 if policy was unavailable.
         """
-        if incoming.endpoint.does is Does.ENVOY:
+        if incoming.endpoint.operation is Operation.ENVOY:
             return await authorized(self, incoming)
-        if incoming.endpoint.does is Does.LITELLM:
+        if incoming.endpoint.operation is Operation.LITELLM:
             return await guarded(self, incoming, edit_answers=self._litellm.edit_answers)
         question = question_of(incoming.body)
         read = _mcp(question) if question.format == _MCP else _read(question, incoming.headers)
@@ -120,7 +121,7 @@ class Checks:
         known = incoming.context(CHECK_ROUTE)
         context = replace(
             known,
-            recorded=frozen_mapping({**known.recorded, "asked": incoming.endpoint.does.value}),
+            recorded=frozen_mapping({**known.recorded, "asked": incoming.endpoint.operation.value}),
             history=history,
             call_id=call_id,
             claimed=self._claimed,

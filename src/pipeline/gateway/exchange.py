@@ -26,7 +26,8 @@ from pipeline.emission import emit, emit_events, with_provider
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
 from pipeline.gateway.admission import Admission
 from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import JSON, Endpoint, streamed, without_unasked
+from pipeline.gateway.dialects import JSON, streamed, without_usage_unless_asked
+from pipeline.gateway.endpoints import Endpoint
 from pipeline.gateway.health import Health
 from pipeline.gateway.intake import Receive, unless_gone
 from pipeline.gateway.links import Links
@@ -53,9 +54,6 @@ class Backend:
     upstream: Upstream
     health: Health
     model: str | None = None
-
-
-_UNKNOWN_ANSWER: Final = ("reference.response", "request.reference")  # codes: an answer that is not known here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,20 +130,17 @@ async def exchange(
     try:
         return await _answer(runtime, incoming, request, receive, reply)
     except Refusal as refusal:
-        raise _for_threads(refusal, incoming) from None
+        raise _with_details(refusal, incoming) from None
     except ApprovalError as error:
         status = 404 if error.code == "approval.unknown" else 403
         raise Refusal(status, error.code, error.message, headers=FINAL) from None
     except (DecisionError, StoreError) as error:
-        raise _for_threads(_refusal_for(error), incoming) from None
+        raise _with_details(_refusal_for(error), incoming) from None
 
 
-def _for_threads(refusal: Refusal, incoming: IncomingRequest) -> Refusal:
-    """The refusal, which tells Anthropic's SDK to send the whole history if it continued a thread not known here."""
-    if refusal.code in _UNKNOWN_ANSWER and incoming.endpoint.dialect.name == "anthropic_messages":
-        thread = incoming.body.get("thread")
-        if isinstance(thread, dict) and thread.get("type") == "continue":
-            refusal.details = {"error_code": "thread_not_found"}
+def _with_details(refusal: Refusal, incoming: IncomingRequest) -> Refusal:
+    """The refusal, with what the SDK of the client's dialect needs to go on."""
+    refusal.details = incoming.endpoint.dialect.details(refusal.code, incoming.body)
     return refusal
 
 
@@ -262,7 +257,7 @@ class _Attempt:
 
     def _window(self, known: Context) -> Window | None:
         mode, endpoint = self._runtime.route.stream, self._incoming.endpoint
-        if not isinstance(mode, WindowMode) or not self._request.stream or endpoint.listed:
+        if not isinstance(mode, WindowMode) or not self._request.stream or endpoint.as_array:
             return None
         return Window(self._runtime.guard, known, endpoint.dialect, self._reply, self._as_judged, mode.window)
 
@@ -334,7 +329,8 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome) -> A
         headers |= later() if wait is None and status == 503 else retry_after(wait)
         return Answer(status=status, media_type=JSON, body=dumps(_body(incoming, outcome)), headers=headers)
     if request.stream:
-        media_type, body = streamed(incoming.endpoint, _events(incoming, outcome))
+        endpoint = incoming.endpoint
+        media_type, body = streamed(endpoint.dialect, _events(incoming, outcome), as_array=endpoint.as_array)
     else:
         media_type, body = JSON, dumps(_body(incoming, outcome))
     return Answer(status=200, media_type=media_type, body=body, headers=headers)
@@ -347,7 +343,8 @@ def _body(incoming: IncomingRequest, outcome: Outcome) -> Any:
 
 def _events(incoming: IncomingRequest, outcome: Outcome) -> list[WireEvent]:
     with refusing_unemittable(outcome):
-        return without_unasked(incoming.endpoint, incoming.body, emit_events(outcome, incoming.endpoint.dialect.name))
+        dialect = incoming.endpoint.dialect
+        return without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from cmf.errors import CmfError
 from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
 from pipeline.emission import with_wire_model
+from pipeline.gateway.connectivity import failure_of
 from pipeline.gateway.dialects import NDJSON, SSE
-from pipeline.gateway.reaching import unreached
 from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.upstream import REQUEST, Live, UpstreamError, client_status, error_of
 
@@ -142,7 +142,7 @@ class HttpUpstream:
                 why = "what it sent is not HTTP"
             case _:
                 cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
-                why = "" if cause is None else unreached(cause, settings.connect_seconds).said
+                why = "" if cause is None else failure_of(cause, settings.connect_seconds).message
         return f"{type(error).__name__}: {why}" if why else type(error).__name__
 
     def _note(self, event: str, why: str) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
-from pipeline.gateway.dialects import Endpoint
+from pipeline.gateway.endpoints import Endpoint
 from pipeline.gateway.refusal import Refusal, of_unreadable
 from pipeline.gateway.settings import Limits
 from pipeline.gateway.timeouts import SharedTimeout

@@ -18,7 +18,7 @@ class Refusal(Exception):
     Attributes:
         status: the HTTP status: 4xx, or 502 to 504 where trying again may help; never 500 for a policy reason.
         code: stable, for programs. message: for people; it never quotes the request.
-        details: what Anthropic's SDK reads of an error, for its clients alone.
+        details: what the SDK of the client's dialect reads of an error; most dialects have none.
     """
 
     def __init__(
@@ -28,14 +28,13 @@ class Refusal(Exception):
         message: str,
         *,
         headers: Mapping[str, str] | None = None,
-        details: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(code)
         self.status = status
         self.code = code
         self.message = message
         self.headers = dict(headers or {})
-        self.details = dict(details or {})
+        self.details: Mapping[str, str] = {}
 
 
 def later(seconds: int = OUTAGE_SECONDS) -> dict[str, str]:

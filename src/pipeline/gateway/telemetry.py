@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.audit.record import Record
 from pipeline.errors import ConfigError
-from pipeline.gateway.dialects import endpoint_of
+from pipeline.gateway.endpoints import endpoint_of
 from pipeline.gateway.intake import Event, Receive, Scope, Send
 from pipeline.gateway.metrics import RUN_BUCKETS, rules_in
 from pipeline.gateway.settings import Telemetry as TelemetrySettings
@@ -113,7 +113,7 @@ class Telemetry:
         headers = _decoded(scope["headers"])
         endpoint = endpoint_of(scope["path"], [], headers)
         dialect = "-" if endpoint is None else endpoint.dialect.name
-        does = "unknown" if endpoint is None else endpoint.does.value
+        does = "unknown" if endpoint is None else endpoint.operation.value
         begin = time_ns()
         status = 0
         with self._tracer.start_as_current_span(

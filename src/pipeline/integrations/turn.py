@@ -25,19 +25,8 @@ from pipeline.context import Context
 from pipeline.emission import emit, emit_events, with_provider
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
 from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import (
-    JSON,
-    NDJSON,
-    SSE,
-    Does,
-    Endpoint,
-    counted,
-    dialect_near,
-    endpoint_of,
-    nothing_there,
-    streamed,
-    without_unasked,
-)
+from pipeline.gateway.dialects import JSON, NDJSON, SSE, counted, streamed, without_usage_unless_asked
+from pipeline.gateway.endpoints import Endpoint, Operation, dialect_near, endpoint_of, nothing_there
 from pipeline.gateway.exchange import APPROVAL_HEADER, FORWARDED_HEADERS, IncomingRequest, read_request
 from pipeline.gateway.intake import check_query, query_of
 from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
@@ -110,12 +99,12 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
     try:
         endpoint = _endpoint(path, query, headers)
         dialect = endpoint.dialect
-        if endpoint.does in (Does.MODELS, Does.CHECK) or method != endpoint.method:
+        if endpoint.operation in (Operation.MODELS, Operation.CHECK) or method != endpoint.method:
             raise nothing_there(path)
         check_query(query_of(query.encode("ascii", "replace")), endpoint)
         incoming = IncomingRequest(endpoint=endpoint, body=_json(headers, body), headers=headers, request_id=request_id)
         request = read_request(incoming)
-        if endpoint.does is Does.COUNT:
+        if endpoint.operation is Operation.COUNT:
             tokens = adapters.get(dialect.name).estimate_input_tokens(request)
             return Answered(200, _own({"x-cmf-estimated": "true"}), dumps(counted(dialect, tokens)))
         return (yield from _answer(incoming, request))
@@ -163,8 +152,8 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept
         raise Refusal(503, "pipeline.no-response", "A stage replaced the response with something else.")
     told = {**kept, **decision_headers(outcome.decision)}
     if response.error is None and request.stream:
-        events = without_unasked(incoming.endpoint, incoming.body, emit_events(outcome, dialect.name))
-        media_type, data = streamed(incoming.endpoint, events)
+        events = without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
+        media_type, data = streamed(dialect, events, as_array=incoming.endpoint.as_array)
         return Answered(200, _own(told, media_type), data)
     status = 200 if response.error is None else response.error.status or 502
     return Answered(status, _own(told), dumps(emit(outcome, dialect.name)))

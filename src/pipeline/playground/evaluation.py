@@ -326,7 +326,7 @@ def _printed(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> list[Json
     try:
         if compiled.printing is None:
             return []
-        said = compiled.printing.said(asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
+        said = compiled.printing.lines(asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
     except (EngineError, PolicyError):
         return []
     return [{"file": one.path, "line": one.line, "text": visible(one.text)[:MAX_PRINTED]} for one in said[:MAX_PRINTED]]

@@ -53,8 +53,8 @@ def test_it_says_where_and_what_and_each_thing_once(project: Path) -> None:
     line = next(at for at, text in enumerate(loaded.sources.modules[0].text.split("\n"), 1) if "print" in text)
 
     assert prints(loaded)
-    assert Printing(loaded).said([ASKED, ASKED]) == [Printed("cmf/rules/test/no/no.rego", line, "saw canary-7391")]
-    assert Printing(loaded).said([]) == []
+    assert Printing(loaded).lines([ASKED, ASKED]) == [Printed("cmf/rules/test/no/no.rego", line, "saw canary-7391")]
+    assert Printing(loaded).lines([]) == []
 
 
 def test_a_set_that_prints_nothing_says_so(tmp_path: Path) -> None:

@@ -373,7 +373,7 @@ def test_upstreams_are_connected_to_only_when_that_is_asked_for(home: Path) -> N
     (here,) = doctor.remote_checks(scripted, connects=True)
 
     assert [one.said.partition(":")[0] for one in refused] == ["up", "mcp zoo", "keys of issuer corp"]
-    assert {(one.status, one.hint) for one in refused} == {("problem", "look at host and port, and whether it runs")}
+    assert {(one.status, one.hint) for one in refused} == {("problem", "check host and port, and that it runs")}
     assert (silent.status, silent.said) == ("ok", _said("up, mcp zoo, keys of issuer corp: connections not tested"))
     assert (here.status, here.said) == ("ok", "none configured")
 

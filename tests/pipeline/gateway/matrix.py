@@ -17,7 +17,7 @@ from tests.pipeline.gateway.servers import running
 
 from cmf.adapters import get
 from cmf.codec import dumps, loads
-from pipeline.gateway import config_file, dialects
+from pipeline.gateway import config_file, dialects, endpoints
 from pipeline.gateway.service import built
 
 EFFECTS: Final = ("deny", "redact", "rewrite", "strip", "approve", "label")
@@ -239,7 +239,7 @@ async def _authorized(app: Any, number: int, cell: Cell) -> str:
     async def may_go_on(kind: str, marker: str) -> tuple[bytes, int, dict[str, str], bytes]:
         path, body = bodies.request(cell.dialect, kind, marker, model="m", stream=False)
         whole = [(b"x-envoy-auth-partial-body", b"false")]
-        return dumps(body), *await asked(app, f"{dialects.ENVOY_PREFIX}{path}", dumps(body), f"s{number}", whole)
+        return dumps(body), *await asked(app, f"{endpoints.ENVOY_PREFIX}{path}", dumps(body), f"s{number}", whole)
 
     sent, status, headers, raw = await may_go_on(cell.row[0], cell.marker)
     if status != 200:
@@ -269,7 +269,7 @@ async def _handed_over(app: Any, number: int, cell: Cell) -> str:
 
 
 async def _guarded(app: Any, handed: Mapping[str, Any], number: int) -> tuple[Any, dict[str, str], bytes]:
-    status, headers, raw = await asked(app, dialects.LITELLM_PATH, dumps(handed), f"s{number}")
+    status, headers, raw = await asked(app, endpoints.LITELLM_PATH, dumps(handed), f"s{number}")
     assert status == 200, raw
     return loads(raw), headers, raw
 
@@ -281,7 +281,7 @@ def refused(status: int, headers: Mapping[str, str]) -> str:
 
 async def checked(app: Any, question: Mapping[str, Any], session: str) -> tuple[Any, bytes]:
     """What is answered to a check, read and as it came."""
-    status, _, raw = await asked(app, dialects.CHECK_PATH, dumps(question), session)
+    status, _, raw = await asked(app, endpoints.CHECK_PATH, dumps(question), session)
     assert status == 200, raw
     return loads(raw), raw
 

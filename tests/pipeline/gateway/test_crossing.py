@@ -17,7 +17,7 @@ from cmf.adapters import get
 from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
 from cmf.request import Response
-from pipeline.gateway import dialects
+from pipeline.gateway import endpoints
 
 CLIENTS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama")
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -183,5 +183,5 @@ def test_models_that_routes_name_are_listed_in_each_dialect(fronts: str) -> None
     assert [one["name"] for one in listed("/v1beta/models")["models"]] == [f"models/{name}" for name in names]
     assert listed("/v1beta/models?pageSize=50") == listed("/v1beta/models")
     # Google's client asks at both.
-    assert dialects.endpoint_of("/v1/models", [], {"x-goog-api-key": "k"}) == dialects.PATHS["/v1beta/models"]
+    assert endpoints.endpoint_of("/v1/models", [], {"x-goog-api-key": "k"}) == endpoints.PATHS["/v1beta/models"]
     assert [one["name"] for one in listed("/api/tags")["models"]] == names

@@ -23,7 +23,8 @@ from tests.pipeline.gateway.test_check import ask, settings
 from tests.pipeline.gateway.test_crossing import asks
 from tests.pipeline.gateway.test_refusals import CHAT, approve, says
 
-from pipeline.gateway.dialects import DIALECTS, ENVOY_PREFIX
+from pipeline.gateway.dialects import DIALECTS
+from pipeline.gateway.endpoints import ENVOY_PREFIX
 from pipeline.gateway.refusal import Refusal
 
 EXAMPLE = ROOT / "examples" / "check" / "envoy.yaml"

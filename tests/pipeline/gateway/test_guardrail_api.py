@@ -17,7 +17,7 @@ from tests.pipeline.gateway.test_audit import kept
 from tests.pipeline.gateway.test_check import ask, settings
 from tests.pipeline.gateway.test_refusals import approve
 
-from pipeline.gateway.dialects import LITELLM_PATH
+from pipeline.gateway.endpoints import LITELLM_PATH
 
 STRIP = 'strip_tool contains {"code": "no.shell", "reason": "No shell."} if input.name == "shell"'
 ASKED = """\

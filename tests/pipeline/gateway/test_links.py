@@ -17,7 +17,8 @@ from ulid import ULID
 from cmf.adapters import get
 from cmf.request import Response
 from cmf.security import SubjectExtension
-from pipeline.gateway.dialects import CHAT, RESPONSES, Does, Endpoint
+from pipeline.gateway.dialects import CHAT, RESPONSES
+from pipeline.gateway.endpoints import Endpoint, Operation
 from pipeline.gateway.exchange import IncomingRequest
 from pipeline.gateway.identity import hash_of
 from pipeline.gateway.links import Links
@@ -177,7 +178,7 @@ def asked_by(
     subject: str | None, body: Any, session: str | None = None, endpoint: Endpoint | None = None
 ) -> IncomingRequest:
     return IncomingRequest(
-        endpoint=endpoint or Endpoint(does=Does.ANSWER, dialect=RESPONSES),
+        endpoint=endpoint or Endpoint(operation=Operation.ANSWER, dialect=RESPONSES),
         body=body,
         headers={},
         request_id=str(ULID()),
@@ -208,7 +209,7 @@ def test_links_hold_in_every_store_for_their_subject_alone(store: SessionStore) 
 @pytest.mark.spec("GW-147")
 def test_a_new_session_is_made_where_an_answer_may_be_gone_on_from_and_nowhere_else() -> None:
     makes, keeps_to_itself = Links(MemorySessions(), makes=True), Links(MemorySessions(), makes=False)
-    chat = Endpoint(does=Does.ANSWER, dialect=CHAT)
+    chat = Endpoint(operation=Operation.ANSWER, dialect=CHAT)
 
     async def run() -> None:
         plain = asked_by("ann", {})

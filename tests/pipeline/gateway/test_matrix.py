@@ -18,8 +18,8 @@ from cmf.errors import CmfError
 from cmf.frozen import frozen_mapping
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
-from pipeline.gateway import dialects
-from pipeline.gateway.dialects import Does
+from pipeline.gateway import dialects, endpoints
+from pipeline.gateway.endpoints import Operation
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +45,8 @@ def test_what_policy_says_of_content_becomes_of_it(found: Mapping[Cell, str], di
 
 @pytest.mark.spec("GW-191")
 def test_each_dialect_that_is_served_has_its_cells() -> None:
-    answering = {one.dialect.name for one in dialects.PATHS.values() if one.does is Does.ANSWER}
-    gemini = dialects.endpoint_of("/v1beta/models/m:generateContent", [], {})
+    answering = {one.dialect.name for one in endpoints.PATHS.values() if one.operation is Operation.ANSWER}
+    gemini = endpoints.endpoint_of("/v1beta/models/m:generateContent", [], {})
     assert gemini is not None
 
     assert set(DIALECTS) == set(dialects.DIALECTS) == answering | {gemini.dialect.name}
@@ -65,12 +65,19 @@ def test_each_path_that_answers_is_one_that_the_matrix_asks() -> None:
         for path, _ in [matrix_bodies.request(dialect, "text", "hi", model="m", stream=stream)]
     }
 
-    does = {one: {path for path, found in dialects.PATHS.items() if found.does is one} for one in Does}
-    assert does[Does.ANSWER] <= asked
-    assert does[Does.CHECK] == {dialects.CHECK_PATH}  # mode `check`
-    assert does[Does.LITELLM] == {dialects.LITELLM_PATH}  # mode `litellm`
-    assert does[Does.ENVOY] == set()  # mode `envoy`: the paths of answers, behind a prefix
-    assert set(Does) == {Does.ANSWER, Does.CHECK, Does.COUNT, Does.ENVOY, Does.LITELLM, Does.MODELS}
+    paths = {one: {path for path, found in endpoints.PATHS.items() if found.operation is one} for one in Operation}
+    assert paths[Operation.ANSWER] <= asked
+    assert paths[Operation.CHECK] == {endpoints.CHECK_PATH}  # mode `check`
+    assert paths[Operation.LITELLM] == {endpoints.LITELLM_PATH}  # mode `litellm`
+    assert paths[Operation.ENVOY] == set()  # mode `envoy`: the paths of answers, behind a prefix
+    assert set(Operation) == {
+        Operation.ANSWER,
+        Operation.CHECK,
+        Operation.COUNT,
+        Operation.ENVOY,
+        Operation.LITELLM,
+        Operation.MODELS,
+    }
     assert {f"/v1beta/models/m:{method}" for method in ("generateContent", "streamGenerateContent")} <= asked
 
 

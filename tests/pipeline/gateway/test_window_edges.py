@@ -22,7 +22,8 @@ from cmf.enums import MessageStatus, StopReason
 from cmf.request import Choice, ErrorInfo, Response
 from pipeline.errors import StoreError
 from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import DIALECTS, endpoint_of
+from pipeline.gateway.dialects import DIALECTS
+from pipeline.gateway.endpoints import endpoint_of
 from pipeline.gateway.intake import ClientGone, body_of, check_query, unless_gone
 from pipeline.gateway.links import Links
 from pipeline.gateway.refusal import Refusal

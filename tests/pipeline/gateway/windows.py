@@ -16,7 +16,7 @@ from cmf.content import Part, TextPart, ThinkingPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
-from pipeline.gateway import dialects
+from pipeline.gateway import endpoints
 from pipeline.gateway.exchange import Backend, IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.health import Health
 from pipeline.gateway.refusal import Refusal
@@ -121,7 +121,7 @@ async def aserved(
     )
     path, body = asks(dialect, "m", "hi", stream=True)
     path, _, query = path.partition("?")
-    endpoint = dialects.endpoint_of(path, [tuple(query.split("="))] if query else [], {})  # type: ignore[list-item]
+    endpoint = endpoints.endpoint_of(path, [tuple(query.split("="))] if query else [], {})  # type: ignore[list-item]
     assert endpoint is not None
     asked = IncomingRequest(
         endpoint=endpoint, body=body, headers=headers or {}, request_id=str(ULID()), session=session

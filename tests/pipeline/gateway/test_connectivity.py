@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from pipeline.gateway.reaching import reached
+from pipeline.gateway.connectivity import check_connection
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ async def serving(heard: asyncio.Queue[bytes], certificate: Path | None = None) 
 async def test_who_can_be_connected_to_is_sent_nothing() -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     async with serving(heard) as port:
-        found = await reached(f"http://127.0.0.1:{port}/v1", seconds=5)
+        found = await check_connection(f"http://127.0.0.1:{port}/v1", seconds=5)
         sent = await heard.get()
 
     assert (found.hint, sent) == ("", b"")
-    assert found.said.startswith("connected in ")
-    assert found.said.endswith("no TLS")
+    assert found.message.startswith("connected in ")
+    assert found.message.endswith("no TLS")
 
 
 @pytest.mark.spec("CLI-79")
@@ -71,28 +71,28 @@ async def test_a_certificate_that_nobody_trusts_is_told_from_one_that_is_trusted
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(asyncio.Queue(), certificate) as port:
-        refused = await reached(f"https://localhost:{port}", seconds=5)
+        refused = await check_connection(f"https://localhost:{port}", seconds=5)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        taken = await reached(f"https://localhost:{port}", seconds=5)
+        taken = await check_connection(f"https://localhost:{port}", seconds=5)
 
-    assert "certificate does not hold: self-signed" in refused.said.replace("self signed", "self-signed")
+    assert "certificate is not trusted: self-signed" in refused.message.replace("self signed", "self-signed")
     assert "trust" in refused.hint
-    assert (taken.hint, taken.said.endswith("TLSv1.3")) == ("", True)
+    assert (taken.hint, taken.message.endswith("TLSv1.3")) == ("", True)
 
 
 @pytest.mark.spec("CLI-79")
 async def test_why_nobody_is_reached_is_said_with_what_to_do() -> None:
     async with await asyncio.start_server(_answer_in_the_clear, "127.0.0.1", 0) as plain:
-        no_tls = await reached(f"https://127.0.0.1:{plain.sockets[0].getsockname()[1]}", seconds=5)
+        no_tls = await check_connection(f"https://127.0.0.1:{plain.sockets[0].getsockname()[1]}", seconds=5)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-        silent = await reached(f"https://127.0.0.1:{port}", seconds=0.05)  # nobody takes it up: TLS waits
-    refused = await reached(f"http://127.0.0.1:{port}", seconds=5)
-    unknown = await reached("https://no-such-host.invalid", seconds=5)
-    bad = await reached(f"http://{'a' * 64}.example", seconds=5)
+        silent = await check_connection(f"https://127.0.0.1:{port}", seconds=0.05)  # nobody takes it up: TLS waits
+    refused = await check_connection(f"http://127.0.0.1:{port}", seconds=5)
+    unknown = await check_connection("https://no-such-host.invalid", seconds=5)
+    bad = await check_connection(f"http://{'a' * 64}.example", seconds=5)
 
     found = (no_tls, silent, refused, unknown, bad)
-    assert [one.said.partition(" ")[0] for one in found] == ["TLS", "no", "nothing", "its", "it"]
+    assert [one.message.partition(" ")[0] for one in found] == ["the", "no", "nothing", "its", "it"]
     assert all(one.hint for one in found)
 
 
