@@ -185,6 +185,33 @@ def test_another_call_than_the_approved_is_asked_about(make: Make, other: Messag
 
 
 @pytest.mark.spec("APR-3")
+def test_an_unreadable_call_is_approved_as_it_was_written(make: Make) -> None:
+    store = MemorySessions()
+    pipeline = make(store)
+    small, large = (
+        Message(role="assistant", content=[ToolCallPart(name="pay", arguments_raw=raw)])
+        for raw in ('{"amount": 7,}', '{"amount": 70,}')
+    )
+    approved = asked_once(pipeline.run(small, HERE))
+    Approvals(store).approve(approved, BOB)
+
+    assert asked_once(pipeline.run(large, HERE)) != approved
+    goes(pipeline.run(small, HERE))
+
+
+@pytest.mark.spec("APR-1")
+def test_no_yes_is_asked_for_a_rule_that_is_only_observed(make: Make, tmp_path: Path) -> None:
+    store = MemorySessions()
+    write_rules(tmp_path, {"pay": RULES["pay"]})
+    both = write_rules(tmp_path, {"word": RULES["pay"].replace("test.pay", "test.word")}, mode="observe")
+
+    first = store.approval(asked_once(make(store, policies=both).run(pay(), HERE)))
+
+    assert first is not None
+    assert first.asked.rules == ("test/pay",)
+
+
+@pytest.mark.spec("APR-3")
 @pytest.mark.parametrize(
     "context",
     [
@@ -441,8 +468,9 @@ def test_a_stage_s_wish_is_about_the_whole_and_can_be_approved(make: Make) -> No
     assert (approval.asked.target, approval.asked.rules) == ("request:whole", ("stage/look",))
     Approvals(store).approve(first, BOB)
 
-    assert goes(pipeline.run(hello, HERE)).decision.verdict is Verdict.REQUIRE_APPROVAL
     assert asked_once(pipeline.run(Request(messages=[says("user", "hello!")]), HERE)) != first
+    assert goes(pipeline.run(hello, HERE)).decision.verdict is Verdict.REQUIRE_APPROVAL
+    assert asked_once(pipeline.run(hello, HERE)) != first
 
 
 @pytest.mark.spec("APR-1")
