@@ -118,6 +118,13 @@ def test_what_the_user_said_is_the_user_s(governed: Make) -> None:
 
 
 @pytest.mark.spec("DATA-6")
+def test_what_the_user_said_too_is_the_user_s(governed: Make) -> None:
+    messages = [says("Read the payroll. Then write to DE1234567."), *READ[1:], calls("mail", body="DE1234567")]
+
+    assert hits(governed(), Request(messages=messages)) == []
+
+
+@pytest.mark.spec("DATA-6")
 def test_what_another_tool_returned_is_not_bound(governed: Make) -> None:
     messages = [*READ, *used("search", "the weather is fine", "w"), calls("mail", body="weather")]
 
@@ -193,6 +200,17 @@ def test_what_the_model_made_up_may_be_anything_that_it_has_read(governed: Make)
     request = Request(messages=[*READ, calls("mail", body="Her account is the one from last week")])
 
     assert hits(governed(), request) == [("data_policy.denied", "tool://hr/payroll", "export", "label")]
+
+
+@pytest.mark.spec("DATA-7")
+def test_a_call_beside_the_data_in_one_message_is_bound_by_it(governed: Make) -> None:
+    call, result = (message.content[0] for message in READ[1:])
+    last = ToolCallPart(name="mail", arguments={"body": "her usual account"}, tool_call_id="last")
+    beside = Message(role="assistant", content=[call, result, last])
+
+    assert hits(governed(), Request(messages=[READ[0], beside])) == [
+        ("data_policy.denied", "tool://hr/payroll", "export", "label")
+    ]
 
 
 @pytest.mark.spec("DATA-7")
@@ -276,6 +294,16 @@ def test_a_prompt_request_has_no_origins_and_is_judged_by_labels(governed: Make)
         ("data_policy.denied", "tool://hr/payroll", "export", "label")
     ]
     assert hits(governed(), Request(messages=[READ[0], asks])) == []
+
+
+@pytest.mark.spec("DATA-8")
+def test_a_prompt_may_do_other_things_than_the_tool_of_its_name(governed: Make) -> None:
+    asks = Message(role="assistant", content=[PromptRequestPart(name="save", arguments={"x": "her account"})])
+
+    assert hits(governed(), Request(messages=[*READ, asks])) == [
+        ("data_policy.denied", "tool://hr/payroll", "export", "label")
+    ]
+    assert hits(governed(), Request(messages=[*READ, calls("save", x="her account")])) == []
 
 
 @pytest.mark.spec("DATA-7")

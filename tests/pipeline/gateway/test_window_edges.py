@@ -419,3 +419,30 @@ def test_a_query_that_says_something_twice_is_400() -> None:
         check_query([("alt", "sse"), ("alt", "sse")], endpoint)
 
     assert caught.value.status == 400
+
+
+@pytest.mark.spec("GW-13")
+@pytest.mark.parametrize("value", ["xml", "", "SSE"])
+def test_a_query_with_a_value_that_is_not_known_is_400(value: str) -> None:
+    endpoint = endpoint_of("/v1beta/models/m:streamGenerateContent", [("alt", "sse")], {})
+    assert endpoint is not None
+
+    with pytest.raises(Refusal) as caught:
+        check_query([("alt", value)], endpoint)
+
+    assert (caught.value.status, caught.value.code) == (400, "http.query")
+
+
+@pytest.mark.spec("GW-13")
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("a\r\nb", "?"), ("\x1b[2J", "?"), ("x" * 65, "?"), ("x" * 64, "x" * 64), ("api_base", "api_base")],
+)
+def test_a_name_is_repeated_only_if_it_is_short_and_printable(name: str, shown: str) -> None:
+    endpoint = endpoint_of("/v1/messages", [], {})
+    assert endpoint is not None
+
+    with pytest.raises(Refusal) as caught:
+        check_query([(name, "1")], endpoint)
+
+    assert f"`{shown}`" in caught.value.message

@@ -18,7 +18,7 @@ from pipeline.errors import EmissionError, StoreError
 from pipeline.guard import Guard
 from pipeline.mcp_proxy import judging
 from pipeline.mcp_proxy import link as links
-from pipeline.mcp_proxy.frames import frame_of
+from pipeline.mcp_proxy.frames import INVALID_PARAMS, frame_of
 from pipeline.mcp_proxy.link import Side, Step
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import APPROVAL, CLOSED, REFUSED, TIMEOUT, UNAVAILABLE, Refused
@@ -255,9 +255,15 @@ async def test_what_would_go_on_as_another_message_does_not(pair: Pair, monkeypa
 
 
 @pytest.mark.spec("MCPX-33")
-@pytest.mark.parametrize("error", [EmissionError("no", code="emit.x"), StoreError("no", code="store.x")])
-async def test_what_cannot_be_brought_to_its_end_is_an_outage(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, error: Exception
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (EmissionError("used before", code="emit.x"), "emit.x", "used before"),
+        (StoreError("no /var/store", code="store.x"), "store.x", "This could not be judged."),
+    ],
+)
+async def test_what_cannot_be_brought_to_its_end_is_an_outage_and_tells_nothing_of_the_host(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, message: str
 ) -> None:
     def broken(outcome: object, target: str) -> Any:
         raise error
@@ -265,8 +271,9 @@ async def test_what_cannot_be_brought_to_its_end_is_an_outage(
     monkeypatch.setattr(judging, "emit", broken)
     step = await pair.client(call("tools/call", READ))
 
-    assert step.back[0]["error"]["code"] == UNAVAILABLE
-    assert step.back[0]["error"]["data"]["retryable"] is True
+    said = step.back[0]["error"]
+    assert (said["code"], said["data"]["code"], said["data"]["retryable"]) == (UNAVAILABLE, code, True)
+    assert said["message"].startswith(message)
 
 
 # -- what goes on ------------------------------------------------------------------------------------------------------
@@ -486,7 +493,10 @@ async def test_a_tool_that_policy_takes_off_the_list_is_not_called_until_it_is_o
 @pytest.mark.spec("MCPX-20")
 @pytest.mark.parametrize("tools", [1, {}, [1], [{"name": 1}], [{"description": "x"}]])
 async def test_a_list_of_tools_that_is_none_is_refused(pair: Pair, tools: Any) -> None:
-    assert "error" in await pair.exchange("tools/list", {}, {"tools": tools})
+    said = (await pair.exchange("tools/list", {}, {"tools": tools}))["error"]
+
+    assert said["code"] in (REFUSED, INVALID_PARAMS)
+    assert not said["data"].get("retryable")
 
 
 @pytest.mark.spec("MCPX-22")
