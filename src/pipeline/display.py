@@ -15,6 +15,11 @@ def visible(text: str) -> str:
     return "".join(character if character.isprintable() else f"\\u{{{ord(character):x}}}" for character in text)
 
 
+def shortened(text: str, length: int = 120) -> str:
+    """`text`, or its beginning if it is longer than `length` characters, and how long it is."""
+    return text if len(text) <= length else f"{text[:length]}… ({len(text):,} characters)"
+
+
 def counted(number: int, thing: str) -> str:
     """`1 record`, `2 records`: a count as people write it."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
@@ -57,4 +62,4 @@ def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-__all__ = ["counted", "escaped", "escaped_json", "meant", "rego_paths", "visible"]
+__all__ = ["counted", "escaped", "escaped_json", "meant", "rego_paths", "shortened", "visible"]

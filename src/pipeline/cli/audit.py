@@ -23,7 +23,7 @@ from pipeline.audit.manifest import Manifest
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.display import counted, escaped, visible
+from pipeline.display import counted, escaped, shortened, visible
 from pipeline.errors import AuditError, ConfigError, StoreError
 from pipeline.moments import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
@@ -276,7 +276,7 @@ def _print_found(found: Iterable[Placed], as_json: bool) -> None:
             shown = asdict(one)
             typer.echo(escaped(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode()))
         else:
-            who = f"{shown_subject(one.subject)} in {one.session}" if one.session else shown_subject(one.subject)
+            who = shortened(shown_subject(one.subject)) + (f" in {shortened(one.session)}" if one.session else "")
             what = one.kind if one.verdict == "none" else one.verdict
             typer.echo(visible(f"{at}  {what:<16}  {one.action:<16}  {one.id}  {who}"))
 

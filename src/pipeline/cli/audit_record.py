@@ -11,7 +11,7 @@ from cmf.codec import loads
 from pipeline.assembly import load_policies
 from pipeline.cli.audit import reading
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.display import counted, escaped_json, visible
+from pipeline.display import counted, escaped_json, shortened, visible
 from pipeline.moments import iso
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import hits, named, readable, sentence, skipped
@@ -19,6 +19,7 @@ from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import Stored, stored_record
 
 Facts = Iterator[tuple[str, str]]
+_LONGEST: Final = 512  # characters of a value
 _WIDTH: Final = 12  # of the names before the values
 _NO_RULES: Final = ("stage/", "engine", "session")  # what hits in the name of no rule
 _MOMENTS: Final = frozenset({"at", "expires_at", "until"})
@@ -53,7 +54,7 @@ def _lines(found: Stored, body: Any, policies: PoliciesAtHand) -> Iterator[str]:
     else:
         yield f"{found.kind} {found.id}"
     for name, value in told(body or {}, policies):
-        yield f"{name:<{_WIDTH}}  {value}"
+        yield f"{name:<{_WIDTH}}  {shortened(value, _LONGEST)}"
     where = "in no log: written before there were logs" if found.log is None else f"{found.log}, place {found.place}"
     yield f"{'log':<{_WIDTH}}  {where}"
     yield f"{'digest':<{_WIDTH}}  {found.digest}"

@@ -118,7 +118,7 @@ def open_to_read(place: str | Path) -> Engine:
     if found > SCHEMA:
         raise _newer_schema(found, str(place))
     if found != SCHEMA:
-        hint = "`cmf ledger list` brings it up to this one"
+        hint = "copy it, then bring it up to this one with `cmf ledger list STORE`, or by starting the gateway"
         raise StoreError(_schema_mismatch(found), path=str(place), code="store.other-schema", hint=hint)
     return engine
 

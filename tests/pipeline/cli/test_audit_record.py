@@ -128,6 +128,21 @@ def test_a_rule_of_policies_that_are_not_in_the_store_has_no_place(tmp_path: Pat
 
 
 @pytest.mark.spec("CLI-81")
+def test_a_long_name_does_not_fill_the_terminal_and_is_whole_in_json(tmp_path: Path) -> None:
+    file = tmp_path / "s.sqlite3"
+    with Store.at(file) as opened:
+        (kept,) = keep(opened, record(subject="A" * 4_000, session="B" * 5_000))
+
+    line = cmf("audit", "find", file, "kind:decision").stdout
+    told = cmf("audit", "show", file, kept).stdout
+    whole = json.loads(cmf("audit", "find", file, "kind:decision", "--format", "json").stdout)
+
+    assert line.endswith(f" {'A' * 120}… (4,000 characters) in {'B' * 120}… (5,000 characters)\n")
+    assert f"session       {'B' * 512}… (5,000 characters)\n" in told
+    assert (len(whole["subject"]), len(whole["session"])) == (4_000, 5_000)
+
+
+@pytest.mark.spec("CLI-81")
 def test_what_is_no_decision_is_told_by_its_fields(tmp_path: Path) -> None:
     file = tmp_path / "s.sqlite3"
     act = act_of("hold", "hold", "set", {"reason": HOSTILE, "expires_at": 0, "by": {"id": "eve"}}, NOON)
