@@ -14,7 +14,6 @@ from cmf.adapters.mcp.adapter import VERSION_KEY
 from pipeline.assembly import Config
 from pipeline.context import Context
 from pipeline.decision import Mode
-from pipeline.errors import EmissionError, StoreError
 from pipeline.guard import Guard
 from pipeline.mcp_proxy import judging
 from pipeline.mcp_proxy import link as links
@@ -252,28 +251,6 @@ async def test_what_would_go_on_as_another_message_does_not(pair: Pair, monkeypa
     assert step.onward == ()
     assert step.back[0]["error"]["data"]["code"] == "mcp.other-message"
     assert answered.onward[0]["error"]["data"]["code"] == "mcp.other-message"
-
-
-@pytest.mark.spec("MCPX-33")
-@pytest.mark.parametrize(
-    ("error", "code", "message"),
-    [
-        (EmissionError("used before", code="emit.x"), "emit.x", "used before"),
-        (StoreError("no /var/store", code="store.x"), "store.x", "This could not be judged."),
-    ],
-)
-async def test_what_cannot_be_brought_to_its_end_is_an_outage_and_tells_nothing_of_the_host(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, message: str
-) -> None:
-    def broken(outcome: object, target: str) -> Any:
-        raise error
-
-    monkeypatch.setattr(judging, "emit", broken)
-    step = await pair.client(call("tools/call", READ))
-
-    said = step.back[0]["error"]
-    assert (said["code"], said["data"]["code"], said["data"]["retryable"]) == (UNAVAILABLE, code, True)
-    assert said["message"].startswith(message)
 
 
 # -- what goes on ------------------------------------------------------------------------------------------------------

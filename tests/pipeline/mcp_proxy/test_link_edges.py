@@ -12,10 +12,12 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.test_cut_anywhere import Cut
 from tests.pipeline.mcp_proxy.pairs import READ, Pair, call, notice, text, tool
 
+from pipeline.errors import EmissionError, StoreError
 from pipeline.guard import Guard
+from pipeline.mcp_proxy import judging
 from pipeline.mcp_proxy.link import Side, Step
 from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.refusals import TIMEOUT
+from pipeline.mcp_proxy.refusals import TIMEOUT, UNAVAILABLE
 
 CARD = "4111111111111111"
 RULES = {
@@ -139,3 +141,25 @@ async def cut(work: Awaitable[Step], at: int) -> tuple[bool, Step | None]:
         return False, await asyncio.ensure_future(run())
     except asyncio.CancelledError:
         return True, None
+
+
+@pytest.mark.spec("MCPX-33")
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (EmissionError("used before", code="emit.x"), "emit.x", "used before"),
+        (StoreError("no /var/store", code="store.x"), "store.x", "This could not be judged."),
+    ],
+)
+async def test_what_cannot_be_brought_to_its_end_is_an_outage_and_tells_nothing_of_the_host(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, message: str
+) -> None:
+    def broken(outcome: object, target: str) -> Any:
+        raise error
+
+    monkeypatch.setattr(judging, "emit", broken)
+    step = await pair.client(call("tools/call", READ))
+
+    said = step.back[0]["error"]
+    assert (said["code"], said["data"]["code"], said["data"]["retryable"]) == (UNAVAILABLE, code, True)
+    assert said["message"].startswith(message)
