@@ -7,6 +7,7 @@ from tests.pipeline.conversations import says
 
 from cmf import Request
 from pipeline.context import labelled
+from pipeline.draft import labels_of
 from pipeline.stamping import stamp
 
 
@@ -17,3 +18,14 @@ def test_a_request_whose_messages_each_have_their_labels_stays_the_same_object()
 
     assert stamp(request, {"messages[0]": frozenset("a"), "messages[1]": frozenset("b")}) is request
     assert stamp(request, {"messages[0]": frozenset("b")}) is not request
+
+
+@pytest.mark.spec("PIPE-4")
+def test_messages_between_two_that_have_a_label_get_it_too() -> None:
+    label = frozenset("a")
+    request = Request(messages=[says("user", "one"), says("user", "two"), labelled(says("user", "three"), label)])
+
+    stamped = stamp(request, {"messages[0]": label, "messages[2]": label})
+
+    assert isinstance(stamped, Request)
+    assert [labels_of(message) for message in stamped.messages] == [label] * 3

@@ -74,7 +74,14 @@ def test_where_the_proxy_has_a_secret_its_address_is_not_enough(shown: str | Non
 @pytest.mark.spec("GW-144")
 @pytest.mark.parametrize(
     "headers",
-    [{"x-user": ""}, {"x-user": " "}, {"x-roles": "a"}, {"x-user": "a\x00"}, {"x-user": "a", "x-roles": "a\tb"}],
+    [
+        {"x-user": ""},
+        {"x-user": " "},
+        {"x-roles": "a"},
+        {"x-user": "a\x00"},
+        {"x-user": "a", "x-roles": "a\tb"},
+        {"x-user": "a", "x-roles": "agent, a\tb"},
+    ],
 )
 def test_headers_that_say_no_name_are_refused(headers: dict[str, str]) -> None:
     with pytest.raises(Refusal) as caught:
