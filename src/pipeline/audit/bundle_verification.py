@@ -119,15 +119,20 @@ class _SelectionCheck:
         vouched: dict[str, int] = {}
         for anchor in self._exported:
             head = heads.get(anchor.log)
-            proof = None if head is None else _consistency_proof(self._bundle, anchor, head)
-            if head is None or proof is None:
+            if head is None:
+                continue  # a log of which nothing is here
+            if not any(log == anchor.log and key is not None and key.signed(anchor) for log, key in self._keys):
+                said = f"an exported head of {anchor.size} records is not signed by a trusted key"
+                self._found("head.signature", anchor.log, said)
+                continue
+            proof = _consistency_proof(self._bundle, anchor, head)
+            if proof is None:
                 continue  # nothing here to compare it with
             if consistent(anchor.size, _hash(anchor.root), head.size, _hash(head.root), proof):
                 vouched[anchor.log] = max(vouched.get(anchor.log, 0), anchor.size)
             else:
-                is_signed = any(key is not None and key.signed(anchor) for _, key in self._keys)
                 said = f"the log does not extend the exported head of {anchor.size} records"
-                self._found("log.rewritten" if is_signed else "head.signature", anchor.log, said)
+                self._found("log.rewritten", anchor.log, said)
         return vouched
 
     def _found(self, code: str, log: str, said: str) -> None:

@@ -276,6 +276,21 @@ def test_a_selection_is_held_against_an_older_exported_head(tmp_path: Path) -> N
         assert {problem.code for problem in verify_bundle(some, exported=[unsigned]).problems} == {"head.signature"}
 
 
+@pytest.mark.spec("AUD-33")
+@pytest.mark.spec("AUD-54")
+def test_an_edited_head_is_found_in_a_selection_that_cannot_compare_it(tmp_path: Path) -> None:
+    heads, bare = tmp_path / "heads", tmp_path / "bare.zip"
+    with Store.at(tmp_path / "s.sqlite3", heads=HeadFile(heads)) as store:
+        for _ in range(3):
+            Recorder(store).record(made_record(ANN))
+        write_bundle(bare, StoreEvidence(store.engine), selection=ANNS)
+    newest = read_heads(heads)[-1]
+
+    report = verify_bundle(bare, exported=[newest, replace(newest, size=1), replace(newest, log="log_other")])
+
+    assert [(problem.code, problem.log) for problem in report.problems] == [("head.signature", newest.log)]
+
+
 @pytest.mark.spec("AUD-51")
 def test_a_part_that_is_gone_is_named(exported: Exported, tmp_path: Path) -> None:
     without = tmp_path / "without.zip"
