@@ -280,6 +280,17 @@ def test_an_answer_that_begins_otherwise_diverges(dialect: str) -> None:
             sent.rest(_events(dialect, *later))
 
 
+@pytest.mark.spec("GW-72")
+@pytest.mark.parametrize("dialect", CLIENTS)
+def test_an_answer_whose_earlier_text_is_another_diverges(dialect: str) -> None:
+    sent = Sent(DIALECTS[dialect])
+    sent.partly(_events(dialect, TextPart(text="I think so"), TextPart(text="abc")), "")
+
+    with pytest.raises(Diverged):
+        sent.rest(_events(dialect, TextPart(text="I doubt it"), TextPart(text="abc")))
+    assert sent.rest(_events(dialect, TextPart(text="I think so"), TextPart(text="abc")))
+
+
 def test_an_event_that_is_out_does_not_become_text() -> None:
     sent = Sent(DIALECTS["anthropic_messages"])
     call = ToolCallPart(name="f", tool_call_id="1", arguments={"a": 1})
