@@ -347,7 +347,7 @@ class _Check:
         noted = self._before or ([found] if not strays else [])
         if any(one != found for one in noted) or not noted:
             first = strays[0].id if strays else None
-            said = f"{found['records']} records are in no log, which does not match the logs' openings"
+            said = f"records in no log: {found['records']}, which does not match the logs' openings"
             self._found("record.stray", "", None, first, said)
 
 
