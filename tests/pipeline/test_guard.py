@@ -209,9 +209,9 @@ def test_who_asks_has_to_be_said_so_that_it_is_understood(guarded: Rules) -> Non
     guard, pipeline = guarded({"deny": DENY}), Pipeline()
 
     for judge in (guard.run, pipeline.run):
-        with pytest.raises(TypeError, match=r"no dict; write `Context\(subject=…"):
+        with pytest.raises(TypeError, match=r"not a dict; write `Context\(subject=…"):
             judge(says("x"), context={"subject": {"id": "ann"}})  # type: ignore[operator, arg-type]
-    with guard.session("s"), pytest.raises(TypeError, match="no dict"):
+    with guard.session("s"), pytest.raises(TypeError, match="not a dict"):
         guard.run(says("x"), context={"session": "s"})  # type: ignore[arg-type]
     for subject, path in (("ann", "subject"), ({"id": "ann", "role": "x"}, "subject.role")):
         with pytest.raises(ShapeError, match=r"write \{'id': …, 'roles': \[…\]\}") as caught:
