@@ -1,12 +1,12 @@
-//! What can go wrong: with a policy set at load, with one view at evaluation.
+//! Failures: of a policy set at load, and of one view at evaluation.
 //!
-//! Neither carries a value that came from an input: codes are literals, positions are the policy's own [ENG-9].
+//! Neither contains a value from an input: codes are literals, positions are those of the policy [ENG-9].
 #![forbid(unsafe_code)]
 
 /// A policy set that is refused at load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFault {
-    /// Stable, `policy.…`.
+    /// A stable code, `policy.…`.
     pub code: &'static str,
     /// The module's path as it was given, or empty.
     pub path: String,
@@ -27,7 +27,7 @@ impl PolicyFault {
         Self { code, path: path.to_owned(), line, column, message: message.into() }
     }
 
-    /// The fault behind an error of the engine's parser or analyser, whose text is a drawn excerpt:
+    /// The fault behind an error of the engine's parser or analyser, whose text shows an excerpt:
     /// `\n--> path:line:col\n  |\n5 | source\n  | ^\nerror: message`.
     pub fn from_engine(code: &'static str, error: &anyhow::Error) -> Self {
         let text = error.to_string();
@@ -40,7 +40,7 @@ impl PolicyFault {
     }
 }
 
-/// `path`, `line`, `column` from the head of an engine error.
+/// Path, line and column from the first line of an engine error.
 pub fn position(text: &str) -> Option<(String, u32, u32)> {
     let head = text.trim_start().lines().next()?.strip_prefix("--> ")?;
     let (rest, column) = head.rsplit_once(':')?;
@@ -48,7 +48,7 @@ pub fn position(text: &str) -> Option<(String, u32, u32)> {
     Some((path.to_owned(), line.parse().ok()?, column.parse().ok()?))
 }
 
-/// What one view came to.
+/// The result of evaluating one view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Canonical JSON of the entrypoint's value: keys sorted, sets as sorted arrays.
@@ -58,7 +58,7 @@ pub enum Outcome {
     TimedOut,
 }
 
-/// Why a view has no decision. `code` is stable; `detail` says where in the policy, never what was in the input.
+/// Why a view has no decision. `code` is stable; `detail` names a place in the policy, and never contains input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub code: &'static str,

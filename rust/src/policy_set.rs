@@ -1,13 +1,16 @@
-//! A compiled, immutable policy set: read, vetted, and made ready in both forms.
+//! A compiled, immutable policy set: parsed, checked, and ready in both forms, interpreted and compiled.
 #![forbid(unsafe_code)]
 
-use crate::batch::INTERPRETER_INTERVAL;
+use crate::builtins::{self, collections};
+use crate::evaluation::batch::INTERPRETER_INTERVAL;
+use crate::evaluation::stack::on_large_stack;
+use crate::evaluation::{loading, watch};
 use crate::failure::PolicyFault;
 use crate::json::{self, JsonFault};
-use crate::programs::{self, Program, Texts, Wanted};
-use crate::stack::{on_large_stack, NO_STACK};
-use crate::vet::Graph;
-use crate::{brackets, builtins, corrected, exact, hoist, prescan, prints, repair, watch};
+use crate::parsing::rule_graph::Graph;
+use crate::parsing::{bracket_limits, prescan};
+use crate::program::{self, Program, Texts, Wanted};
+use crate::rewriting::{for_compiler, for_interpreter, object_patterns, print_calls};
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
@@ -16,23 +19,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of one module: the parser's own ceiling.
+/// Bytes of one module: the parser's own limit.
 const MAX_MODULE_BYTES: usize = 1 << 20;
 
-/// For all values that are found ahead, of one set.
+/// Time for evaluating, at load, the rules of one set that read no input.
 const MAX_FOLDING: Duration = Duration::from_secs(1);
 
 /// How a set is to be compiled and checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// A builtin error ends the evaluation as failed; otherwise it is undefined, as in ordinary OPA.
+    /// A builtin error makes the evaluation fail; otherwise its value is undefined, as in OPA without
+    /// `strict-builtin-errors`.
     pub strict_builtin_errors: bool,
+    /// Otherwise everything is interpreted.
     pub use_compiled: bool,
-    /// One decision in this many is also made by the interpreter; 0 for none.
+    /// One evaluation in this many is repeated by the interpreter and compared; 0 for none.
     pub check_every: u64,
     pub max_input_bytes: usize,
     pub max_result_bytes: usize,
-    /// For a tool that shows what `print` says; else it is taken out of what is read.
+    /// For a tool that shows what `print` prints; otherwise calls of it are removed.
     pub keeps_prints: bool,
 }
 
@@ -51,16 +56,16 @@ impl Default for Options {
 
 pub(crate) struct Entrypoint {
     pub name: String,
-    /// Why it is interpreted, or None where the compiled form serves it.
+    /// Why it is interpreted; None if it is compiled.
     pub interpreted_because: Option<String>,
-    /// Which of the set's programs serves it otherwise.
+    /// The position of its compiled program in the set.
     pub program: Option<usize>,
 }
 
 pub struct PolicySet {
     pub(crate) options: Options,
     pub(crate) entrypoints: Vec<Entrypoint>,
-    /// Prepared, with the guarded builtins; cloned for each call, which shares all but the evaluation's own state.
+    /// With the guarded builtins. Each call clones it, which copies only the state of an evaluation.
     pub(crate) interpreter: Engine,
     pub(crate) programs: Vec<Program>,
     pub(crate) data: Value,
@@ -70,8 +75,8 @@ pub struct PolicySet {
 }
 
 impl Drop for PolicySet {
-    /// What machines still hold may be as deep as an evaluation could make it, and goes by recursion: on such a stack, or
-    /// not at all.
+    /// Values that machines still hold may be nested as deeply as an evaluation could make them, and are dropped by
+    /// recursion: on a large stack, or never.
     fn drop(&mut self) {
         let mut held = Some(std::mem::take(&mut self.programs));
         on_large_stack(|| held = None);
@@ -86,13 +91,7 @@ impl PolicySet {
         entrypoints: &[String],
         options: Options,
     ) -> Result<Self, PolicyFault> {
-        let compiled = on_large_stack(|| {
-            watch::start(None, options.strict_builtin_errors);
-            let compiled = watch::shielded(|| Self::compile_here(modules, data, entrypoints, options));
-            watch::finish();
-            compiled.ok_or_else(|| PolicyFault::new("policy.panic", "the engine panicked while it read the set"))
-        });
-        compiled.ok_or_else(|| PolicyFault::new(NO_STACK, "no address space is left for a stack"))??
+        loading(options.strict_builtin_errors, || Self::compile_here(modules, data, entrypoints, options))
     }
 
     fn compile_here(
@@ -105,18 +104,23 @@ impl PolicySet {
         let mut engine = engine_of(modules, options)?;
         let data = json::parse_object(data, usize::MAX).map_err(data_fault)?;
         let graph = Graph::of(engine.get_modules())?;
-        brackets::refuse(engine.get_modules())?;
-        exact::refuse(engine.get_modules())?;
+        bracket_limits::refuse(engine.get_modules())?;
+        object_patterns::refuse(engine.get_modules())?;
         graph.refuse_data_conflicts(&data)?;
         engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
-        let mut nodes = Vec::new();
-        for name in entrypoints {
-            nodes.push(graph.entrypoint(name)?);
-        }
+        let nodes = entrypoints.iter().map(|name| graph.entrypoint(name)).collect::<Result<Vec<_>, _>>()?;
         prepare(&mut engine)?;
+        let entrypoint = |(name, node): (&String, &usize)| Entrypoint {
+            name: name.clone(),
+            program: None,
+            interpreted_because: match options.use_compiled {
+                true => graph.interpreted_because(*node),
+                false => Some("asked for".to_owned()),
+            },
+        };
         let mut set = Self {
             options,
-            entrypoints: Vec::new(),
+            entrypoints: entrypoints.iter().zip(&nodes).map(entrypoint).collect(),
             programs: Vec::new(),
             data,
             decisions: AtomicU64::new(0),
@@ -124,45 +128,28 @@ impl PolicySet {
             interpret_only: AtomicBool::new(false),
             interpreter: Engine::new(),
         };
-        for (name, node) in entrypoints.iter().zip(&nodes) {
-            set.entrypoints.push(Entrypoint {
-                name: name.clone(),
-                program: None,
-                interpreted_because: if options.use_compiled {
-                    graph.unfit(*node)
-                } else {
-                    Some("asked for".to_owned())
-                },
-            });
-        }
-        let exact = rewritten(&mut engine, modules, &set.data, options, exact::made_exact)?;
-        let (mut engine, modules) = exact.unwrap_or_else(|| (engine, modules.to_vec()));
-        let written_out =
-            rewritten(&mut engine, &modules, &set.data, options, each(hoist::written_out)).unwrap_or(None);
-        let (mut engine, modules) = written_out.unwrap_or((engine, modules));
-        // What could not be read again is interpreted.
-        let mut hoisted = rewritten(&mut engine, &modules, &set.data, options, each(hoist::hoisted)).unwrap_or(None);
-        let (compiler, texts) = match &mut hoisted {
-            Some((engine, modules)) => (engine, modules.as_slice()),
-            None => (&mut engine, modules.as_slice()),
-        };
-        set.compile_programs(compiler, texts, &graph, &nodes);
-        let repaired = rewritten(&mut engine, &modules, &set.data, options, each(repair::repaired))?;
-        let (mut engine, modules) = repaired.unwrap_or((engine, modules));
-        let called = rewritten(&mut engine, &modules, &set.data, options, each(repair::called))?;
-        set.interpreter = called.map_or(engine, |(engine, _)| engine);
+        let parsed = Parsed { engine, modules: modules.to_vec(), options };
+        let parsed = parsed.rewritten(&set.data, object_patterns::with_exact_patterns)?;
+        // Without these two the compiler refuses more, or its programs evaluate more than they need.
+        let parsed = parsed.rewritten_if_possible(&set.data, each(for_compiler::with_full_names));
+        let mut for_compiler = parsed.clone().rewritten_if_possible(&set.data, each(for_compiler::with_separate_loops));
+        set.compile_programs(&mut for_compiler, &graph, &nodes);
+        let parsed = parsed.rewritten(&set.data, each(for_interpreter::with_value_conditions))?;
+        let parsed = parsed.rewritten(&set.data, each(for_interpreter::with_membership_calls))?;
+        set.interpreter = parsed.engine;
         add_guards(&mut set.interpreter)?;
-        set.fold();
+        set.fold_constants();
         Ok(set)
     }
 
-    /// Evaluates what reads no input now instead of for each view. What fails, or takes long, is left to the evaluations.
-    fn fold(&mut self) {
+    /// Evaluates rules that read no input now, and not for each view. Those that fail or take long are left as they
+    /// are.
+    fn fold_constants(&mut self) {
         let (interpreter, data, strict) = (&self.interpreter, &self.data, self.options.strict_builtin_errors);
         let deadline = Instant::now() + MAX_FOLDING;
         let mut spare = None;
         for program in &mut self.programs {
-            program.fold(data, |name| {
+            program.optimize(data, |name| {
                 let limit = deadline.checked_duration_since(Instant::now())?;
                 let mut engine: Engine = spare.take().unwrap_or_else(|| interpreter.clone());
                 let check_interval = INTERPRETER_INTERVAL;
@@ -177,8 +164,8 @@ impl PolicySet {
         }
     }
 
-    /// Compiles the entrypoints that may be; those the compiler refuses are interpreted and say why.
-    fn compile_programs(&mut self, engine: &mut Engine, modules: &[(String, String)], graph: &Graph, nodes: &[usize]) {
+    /// Compiles the entrypoints that may be compiled; those that the compiler refuses are interpreted, with its reason.
+    fn compile_programs(&mut self, parsed: &mut Parsed, graph: &Graph, nodes: &[usize]) {
         let fit = self.entrypoints.iter().zip(nodes).filter(|(entrypoint, _)| entrypoint.interpreted_because.is_none());
         let wanted: Vec<Wanted> = fit
             .map(|(entrypoint, node)| Wanted { name: entrypoint.name.clone(), modules: graph.modules(*node) })
@@ -186,31 +173,36 @@ impl PolicySet {
         if wanted.is_empty() {
             return;
         }
-        let texts = Texts { modules, data: &self.data, options: self.options, to_check: &graph.to_check() };
-        let compiled = programs::compile(engine, &texts, wanted);
+        let texts = Texts {
+            modules: &parsed.modules,
+            data: &self.data,
+            options: self.options,
+            rules_to_check: &graph.rules_to_check(),
+        };
+        let compiled = program::compile(&mut parsed.engine, &texts, wanted);
         self.programs = compiled.programs;
         for entrypoint in &mut self.entrypoints {
-            entrypoint.program = compiled.served.get(&entrypoint.name).copied();
+            entrypoint.program = compiled.program_of.get(&entrypoint.name).copied();
             if let Some(reason) = compiled.refused.get(&entrypoint.name) {
                 entrypoint.interpreted_because.get_or_insert_with(|| reason.clone());
             }
         }
     }
 
-    /// Each entrypoint and why it is interpreted, or None where the compiled form serves it.
+    /// Each entrypoint, and why it is interpreted; None if it is compiled.
     pub fn forms(&self) -> Vec<(String, Option<String>)> {
-        let demoted = self.interpret_only.load(Ordering::Relaxed);
+        let all_interpreted = self.interpret_only.load(Ordering::Relaxed);
         self.entrypoints
             .iter()
             .map(|entrypoint| {
                 let reason = entrypoint.interpreted_because.clone();
-                let reason = reason.or_else(|| demoted.then(|| "the two forms differed".to_owned()));
+                let reason = reason.or_else(|| all_interpreted.then(|| "the two forms differed".to_owned()));
                 (entrypoint.name.clone(), reason)
             })
             .collect()
     }
 
-    /// How often the two forms gave different answers.
+    /// How often the two forms gave different results.
     pub fn differences(&self) -> u64 {
         self.differences.load(Ordering::Relaxed)
     }
@@ -231,14 +223,14 @@ pub(crate) fn check_modules(modules: &[(String, String)]) -> Result<(), PolicyFa
     Ok(())
 }
 
-/// An engine that has read the modules, without what they `print`.
+/// An engine that has parsed the modules, without their calls of `print`.
 pub(crate) fn engine_of(modules: &[(String, String)], options: Options) -> Result<Engine, PolicyFault> {
     let mut engine = read_as_written(modules, options.strict_builtin_errors)?;
     if options.keeps_prints {
         return Ok(engine);
     }
-    match prints::taken_out(engine.get_modules(), modules) {
-        Some(silent) => read_as_written(&silent, options.strict_builtin_errors),
+    match print_calls::removed(engine.get_modules(), modules) {
+        Some(modules) => read_as_written(&modules, options.strict_builtin_errors),
         None => Ok(engine),
     }
 }
@@ -258,39 +250,50 @@ pub(crate) fn read_as_written(
     Ok(engine)
 }
 
-/// What rewrites each module for itself.
+/// A rewriting of the whole set that rewrites each module by itself.
 fn each(rewrite: fn(&Module) -> Option<String>) -> impl Fn(&[Ref<Module>]) -> Vec<Option<String>> {
     move |modules| modules.iter().map(|module| rewrite(module)).collect()
 }
 
-/// An engine, and the modules that it has read.
-type Rewritten = (Engine, Vec<(String, String)>);
-
-/// An engine that reads the modules as `rewrite` gives them, or None if that changes nothing.
-fn rewritten(
-    engine: &mut Engine,
-    modules: &[(String, String)],
-    data: &Value,
+/// Modules, and an engine that has parsed them.
+#[derive(Clone)]
+struct Parsed {
+    engine: Engine,
+    modules: Vec<(String, String)>,
     options: Options,
-    rewrite: impl Fn(&[Ref<Module>]) -> Vec<Option<String>>,
-) -> Result<Option<Rewritten>, PolicyFault> {
-    let texts = rewrite(engine.get_modules());
-    if texts.iter().all(Option::is_none) {
-        return Ok(None);
+}
+
+impl Parsed {
+    /// The modules as `rewrite` gives them, parsed again; `self` if nothing changes.
+    fn rewritten(
+        mut self,
+        data: &Value,
+        rewrite: impl Fn(&[Ref<Module>]) -> Vec<Option<String>>,
+    ) -> Result<Self, PolicyFault> {
+        let texts = rewrite(self.engine.get_modules());
+        if texts.iter().all(Option::is_none) {
+            return Ok(self);
+        }
+        for ((_, text), new) in self.modules.iter_mut().zip(texts) {
+            *text = new.unwrap_or_else(|| std::mem::take(text));
+        }
+        self.engine = engine_of(&self.modules, self.options)?;
+        self.engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
+        prepare(&mut self.engine)?;
+        Ok(self)
     }
-    let modules: Vec<_> =
-        modules.iter().zip(texts).map(|((path, text), new)| (path.clone(), new.unwrap_or(text.clone()))).collect();
-    let mut engine = engine_of(&modules, options)?;
-    engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
-    prepare(&mut engine)?;
-    Ok(Some((engine, modules)))
+
+    /// The same; `self` also if the engine refuses the new text.
+    fn rewritten_if_possible(self, data: &Value, rewrite: impl Fn(&[Ref<Module>]) -> Vec<Option<String>>) -> Self {
+        self.clone().rewritten(data, rewrite).unwrap_or(self)
+    }
 }
 
 fn data_fault(fault: JsonFault) -> PolicyFault {
     PolicyFault::new("policy.data", format!("data is refused: {} at byte {}", fault.code, fault.offset))
 }
 
-/// Makes the analyser run now: its complaints belong to load, not to the first request.
+/// Runs the analyser now: what it refuses is to be refused at load, not at the first request.
 pub(crate) fn prepare(engine: &mut Engine) -> Result<(), PolicyFault> {
     engine
         .eval_query("true".to_owned(), false)
@@ -306,7 +309,10 @@ fn add_guards(engine: &mut Engine) -> Result<(), PolicyFault> {
     let null = || Expr::Null { span: span.clone(), value: Value::Null, eidx: 0 };
     let params: Arc<[Ref<Expr>]> = (0..8).map(|_| Ref::new(null())).collect();
     for (name, entry) in builtins::entries() {
-        let arity = regorus::unstable::BUILTINS.get(name).map(|(_, arity)| *arity).or_else(|| corrected::arity(name));
+        let arity = regorus::unstable::BUILTINS
+            .get(name)
+            .map(|(_, arity)| *arity)
+            .or_else(|| collections::internal_arity(name));
         let Some(arity) = arity else { continue };
         let (span, params, call) = (span.clone(), Arc::clone(&params), entry.call);
         let extension = move |args: Vec<Value>| {

@@ -246,7 +246,7 @@ def test_a_shape_that_is_told_wrongly_is_refused(told: tuple[Any, ...]) -> None:
 def test_a_shape_takes_its_arguments_and_dicts_are_made_of_types_of_dicts() -> None:
     with pytest.raises(TypeError):
         maker_of_shapes(SHAPE, *NAMES)(Role.USER)
-    with pytest.raises(ValueError, match="no type of dicts"):
+    with pytest.raises(ValueError, match="not a subclass of dict"):
         dict_maker(TextPart)
     with pytest.raises(AttributeError):
         dict_maker(SealedDict)(1)  # type: ignore[arg-type]
@@ -358,7 +358,7 @@ def test_functions_that_are_called_wrongly_say_so() -> None:
     ):
         with pytest.raises((TypeError, OverflowError)):
             wrong()
-    with pytest.raises(ValueError, match="no types of dicts"):
+    with pytest.raises(ValueError, match="not subclasses of dict and list"):
         freezing(TextPart, SealedDict, FrozenList, py_freeze, py_same_json, py_same_spelling, 64)
 
 

@@ -1,0 +1,227 @@
+//! Builtins on collections and numbers as OPA answers them, where regorus answers otherwise [ENG-2]; and `in`, as a
+//! call.
+#![forbid(unsafe_code)]
+
+use crate::builtins::{of_regorus, Function};
+use crate::json;
+use anyhow::{anyhow, Result};
+use regorus::unstable::{Expr, Ref, Span};
+use regorus::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of a JSON text.
+const MAX_TEXT: usize = 64 << 20;
+
+/// `value in collection` and `key, value in collection` as calls: a policy cannot name them.
+const MEMBER_2: &str = "cmf.member_2";
+const MEMBER_3: &str = "cmf.member_3";
+
+/// The number of arguments of a function that only rewritten policies call.
+pub fn internal_arity(name: &str) -> Option<u8> {
+    match name {
+        MEMBER_2 => Some(2),
+        MEMBER_3 => Some(3),
+        _ => None,
+    }
+}
+
+/// The function to use in place of the one of regorus.
+pub fn function(name: &str) -> Option<Function> {
+    Some(match name {
+        MEMBER_2 => |_, _, args, _| Ok(Value::from(is_member(None, &args[0], &args[1]))),
+        MEMBER_3 => |_, _, args, _| Ok(Value::from(is_member(Some(&args[0]), &args[1], &args[2]))),
+        "count" => count,
+        "json.filter" => |_, _, args, _| Ok(filtered(object(args)?, &Paths::of(args)?)),
+        "json.marshal" => marshal,
+        "json.remove" => {
+            |_, _, args, _| removed(object(args)?, &Paths::of(args)?).ok_or_else(|| anyhow!("nothing is left"))
+        }
+        "numbers.range_step" => range_step,
+        "object.subset" => subset,
+        _ => return None,
+    })
+}
+
+fn is_member(key: Option<&Value>, value: &Value, collection: &Value) -> bool {
+    match (collection, key) {
+        (Value::Array(items), None) => items.contains(value),
+        (Value::Object(members), None) => members.values().any(|member| member == value),
+        (Value::Set(items), None) => items.contains(value),
+        (Value::Array(_) | Value::Object(_), Some(key)) => collection[key] == *value,
+        _ => false,
+    }
+}
+
+fn count(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    let count = match args {
+        [Value::String(text)] => text.chars().count(),
+        [Value::Array(items)] => items.len(),
+        [Value::Set(items)] => items.len(),
+        [Value::Object(members)] => members.len(),
+        _ => return Err(anyhow!("cannot be counted")),
+    };
+    Ok(Value::from(u64::try_from(count)?))
+}
+
+fn object(args: &[Value]) -> Result<&Value> {
+    args.first().filter(|value| matches!(value, Value::Object(_))).ok_or_else(|| anyhow!("not an object"))
+}
+
+/// Paths as a tree: where one path ends, longer ones through the same place have no effect.
+#[derive(Default)]
+struct Paths {
+    ends: bool,
+    below: BTreeMap<Value, Paths>,
+}
+
+impl Paths {
+    fn of(args: &[Value]) -> Result<Self> {
+        let listed: Vec<&Value> = match args.get(1) {
+            Some(Value::Array(paths)) => paths.iter().collect(),
+            Some(Value::Set(paths)) => paths.iter().collect(),
+            _ => return Err(anyhow!("not paths")),
+        };
+        let mut all = Self::default();
+        for path in listed {
+            all.add(&steps(path)?);
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, path: &[Value]) {
+        let Some((last, steps)) = path.split_last() else { return };
+        let mut here = self;
+        for step in steps {
+            here = here.below.entry(step.clone()).or_default();
+            if here.ends {
+                return;
+            }
+        }
+        here.below.insert(last.clone(), Self { ends: true, below: BTreeMap::new() });
+    }
+}
+
+fn steps(path: &Value) -> Result<Vec<Value>> {
+    match path {
+        Value::String(path) if path.is_empty() => Ok(Vec::new()),
+        Value::String(path) => {
+            let steps = path.trim_start_matches('/').split('/');
+            Ok(steps.map(|step| Value::from(step.replace("~1", "/").replace("~0", "~"))).collect())
+        }
+        Value::Array(steps) => Ok(steps.iter().cloned().collect()),
+        _ => Err(anyhow!("not a path")),
+    }
+}
+
+fn place(at: usize) -> Value {
+    Value::from(at.to_string())
+}
+
+fn filtered(value: &Value, paths: &Paths) -> Value {
+    if paths.ends {
+        return value.clone();
+    }
+    match value {
+        Value::Object(members) => {
+            let found =
+                members.iter().filter_map(|(key, member)| Some((key.clone(), filtered(member, paths.below.get(key)?))));
+            Value::from(found.collect::<BTreeMap<_, _>>())
+        }
+        Value::Array(items) => {
+            let found =
+                items.iter().enumerate().filter_map(|(at, item)| Some(filtered(item, paths.below.get(&place(at))?)));
+            Value::from(found.collect::<Vec<_>>())
+        }
+        Value::Set(items) => {
+            let found = items.iter().filter_map(|item| Some(filtered(item, paths.below.get(item)?)));
+            Value::from(found.collect::<BTreeSet<_>>())
+        }
+        other => other.clone(),
+    }
+}
+
+fn removed(value: &Value, paths: &Paths) -> Option<Value> {
+    if paths.ends {
+        return None;
+    }
+    let without = |member: &Value, key: &Value| match paths.below.get(key) {
+        Some(below) => removed(member, below),
+        None => Some(member.clone()),
+    };
+    Some(match value {
+        Value::Object(members) => {
+            let left = members.iter().filter_map(|(key, member)| Some((key.clone(), without(member, key)?)));
+            Value::from(left.collect::<BTreeMap<_, _>>())
+        }
+        Value::Array(items) => {
+            let left = items.iter().enumerate().filter_map(|(at, item)| without(item, &place(at)));
+            Value::from(left.collect::<Vec<_>>())
+        }
+        Value::Set(items) => Value::from(items.iter().filter_map(|item| without(item, item)).collect::<BTreeSet<_>>()),
+        other => other.clone(),
+    })
+}
+
+/// Go escapes what could begin or end a tag in HTML.
+fn marshal(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    const ESCAPED: [(char, &str); 5] =
+        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+    let [value] = args else { return Err(anyhow!("one value")) };
+    let plain = json::write(value, MAX_TEXT).map_err(|_| anyhow!("cannot be written"))?;
+    let plain = String::from_utf8(plain)?;
+    // 0xE2 is the first byte of the last two.
+    if !plain.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xE2)) {
+        return Ok(Value::from(plain));
+    }
+    let escape = |letter: char| ESCAPED.iter().find(|(plain, _)| *plain == letter);
+    let mut text = String::with_capacity(plain.len() + 32);
+    for letter in plain.chars() {
+        match escape(letter) {
+            Some((_, escaped)) => text.push_str(escaped),
+            None => text.push(letter),
+        }
+    }
+    Ok(Value::from(text))
+}
+
+fn range_step(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    match args.get(2) {
+        Some(step @ Value::Number(_)) if *step > Value::from(0_u64) => {
+            of_regorus("numbers.range_step", span, params, args, strict)
+        }
+        _ => Err(anyhow!("not a positive step")),
+    }
+}
+
+fn subset(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    let [whole, part] = args else { return Err(anyhow!("two values")) };
+    let holds = match (whole, part) {
+        (Value::Array(_), Value::Array(part)) if part.is_empty() => true, // regorus panics
+        (Value::Array(_), Value::Array(_)) => return of_regorus("object.subset", span, params, args, strict),
+        (Value::Array(whole), Value::Set(part)) => are_among(part.len(), |item| part.contains(item), whole.as_slice()),
+        _ => is_within(part, whole).ok_or_else(|| anyhow!("values of different kinds"))?,
+    };
+    Ok(Value::from(holds))
+}
+
+/// None for values of different kinds.
+fn is_within(part: &Value, whole: &Value) -> Option<bool> {
+    match (part, whole) {
+        (Value::Object(part), Value::Object(whole)) => Some(part.iter().all(|(key, own)| match whole.get(key) {
+            Some(other) => own == other || is_within(own, other) == Some(true),
+            None => false,
+        })),
+        (Value::Set(part), Value::Set(whole)) => Some(part.iter().all(|item| whole.contains(item))),
+        (Value::Array(part), Value::Array(whole)) => Some(is_run(part.as_slice(), whole.as_slice())),
+        _ => None,
+    }
+}
+
+fn is_run(part: &[Value], whole: &[Value]) -> bool {
+    part.is_empty() || whole.windows(part.len()).any(|window| window == part)
+}
+
+/// OPA counts an item that the array has twice as two.
+fn are_among(count: usize, is_part: impl Fn(&Value) -> bool, whole: &[Value]) -> bool {
+    !whole.is_empty() && whole.iter().filter(|item| is_part(item)).count() >= count
+}

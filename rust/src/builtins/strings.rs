@@ -1,0 +1,310 @@
+//! Builtins on strings, and on what strings encode, as OPA answers them, where regorus answers otherwise [ENG-2].
+//!
+//! - A letter has one letter as its other case, as in Go.
+//! - A value that is not a string is not JSON; the empty string is found nowhere.
+//! - Replacements are made all at once.
+//! - Days, weeks and years are durations.
+//! - Decoded bytes need not be UTF-8; a percent sign without two digits is an error.
+#![forbid(unsafe_code)]
+
+use crate::builtins::{of_regorus, string, Function};
+use anyhow::{anyhow, Result};
+use regorus::unstable::{Expr, Ref, Span};
+use regorus::Value;
+use std::collections::BTreeMap;
+
+/// The function to use in place of the one of regorus.
+pub fn function(name: &str) -> Option<Function> {
+    Some(match name {
+        "base64.is_valid" => {
+            |_, _, args, _| Ok(Value::from(string(args, 0).is_ok_and(|text| decoded(text, STANDARD).is_ok())))
+        }
+        "base64.decode" => |_, _, args, _| decoded(string(args, 0)?, STANDARD).map(|bytes| shown(&bytes)),
+        "base64url.decode" => base64url_decode,
+        "indexof" => |span, params, args, strict| with_needle("indexof", span, params, args, strict),
+        "indexof_n" => |span, params, args, strict| with_needle("indexof_n", span, params, args, strict),
+        "json.is_valid" => |span, params, args, strict| match args {
+            [Value::String(_)] => of_regorus("json.is_valid", span, params, args, strict),
+            _ => Ok(Value::from(false)),
+        },
+        "lower" => |_, _, args, _| Ok(Value::from(lower(string(args, 0)?))),
+        "strings.replace_n" => replace_n,
+        "substring" => substring,
+        "time.parse_duration_ns" => parse_duration,
+        "time.parse_rfc3339_ns" => parse_rfc3339,
+        "upper" => |_, _, args, _| Ok(Value::from(upper(string(args, 0)?))),
+        "urlquery.decode" => |_, _, args, _| percent_decoded(string(args, 0)?).map(Value::from),
+        "urlquery.decode_object" => query_decode_object,
+        "urlquery.encode" => |span, params, args, strict| escaped("urlquery.encode", span, params, args, strict),
+        "urlquery.encode_object" => {
+            |span, params, args, strict| escaped("urlquery.encode_object", span, params, args, strict)
+        }
+        _ => return None,
+    })
+}
+
+fn with_needle(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    if string(args, 1)?.is_empty() {
+        return Err(anyhow!("the empty string is not looked for"));
+    }
+    of_regorus(name, span, params, args, strict)
+}
+
+fn lower(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    text.chars().map(lower_letter).collect()
+}
+
+fn upper(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_uppercase();
+    }
+    text.chars().map(upper_letter).collect()
+}
+
+/// The one letter that is this letter's upper case in Go, or the letter itself.
+fn upper_letter(letter: char) -> char {
+    match letter {
+        '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => moved(letter, 8),
+        '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => moved(letter, 9),
+        _ => only(letter.to_uppercase()).unwrap_or(letter),
+    }
+}
+
+fn lower_letter(letter: char) -> char {
+    match letter {
+        '\u{130}' => 'i',
+        _ => only(letter.to_lowercase()).unwrap_or(letter),
+    }
+}
+
+fn moved(letter: char, by: u32) -> char {
+    char::from_u32(u32::from(letter) + by).unwrap_or(letter)
+}
+
+fn only(mut letters: impl Iterator<Item = char>) -> Option<char> {
+    letters.next().filter(|_| letters.next().is_none())
+}
+
+const STANDARD: [u8; 2] = *b"+/";
+const URL_SAFE: [u8; 2] = *b"-_";
+
+/// Base64 as Go decodes it: line breaks are skipped, and unused bits of the last letter may have any value. `last` are
+/// the last two letters of the alphabet.
+fn decoded(text: &str, last: [u8; 2]) -> Result<Vec<u8>> {
+    let letters: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+    if letters.len() % 4 != 0 {
+        return Err(anyhow!("not padded"));
+    }
+    let padding = letters.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
+    let mut bytes = Vec::with_capacity(letters.len() / 4 * 3);
+    let (mut held, mut bits) = (0_u32, 0);
+    for letter in &letters[..letters.len() - padding] {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            _ if *letter == last[0] => 62,
+            _ if *letter == last[1] => 63,
+            _ => return Err(anyhow!("not of the alphabet")),
+        };
+        held = held << 6 | u32::from(value);
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push(u8::try_from(held >> bits & 0xff)?);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Bytes as Go shows them: each that is not UTF-8 as U+FFFD.
+fn shown(mut bytes: &[u8]) -> Value {
+    let mut made = String::with_capacity(bytes.len());
+    loop {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => {
+                made.push_str(text);
+                return Value::from(made);
+            }
+            Err(error) => {
+                let (good, bad) = bytes.split_at(error.valid_up_to());
+                made.push_str(&String::from_utf8_lossy(good));
+                made.push(char::REPLACEMENT_CHARACTER);
+                bytes = &bad[1..];
+            }
+        }
+    }
+}
+
+fn base64url_decode(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    let given = string(args, 0)?;
+    let padding = match given.len() % 4 {
+        _ if given.ends_with('=') => "",
+        0 => "",
+        2 => "==",
+        3 => "=",
+        _ => return Err(anyhow!("one letter too many")),
+    };
+    decoded(&format!("{given}{padding}"), URL_SAFE).map(|bytes| shown(&bytes))
+}
+
+fn escaped(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    match of_regorus(name, span, params, args, strict)? {
+        Value::String(text) if text.contains('*') => Ok(Value::from(text.replace('*', "%2A"))),
+        other => Ok(other),
+    }
+}
+
+fn substring(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    let given = string(args, 0)?;
+    let (start, length) = (whole_number(args.get(1))?, whole_number(args.get(2))?);
+    let start = usize::try_from(start).map_err(|_| anyhow!("a negative offset"))?;
+    let rest = given.chars().skip(start);
+    Ok(Value::from(match usize::try_from(length) {
+        Ok(length) => rest.take(length).collect::<String>(),
+        Err(_) => rest.collect(),
+    }))
+}
+
+/// A whole number of 64 bits.
+fn whole_number(value: Option<&Value>) -> Result<i64> {
+    let value = value.filter(|value| matches!(value, Value::Number(_))).ok_or_else(|| anyhow!("not a number"))?;
+    value.as_i64().map_err(|_| anyhow!("not a whole number"))
+}
+
+/// As Go's `time.ParseDuration`, with `d`, `w` and `y` as days, weeks and years of 365 days.
+fn parse_duration(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    let given = string(args, 0)?;
+    let unsigned = given.strip_prefix(['+', '-']).unwrap_or(given);
+    if unsigned == "0" {
+        return Ok(Value::from(0_i64));
+    }
+    let (mut rest, mut total) = (unsigned, 0_u64);
+    if rest.is_empty() {
+        return Err(anyhow!("not a duration"));
+    }
+    while !rest.is_empty() {
+        let number = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len());
+        let (digits, behind) = rest.split_at(number);
+        let end = behind.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(end);
+        total = total
+            .checked_add(nanoseconds_of(digits, unit)?)
+            .filter(|total| *total <= 1 << 63)
+            .ok_or_else(|| anyhow!("too long"))?;
+        rest = behind;
+    }
+    let is_negative = given.starts_with('-');
+    match i64::try_from(total) {
+        Ok(total) => Ok(Value::from(if is_negative { -total } else { total })),
+        Err(_) if is_negative => Ok(Value::from(i64::MIN)),
+        Err(_) => Err(anyhow!("too long")),
+    }
+}
+
+/// The nanoseconds of a number with its unit.
+fn nanoseconds_of(digits: &str, unit: &str) -> Result<u64> {
+    const HOUR: u64 = 3_600_000_000_000;
+    let nanoseconds: u64 = match unit {
+        "ns" => 1,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => HOUR,
+        "d" => 24 * HOUR,
+        "w" => 7 * 24 * HOUR,
+        "y" => 365 * 24 * HOUR,
+        _ => return Err(anyhow!("no such unit")),
+    };
+    let (before, after) = digits.split_once('.').unwrap_or((digits, ""));
+    if before.is_empty() && after.is_empty() || after.contains('.') {
+        return Err(anyhow!("not a number"));
+    }
+    let too_long = || anyhow!("too long");
+    let seconds = if before.is_empty() { 0 } else { before.parse::<u64>().map_err(|_| too_long())? };
+    let seconds = seconds.checked_mul(nanoseconds).filter(|all| *all <= 1 << 63).ok_or_else(too_long)?;
+    // Go collects the digits after the point as long as they fit, and multiplies as a float.
+    let (mut fraction, mut scale) = (0_u64, 1.0_f64);
+    for digit in after.bytes() {
+        let next = fraction.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit - b'0')));
+        let Some(next) = next.filter(|next| *next <= 1 << 63) else { break };
+        fraction = next;
+        scale *= 10.0;
+    }
+    // Such a fraction is far below what a float holds exactly to the nanosecond; the rest is cut off.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let fraction = (fraction as f64 * (nanoseconds as f64 / scale)) as u64;
+    seconds.checked_add(fraction).ok_or_else(too_long)
+}
+
+fn parse_rfc3339(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    let given = string(args, 0)?;
+    if given.contains(['t', 'z', ' ']) || given.get(17..19) == Some("60") {
+        return Err(anyhow!("not a time"));
+    }
+    of_regorus("time.parse_rfc3339_ns", span, params, args, strict)
+}
+
+/// At each place the first of the sorted strings that stands there is replaced. Replacements are not searched again.
+fn replace_n(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    let given = string(args, 1)?;
+    let Some(Value::Object(pairs)) = args.first() else { return Err(anyhow!("not an object")) };
+    let mut by_first: BTreeMap<u8, Vec<(&str, &str)>> = BTreeMap::new();
+    for (old, new) in pairs.iter() {
+        let (Value::String(old), Value::String(new)) = (old, new) else { return Err(anyhow!("not strings")) };
+        let Some(&first) = old.as_bytes().first() else {
+            return of_regorus("strings.replace_n", span, params, args, strict); // the empty string stands everywhere
+        };
+        by_first.entry(first).or_default().push((old, new));
+    }
+    by_first.values_mut().for_each(|listed| listed.sort_unstable());
+    let mut made = String::with_capacity(given.len());
+    let mut rest: &str = given;
+    while let Some(next) = rest.chars().next() {
+        let stands_here = |(old, _): &&(&str, &str)| rest.starts_with(*old);
+        match by_first.get(&rest.as_bytes()[0]).and_then(|listed| listed.iter().find(stands_here)) {
+            Some((old, new)) => {
+                made.push_str(new);
+                rest = &rest[old.len()..];
+            }
+            None => {
+                made.push(next);
+                rest = &rest[next.len_utf8()..];
+            }
+        }
+    }
+    Ok(Value::from(made))
+}
+
+fn query_decode_object(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    let mut found: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
+    for pair in string(args, 0)?.split('&').filter(|pair| !pair.is_empty()) {
+        if pair.contains(';') {
+            return Err(anyhow!("a semicolon separates nothing"));
+        }
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        found.entry(Value::from(percent_decoded(key)?)).or_default().push(Value::from(percent_decoded(value)?));
+    }
+    Ok(Value::from(found.into_iter().map(|(key, values)| (key, Value::from(values))).collect::<BTreeMap<_, _>>()))
+}
+
+fn percent_decoded(given: &str) -> Result<String> {
+    let mut made = Vec::with_capacity(given.len());
+    let mut bytes = given.bytes();
+    while let Some(byte) = bytes.next() {
+        made.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
+                let (high, low) = digit().zip(digit()).ok_or_else(|| anyhow!("not an escape"))?;
+                u8::try_from(high * 16 + low)?
+            }
+            other => other,
+        });
+    }
+    Ok(String::from_utf8(made).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}

@@ -1,0 +1,11 @@
+//! JSON, the only way into the engine and out of it: [`parse_object`] and [`write`](write()). What Python needs beside
+//! that is in [`escape`], [`selection`] and [`spelling`].
+
+pub mod escape;
+mod parse;
+pub mod selection;
+pub mod spelling;
+mod write;
+
+pub use parse::{merge_under, parse_object, JsonFault, MAX_DEPTH, MAX_VALUES};
+pub use write::{write, Unwritable};

@@ -1,0 +1,117 @@
+//! Engine values to canonical JSON.
+#![forbid(unsafe_code)]
+
+use crate::json::MAX_DEPTH;
+use regorus::Value;
+
+/// Why a result cannot be written: it is too large or too deep, or has an undefined value inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwritable {
+    TooLarge,
+    Undefined,
+}
+
+struct Writer {
+    out: Vec<u8>,
+    max_bytes: usize,
+    depth: u32,
+}
+
+/// Canonical JSON: keys in the order of engine values, sets as arrays, keys that are not strings as their JSON.
+pub fn write(value: &Value, max_bytes: usize) -> Result<Vec<u8>, Unwritable> {
+    let mut writer = Writer { out: Vec::with_capacity(256), max_bytes, depth: 0 };
+    writer.value(value)?;
+    Ok(writer.out)
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value) -> Result<(), Unwritable> {
+        match value {
+            Value::Null => self.out.extend_from_slice(b"null"),
+            Value::Bool(true) => self.out.extend_from_slice(b"true"),
+            Value::Bool(false) => self.out.extend_from_slice(b"false"),
+            Value::Number(_) => self.out.extend_from_slice(number(value).as_bytes()),
+            Value::String(text) => self.string(text),
+            Value::Array(items) => self.items(items.iter())?,
+            Value::Set(items) => self.items(items.iter())?,
+            Value::Object(members) => {
+                self.enter(b'{')?;
+                for (index, (key, member)) in members.iter_sorted().enumerate() {
+                    if index > 0 {
+                        self.out.push(b',');
+                    }
+                    self.key(key)?;
+                    self.out.push(b':');
+                    self.value(member)?;
+                }
+                self.leave(b'}');
+            }
+            Value::Undefined => return Err(Unwritable::Undefined),
+        }
+        if self.out.len() > self.max_bytes {
+            return Err(Unwritable::TooLarge);
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, bracket: u8) -> Result<(), Unwritable> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Unwritable::TooLarge);
+        }
+        self.out.push(bracket);
+        Ok(())
+    }
+
+    fn leave(&mut self, bracket: u8) {
+        self.depth -= 1;
+        self.out.push(bracket);
+    }
+
+    fn items<'a>(&mut self, items: impl Iterator<Item = &'a Value>) -> Result<(), Unwritable> {
+        self.enter(b'[')?;
+        for (index, item) in items.enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            self.value(item)?;
+        }
+        self.leave(b']');
+        Ok(())
+    }
+
+    fn key(&mut self, key: &Value) -> Result<(), Unwritable> {
+        if let Value::String(name) = key {
+            self.string(name);
+            return Ok(());
+        }
+        let name = write(key, self.max_bytes)?;
+        self.string(&String::from_utf8_lossy(&name));
+        Ok(())
+    }
+
+    fn string(&mut self, text: &str) {
+        // Writing to a Vec cannot fail; the alternative to ignoring it would be an unreachable branch.
+        let _ = serde_json::to_writer(&mut self.out, text);
+    }
+}
+
+/// A fraction as the shortest text that is read as the same number; an integer of more than 64 bits with all its
+/// digits.
+fn number(value: &Value) -> String {
+    // The number and not the value is asked: the value would make an error, with a backtrace if they are enabled.
+    if let Value::Number(number) = value {
+        if let Some(n) = number.as_i64() {
+            return n.to_string();
+        }
+        if let Some(n) = number.as_u64() {
+            return n.to_string();
+        }
+    }
+    let text = value.to_json_str().unwrap_or_else(|_| "null".into());
+    let reads_back = text.parse::<f64>().is_ok_and(|n| Value::from(n) == *value);
+    match value {
+        Value::Number(number) if !reads_back => number.as_big().map_or(text, |big| big.to_string()),
+        _ => text,
+    }
+}

@@ -1,0 +1,71 @@
+//! Limits on brackets with variables in references [ENG-3].
+//!
+//! The analyser of regorus visits what stands before each such bracket twice, so that its time and memory double with
+//! every bracket: `a[i][j]…` with 26 of them takes 20 GB (measured on 0.14.1).
+#![forbid(unsafe_code)]
+
+use crate::failure::PolicyFault;
+use crate::parsing::mentions::Mentions;
+use crate::parsing::names::{constant, Names};
+use crate::parsing::walk::mentions;
+use regorus::unstable::{Expr, Module, Ref, Span};
+
+/// Analysis steps for all references of a set: some 20 MB.
+const MAX_WORK: u64 = 65_536;
+/// Brackets in one reference that are not counted.
+const UNCOUNTED: u32 = 4;
+
+/// Refuses a set whose references would take too long to analyse.
+pub fn refuse(modules: &[Ref<Module>]) -> Result<(), PolicyFault> {
+    let mut work = 0_u64;
+    for module in modules {
+        let names = Names::of(module);
+        for rule in &module.policy {
+            work = work.saturating_add(mentions(rule, &names).bracket_work);
+            check(work, rule.span())?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a query for the same reason.
+pub fn refuse_query(found: &Mentions, span: &Span) -> Result<(), PolicyFault> {
+    check(found.bracket_work, span)
+}
+
+fn check(work: u64, span: &Span) -> Result<(), PolicyFault> {
+    if work <= MAX_WORK {
+        return Ok(());
+    }
+    let message = "too many brackets with variables in one reference; give a part of it a name first: `x := a[i]`";
+    Err(PolicyFault::at("policy.nesting", span.source.get_path(), span.line, span.col, message))
+}
+
+/// Analysis steps for one reference.
+pub fn work(reference: &Expr) -> u64 {
+    match count(reference) {
+        few if few <= UNCOUNTED => 0,
+        many => 1_u64.checked_shl(many).unwrap_or(u64::MAX),
+    }
+}
+
+/// Brackets with variables, also those inside others.
+fn count(expr: &Expr) -> u32 {
+    let all = |items: &[Ref<Expr>]| items.iter().map(|item| count(item)).fold(0, u32::saturating_add);
+    match expr {
+        Expr::RefDot { refr, .. } => count(refr),
+        Expr::RefBrack { refr, index, .. } => {
+            let own = u32::from(constant(index).is_none());
+            own.saturating_add(count(refr)).saturating_add(count(index))
+        }
+        Expr::Array { items, .. } | Expr::Set { items, .. } => all(items),
+        Expr::Call { params, .. } => all(params),
+        Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } | Expr::BinExpr { lhs, rhs, .. } => {
+            count(lhs).saturating_add(count(rhs))
+        }
+        Expr::Object { fields, .. } => {
+            fields.iter().map(|(_, key, value)| count(key).saturating_add(count(value))).fold(0, u32::saturating_add)
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,313 @@
+//! A compiled program whose operators and builtins fail as strictly as the interpreter's [ENG-7].
+//!
+//! The virtual machine of regorus treats any error in a rule body as "the body does not hold". So each arithmetic
+//! instruction is replaced by a call of a function defined here, and each builtin by its guarded version: both record
+//! their failure where the machine cannot discard it. A rule that could have two values reports each value to a check.
+#![forbid(unsafe_code)]
+
+use crate::builtins::{self, Function};
+use crate::evaluation::watch;
+use crate::program::layout::{self, Inserts};
+use anyhow::Result;
+use regorus::rvm::instructions::{BuiltinCallParams, GuardMode};
+use regorus::rvm::program::{BuiltinInfo, RuleInfo, RuleType};
+use regorus::rvm::{Instruction, Program};
+use regorus::unstable::{numbers, ArithOp, Expr, Ref, Span};
+use regorus::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Bits of an integer: well above any amount, time or token count, and far below what takes noticeable time.
+const MAX_INTEGER_BITS: u64 = 4_096;
+
+const OPERATORS: [(&str, Function); 5] = [
+    ("cmf.plus", |s, p, a, _| arithmetic(&ArithOp::Add, s, p, a)),
+    ("cmf.minus", |s, p, a, _| arithmetic(&ArithOp::Sub, s, p, a)),
+    ("cmf.times", |s, p, a, _| arithmetic(&ArithOp::Mul, s, p, a)),
+    ("cmf.divide", |s, p, a, _| arithmetic(&ArithOp::Div, s, p, a)),
+    ("cmf.remainder", |s, p, a, _| arithmetic(&ArithOp::Mod, s, p, a)),
+];
+
+/// The same program with a guard at every step that can fail, and with `rules_to_check` reporting each value that they
+/// give; None if a step cannot be guarded.
+pub fn harden(program: &Program, rules_to_check: &BTreeSet<String>) -> Option<Hardened> {
+    let mut program = program.clone();
+    for (position, info) in program.builtin_info_table.iter().enumerate() {
+        let entry = builtins::entries().get(info.name.as_str())?;
+        program.resolved_builtins.get_mut(position)?.0 = entry.call;
+    }
+    guard_operators(&mut program)?;
+    check_rules(&mut program, rules_to_check)?;
+    let mut program = layout::rebuild(&program, &missing_guards(&program))?;
+    let rules = starts(&program);
+    drop_unused(&mut program);
+    Some(Hardened { program: Arc::new(program), rules })
+}
+
+/// A program that fails as strictly as the interpreter.
+#[derive(Clone)]
+pub struct Hardened {
+    pub program: Arc<Program>,
+    /// The first instruction of each body, and its rule.
+    pub rules: BTreeMap<usize, String>,
+}
+
+impl Hardened {
+    /// The rule to whose body an instruction belongs.
+    pub fn rule_at(&self, counter: usize) -> &str {
+        self.rules.range(..=counter).next_back().map_or("", |(_, name)| name)
+    }
+}
+
+fn starts(program: &Program) -> BTreeMap<usize, String> {
+    let bodies = |info: &RuleInfo| info.definitions.iter().flatten().copied().collect::<Vec<_>>();
+    let all = program.rule_infos.iter().flat_map(|info| bodies(info).into_iter().map(|at| (at, info.name.clone())));
+    all.filter_map(|(at, name)| Some((usize::try_from(at).ok()?, name))).collect()
+}
+
+/// Removes from the description of each rule what the machine does not need, since it copies that description at each
+/// call of the rule. [`Hardened`] keeps the names.
+fn drop_unused(program: &mut Program) {
+    for info in &mut program.rule_infos {
+        info.name = String::new();
+        if let Some(function) = &mut info.function_info {
+            function.param_names = Vec::new();
+        } else {
+            info.destructuring_blocks = Vec::new();
+        }
+        if !info.else_bodies.iter().flatten().any(|is_else| *is_else) {
+            info.else_bodies = Vec::new();
+        }
+    }
+}
+
+/// Guards that this release's compiler leaves out, where it continues with an undefined value and Rego stops: it lets
+/// `x := undefined` hold, loses a rule's value to it, makes it a member of comprehensions and partial objects, calls
+/// functions with it, and takes `in` for false. Also early loads of `input` and `data`, and failures that let an `else`
+/// be evaluated.
+fn missing_guards(program: &Program) -> Inserts {
+    let defined = |register: u8| Instruction::Guard { register, mode: GuardMode::NotUndefined };
+    let mut inserts = Inserts::default();
+    for (position, instruction) in program.instructions.iter().enumerate() {
+        let registers = match *instruction {
+            Instruction::Move { dest, .. } if dest != RESULT => {
+                inserts.after.insert(position, vec![defined(dest)]);
+                continue;
+            }
+            Instruction::Move { src, .. } => [Some(src), None],
+            // The call that reports a value, in the place of a move to the result.
+            Instruction::BuiltinCall { params_index } => {
+                match program.instruction_data.get_builtin_call_params(params_index) {
+                    Some(params) if params.dest == RESULT => [params.args.first().copied(), None],
+                    _ => continue,
+                }
+            }
+            Instruction::ComprehensionYield { value_reg, key_reg } => [Some(value_reg), key_reg],
+            Instruction::ObjectSet { key, value, .. } => [Some(key), Some(value)],
+            Instruction::Contains { dest, collection, value } if !is_condition(program, position, dest) => {
+                [Some(collection), Some(value)]
+            }
+            _ => continue,
+        };
+        inserts.before.insert(position, registers.into_iter().flatten().map(defined).collect());
+    }
+    load_roots_first(program, &mut inserts);
+    fail_before_else(program, &mut inserts);
+    for info in &program.rule_infos {
+        let arity =
+            info.function_info.as_ref().and_then(|function| u8::try_from(function.num_params).ok()).unwrap_or(0);
+        for start in info.destructuring_blocks.iter().flatten() {
+            let Ok(start) = usize::try_from(*start) else { continue };
+            inserts.before.insert(start, (1..=arity).map(defined).collect());
+        }
+    }
+    inserts
+}
+
+/// Whether the result of a step is only a condition of its body, or of a negation: then undefined and false are the
+/// same.
+fn is_condition(program: &Program, position: usize, register: u8) -> bool {
+    match program.instructions.get(position + 1) {
+        Some(Instruction::Guard { register: tested, mode: GuardMode::Condition }) => *tested == register,
+        Some(Instruction::Not { operand, .. }) => *operand == register,
+        _ => false,
+    }
+}
+
+/// The compiler loads `input` and `data` where a body first names them, and uses that register from then on, even if
+/// that first place is inside a loop or comprehension that may not run. So each body loads them when it begins.
+fn load_roots_first(program: &Program, inserts: &mut Inserts) {
+    let mut body = None;
+    for (position, instruction) in program.instructions.iter().enumerate() {
+        match (instruction, body) {
+            (Instruction::RuleInit { .. }, _) => body = Some(position),
+            (Instruction::RuleReturn {}, _) => body = None,
+            (Instruction::LoadInput { .. } | Instruction::LoadData { .. }, Some(start)) => {
+                inserts.after.entry(start).or_default().push(*instruction);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A body whose loop finds nothing, or whose value is undefined, ends normally and without a value, and its `else` is
+/// not evaluated. So a body with another after it fails instead.
+fn fail_before_else(program: &Program, inserts: &mut Inserts) {
+    let firsts = program.rule_infos.iter().filter(|info| info.rule_type == RuleType::Complete);
+    let bodies = firsts.flat_map(|info| info.definitions.iter()).flat_map(|bodies| bodies.iter().rev().skip(1));
+    for start in bodies.filter_map(|start| usize::try_from(*start).ok()) {
+        let end = program.instructions.iter().skip(start).position(|i| matches!(i, Instruction::RuleReturn {}));
+        if let Some(length) = end {
+            let guard = Instruction::Guard { register: RESULT, mode: GuardMode::NotUndefined };
+            inserts.before.insert(start + length, vec![guard]);
+        }
+    }
+}
+
+fn add_builtin(program: &mut Program, name: &str, call: Function, num_args: u8) -> Option<u16> {
+    let index = u16::try_from(program.builtin_info_table.len()).ok()?;
+    program.builtin_info_table.push(BuiltinInfo { name: name.to_owned(), num_args: u16::from(num_args) });
+    program.resolved_builtins.push((call, num_args));
+    Some(index)
+}
+
+/// An instruction that calls a builtin, in the place of one that does the same without a guard.
+fn call_of(program: &mut Program, builtin_index: u16, dest: u8, registers: &[u8]) -> Option<Instruction> {
+    let params_index = u16::try_from(program.instruction_data.builtin_call_params.len()).ok()?;
+    let mut args = [0; 8];
+    args.get_mut(..registers.len())?.copy_from_slice(registers);
+    let num_args = u8::try_from(registers.len()).ok()?;
+    let params = BuiltinCallParams { dest, builtin_index, num_args, args };
+    program.instruction_data.add_builtin_call_params(params);
+    Some(Instruction::BuiltinCall { params_index })
+}
+
+fn guard_operators(program: &mut Program) -> Option<()> {
+    let mut operators = [0_u16; 5];
+    for (slot, (name, call)) in operators.iter_mut().zip(OPERATORS) {
+        *slot = add_builtin(program, name, call, 2)?;
+    }
+    for position in 0..program.instructions.len() {
+        let (operator, dest, left, right) = match program.instructions[position] {
+            Instruction::Add { dest, left, right } => (0, dest, left, right),
+            Instruction::Sub { dest, left, right } => (1, dest, left, right),
+            Instruction::Mul { dest, left, right } => (2, dest, left, right),
+            Instruction::Div { dest, left, right } => (3, dest, left, right),
+            Instruction::Mod { dest, left, right } => (4, dest, left, right),
+            // Their errors would be discarded too; this release's compiler for Rego does not emit them.
+            Instruction::And { .. } | Instruction::Or { .. } | Instruction::HostAwait { .. } => return None,
+            _ => continue,
+        };
+        program.instructions[position] = call_of(program, operators[operator], dest, &[left, right])?;
+    }
+    Some(())
+}
+
+/// The register of a rule's value; its arguments follow.
+const RESULT: u8 = 0;
+
+/// Makes each of `rules_to_check` report a value where it moves that to the result register.
+fn check_rules(program: &mut Program, rules_to_check: &BTreeSet<String>) -> Option<()> {
+    let start_of = |info: &RuleInfo| {
+        let bodies = info.definitions.iter().flatten().copied();
+        bodies.chain(info.destructuring_blocks.iter().flatten().copied()).min()
+    };
+    let mut starts: Vec<usize> =
+        program.rule_infos.iter().filter_map(start_of).filter_map(|at| at.try_into().ok()).collect();
+    starts.push(program.instructions.len());
+    starts.sort_unstable();
+    let mut slot = 0;
+    for info in program.rule_infos.clone() {
+        if !rules_to_check.contains(&info.name) {
+            continue;
+        }
+        let Some(start) = start_of(&info).and_then(|at| usize::try_from(at).ok()) else { continue };
+        let end = *starts.iter().find(|at| **at > start)?;
+        let arity = info.function_info.as_ref().map_or(0, |function| function.num_params);
+        let call = *CHECKS.iter().flatten().nth(slot)?;
+        let builtin = add_builtin(program, "cmf.agrees", call, u8::try_from(arity).ok()?.checked_add(1)?)?;
+        slot += 1;
+        for position in start..end {
+            let Instruction::Move { dest: RESULT, src } = program.instructions[position] else { continue };
+            let arguments = 1..=u8::try_from(arity).ok()?;
+            let registers: Vec<u8> = std::iter::once(src).chain(arguments).collect();
+            program.instructions[position] = call_of(program, builtin, RESULT, &registers)?;
+        }
+    }
+    Some(())
+}
+
+/// One function for each rule of a program that is checked: a function pointer has no state that could tell which rule
+/// it is.
+static CHECKS: [[Function; 16]; 16] = [
+    row::<0>(),
+    row::<16>(),
+    row::<32>(),
+    row::<48>(),
+    row::<64>(),
+    row::<80>(),
+    row::<96>(),
+    row::<112>(),
+    row::<128>(),
+    row::<144>(),
+    row::<160>(),
+    row::<176>(),
+    row::<192>(),
+    row::<208>(),
+    row::<224>(),
+    row::<240>(),
+];
+
+const fn row<const AT: usize>() -> [Function; 16] {
+    [
+        check::<AT, 0>,
+        check::<AT, 1>,
+        check::<AT, 2>,
+        check::<AT, 3>,
+        check::<AT, 4>,
+        check::<AT, 5>,
+        check::<AT, 6>,
+        check::<AT, 7>,
+        check::<AT, 8>,
+        check::<AT, 9>,
+        check::<AT, 10>,
+        check::<AT, 11>,
+        check::<AT, 12>,
+        check::<AT, 13>,
+        check::<AT, 14>,
+        check::<AT, 15>,
+    ]
+}
+
+fn check<const ROW: usize, const COLUMN: usize>(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    match args.split_first() {
+        Some((value, arguments)) if watch::agrees(ROW + COLUMN, arguments, value) => Ok(value.clone()),
+        _ => Err(watch::fail("engine.conflict", "a rule with two values")),
+    }
+}
+
+fn arithmetic(op: &ArithOp, span: &Span, params: &[Ref<Expr>], args: &[Value]) -> Result<Value> {
+    let strict = watch::is_strict();
+    let outcome = match (op, args, params) {
+        (ArithOp::Sub, [Value::Set(left), Value::Set(right)], _) => Ok(Value::from(left.difference(right))),
+        (_, [left, right], [first, second, ..]) => {
+            numbers::arithmetic_operation(span, op, first, second, left.clone(), right.clone(), strict)
+        }
+        _ => return Err(watch::fail("engine.internal", "operator")),
+    };
+    match outcome {
+        Ok(value) if is_small(&value) => Ok(value),
+        Ok(_) => Err(watch::fail("engine.builtin-limit", "arithmetic")),
+        Err(_) if strict => Err(watch::fail("engine.builtin-error", "arithmetic")),
+        Err(_) => Ok(Value::Undefined),
+    }
+}
+
+fn is_small(value: &Value) -> bool {
+    match value {
+        Value::Number(number) if value.as_i64().is_err() && value.as_u64().is_err() => {
+            number.as_big().is_none_or(|big| big.bits() <= MAX_INTEGER_BITS)
+        }
+        _ => true,
+    }
+}

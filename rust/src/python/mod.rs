@@ -1,0 +1,257 @@
+//! The Python module `cmf._native`.
+//!
+//! - The engine: `PolicySet` and the functions here take and give bytes, and release the interpreter lock while they
+//!   work.
+//! - Policy inputs: [`input_writer`] writes them from views, by [`template`] and [`context`]; [`value_writer`] writes
+//!   values.
+//! - Values: [`shapes`] and [`named_fields`] make them, [`freezing`] freezes and compares JSON, [`plain_copy`] copies
+//!   it.
+//! - Repeated conversations: [`fingerprints`] tells what was there before, by [`polynomial_hash`] and [`tuples`].
+//! - [`type_table`] holds what Python told of its types; [`c_functions`] defines functions without PyO3's wrapper.
+
+mod c_functions;
+mod context;
+mod fingerprints;
+mod freezing;
+mod input_writer;
+mod named_fields;
+mod plain_copy;
+mod polynomial_hash;
+mod shapes;
+mod template;
+mod tuples;
+mod type_table;
+mod value_writer;
+
+use crate::evaluation::tooling::Refusal;
+use crate::evaluation::watch;
+use crate::failure::{Outcome, PolicyFault};
+use crate::policy_set::{Options, PolicySet};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::PyBytes;
+use std::time::Duration;
+
+create_exception!(
+    _native,
+    RefusedError,
+    PyValueError,
+    "A policy set, query or input that is refused: args are (code, message, path, line, column)."
+);
+
+/// (`tag`, value, code, detail): `decided`, `undefined`, `failed`, `timeout`.
+type Row<'py> = (&'static str, Bound<'py, PyBytes>, &'static str, String);
+
+fn refused(fault: PolicyFault) -> PyErr {
+    RefusedError::new_err((fault.code, fault.message, fault.path, fault.line, fault.column))
+}
+
+fn refused_tool(refusal: Refusal) -> PyErr {
+    match refusal {
+        Refusal::Policy(fault) => refused(fault),
+        Refusal::Evaluation(failure) => RefusedError::new_err((failure.code, failure.detail, "", 0, 0)),
+    }
+}
+
+fn row(py: Python<'_>, outcome: Outcome) -> Row<'_> {
+    let empty = || PyBytes::new(py, b"");
+    match outcome {
+        Outcome::Decided(json) => ("decided", PyBytes::new(py, &json), "", String::new()),
+        Outcome::Undefined => ("undefined", empty(), "", String::new()),
+        Outcome::Failed(failure) => ("failed", empty(), failure.code, failure.detail),
+        Outcome::TimedOut => ("timeout", empty(), "", String::new()),
+    }
+}
+
+#[pyclass(frozen, name = "PolicySet", module = "cmf._native")]
+struct PyPolicySet {
+    set: PolicySet,
+}
+
+#[pymethods]
+impl PyPolicySet {
+    #[new]
+    #[pyo3(signature = (modules, data, entrypoints, *, strict_builtin_errors=true, use_compiled=true, check_every=1_000,
+                        max_input_bytes=8_388_608, max_result_bytes=8_388_608, keeps_prints=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        modules: Vec<(String, String)>,
+        data: PyBackedBytes,
+        entrypoints: Vec<String>,
+        strict_builtin_errors: bool,
+        use_compiled: bool,
+        check_every: u64,
+        max_input_bytes: usize,
+        max_result_bytes: usize,
+        keeps_prints: bool,
+    ) -> PyResult<Self> {
+        let options = Options {
+            strict_builtin_errors,
+            use_compiled,
+            check_every,
+            max_input_bytes,
+            max_result_bytes,
+            keeps_prints,
+        };
+        py.detach(|| PolicySet::compile(&modules, &data, &entrypoints, options))
+            .map(|set| Self { set })
+            .map_err(refused)
+    }
+
+    fn evaluate<'py>(
+        &self,
+        py: Python<'py>,
+        entrypoints: Vec<String>,
+        shared: PyBackedBytes,
+        views: Vec<PyBackedBytes>,
+        timeout_ms: u64,
+    ) -> PyResult<Vec<Row<'py>>> {
+        if entrypoints.len() != views.len() {
+            return Err(PyValueError::new_err("one entrypoint per view is needed"));
+        }
+        let views: Vec<&[u8]> = views.iter().map(AsRef::as_ref).collect();
+        let timeout = Duration::from_millis(timeout_ms);
+        let outcomes = py.detach(|| self.set.evaluate(&entrypoints, &shared, &views, timeout));
+        Ok(outcomes.into_iter().map(|outcome| row(py, outcome)).collect())
+    }
+
+    #[pyo3(signature = (query, input, timeout_ms=10_000))]
+    fn query<'py>(
+        &self,
+        py: Python<'py>,
+        query: &str,
+        input: PyBackedBytes,
+        timeout_ms: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let answer = py.detach(|| self.set.query(query, &input, Duration::from_millis(timeout_ms)));
+        answer.map(|json| PyBytes::new(py, &json)).map_err(refused_tool)
+    }
+
+    #[pyo3(signature = (calls, timeout_ms=10_000))]
+    fn coverage<'py>(
+        &self,
+        py: Python<'py>,
+        calls: Vec<(String, Vec<u8>)>,
+        timeout_ms: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let report = py.detach(|| self.set.coverage(&calls, Duration::from_millis(timeout_ms)));
+        report.map(|json| PyBytes::new(py, &json)).map_err(refused_tool)
+    }
+
+    #[pyo3(signature = (calls, timeout_ms=10_000))]
+    fn printed(&self, py: Python<'_>, calls: Vec<(String, Vec<u8>)>, timeout_ms: u64) -> PyResult<Vec<Vec<String>>> {
+        py.detach(|| self.set.printed(&calls, Duration::from_millis(timeout_ms))).map_err(refused_tool)
+    }
+
+    #[getter]
+    fn forms(&self) -> Vec<(String, Option<String>)> {
+        self.set.forms()
+    }
+
+    #[getter]
+    fn differences(&self) -> u64 {
+        self.set.differences()
+    }
+}
+
+/// Prints no panic message while an evaluation runs on this thread: it may quote the input.
+fn quiet_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !watch::is_active() {
+            before(info);
+        }
+    }));
+}
+
+#[pymodule(gil_used = false)]
+mod _native {
+    use super::{
+        c_functions, polynomial_hash, quiet_panics, refused, tuples, PyAny, PyBackedStr, PyBytes, PyModule,
+        PyModuleMethods, PyResult, Python,
+    };
+    use crate::builtins::{self, regexes};
+    use crate::json::selection;
+    use crate::parsing::survey;
+    use crate::rewriting::print_calls;
+    use pyo3::{pyfunction, Bound};
+
+    #[pymodule_export]
+    use super::{PyPolicySet, RefusedError};
+    #[pymodule_export]
+    use crate::python::context::Context;
+    #[pymodule_export]
+    use crate::python::fingerprints::Fingerprints;
+    #[pymodule_export]
+    use crate::python::freezing::freezing;
+    #[pymodule_export]
+    use crate::python::input_writer::InputWriter;
+    #[pymodule_export]
+    use crate::python::named_fields::filler;
+    #[pymodule_export]
+    use crate::python::plain_copy::plain_copy;
+    #[pymodule_export]
+    use crate::python::shapes::{dict_maker, shape_maker};
+    #[pymodule_export]
+    use crate::python::template::Template;
+    #[pymodule_export]
+    use crate::python::value_writer::ValueWriter;
+
+    /// The builtins that a policy may call, sorted.
+    #[pyfunction]
+    fn allowed_builtins() -> Vec<&'static str> {
+        builtins::allowed()
+    }
+
+    /// The rules of the modules, and what they read and call, as JSON; RefusedError if they may not be a set at all.
+    #[pyfunction]
+    #[pyo3(name = "survey")]
+    fn survey_modules(py: Python<'_>, modules: Vec<(String, String)>) -> PyResult<Bound<'_, PyBytes>> {
+        let written = py.detach(|| survey::survey(&modules)).map_err(refused)?;
+        Ok(PyBytes::new(py, &written))
+    }
+
+    /// The modules without their calls of `print`; RefusedError if they cannot be parsed.
+    #[pyfunction]
+    fn without_prints(py: Python<'_>, modules: Vec<(String, String)>) -> PyResult<Vec<(String, String)>> {
+        py.detach(|| print_calls::without_prints(&modules)).map_err(refused)
+    }
+
+    /// Why a pattern cannot be used as in OPA, and what to write instead; None if it can.
+    #[pyfunction]
+    fn foreign_pattern(pattern: &str) -> Option<(&'static str, &'static str)> {
+        regexes::problem(pattern)
+    }
+
+    /// The JSON object with only the named members; None if that cannot be told without parsing.
+    #[pyfunction]
+    fn picked<'py>(py: Python<'py>, object: &[u8], names: Vec<PyBackedStr>) -> Option<Bound<'py, PyBytes>> {
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        selection::selected(object, &names).map(|kept| PyBytes::new(py, &kept))
+    }
+
+    /// The hash of fingerprints, at a known place instead of a secret one: for tests.
+    #[pyfunction]
+    fn polynomial(bytes: &[u8], place: [u64; 2]) -> [u8; 16] {
+        polynomial_hash::Secret::at(u128::from(place[0]) << 64 | u128::from(place[1])).hash(bytes)
+    }
+
+    /// How many items at the beginning of two sequences are the same objects.
+    #[pyfunction]
+    fn same_start(held: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<usize> {
+        tuples::same_start(held, given)
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        quiet_panics();
+        c_functions::add_to(module)?;
+        // The default of 256 compiled patterns is fewer than a large set has, and all others are compiled again at
+        // every evaluation (127 ms against 3 ms for 400 patterns).
+        regorus::cache::configure(regorus::cache::Config { regex: 8_192, glob: 4_096 });
+        module.add("ENGINE", concat!("regorus ", "0.14.1"))
+    }
+}
