@@ -268,28 +268,29 @@ class Link:
     # -- notifications -------------------------------------------------------------------------------------------------
 
     async def _notification(self, side: Side, frame: Frame) -> Step:
-        body = frame.body
+        body, cancelled = frame.body, None
         try:
             if frame.method == "notifications/cancelled":
-                body = self._cancelled(side, frame)
+                cancelled = self._call_to_cancel(side, frame)
+                body = {**body, "params": {**frame.params, "requestId": cancelled}}
             elif frame.method == "notifications/progress":
                 self._check_progress(side, frame)
             sent = await self._judge.call(body)
         except Refused as refused:  # a notification has no answer
             note(refused.code, side)
             return NOTHING
+        if cancelled in self._callers[side].open:  # it may have been answered while this was judged
+            self._close(side, cancelled, _gone())
         return Step(onward=(sent.body,))
 
-    def _cancelled(self, side: Side, frame: Frame) -> dict[str, Any]:
-        """The notification with the forwarded id of its call, which is closed."""
-        caller, original = self._callers[side], frame.params.get("requestId")
+    def _call_to_cancel(self, side: Side, frame: Frame) -> str:
+        """The forwarded id of the call that the notification cancels."""
+        original = frame.params.get("requestId")
         key = (type(original), original) if isinstance(original, str | int) else None
-        minted = caller.ids.get(key) if key is not None else None
-        if key is None or minted is None:
+        minted = self._callers[side].ids.get(key) if key is not None else None
+        if minted is None:
             raise _refused("mcp.nothing-to-cancel", "No call of this id is in work.")
-        del caller.open[minted]
-        del caller.ids[key]
-        return {**frame.body, "params": {**frame.params, "requestId": minted}}
+        return minted
 
     def _check_progress(self, side: Side, frame: Frame) -> None:
         """Raise Refused for progress that was not requested; otherwise extend the timeout of its call."""

@@ -66,6 +66,34 @@ async def test_a_refused_call_is_answered_whatever_stands_in_place_of_its_meta(p
     assert step.back[0]["result"]["isError"] is True
 
 
+@pytest.mark.spec("MCPX-17")
+async def test_a_cancellation_that_policy_refuses_leaves_its_call_open(pair: Pair) -> None:
+    minted = await pair.asked("tools/call", READ, 7)
+    step = await pair.client(notice("notifications/cancelled", {"requestId": 7, "reason": CARD}))
+
+    assert step == Step()
+    answered = await pair.server({"jsonrpc": "2.0", "id": minted, "result": {"content": []}})
+    assert [body["id"] for body in answered.onward] == [7]
+
+
+@pytest.mark.spec("MCPX-17")
+async def test_a_call_that_is_answered_while_its_cancellation_is_judged_stays_answered(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minted = await pair.asked("tools/call", READ, 7)
+    judged, answers = pair.link._judge.call, []
+
+    async def answered_meanwhile(body: Any) -> Any:
+        answers.append(await pair.server({"jsonrpc": "2.0", "id": minted, "result": {"content": []}}))
+        return await judged(body)
+
+    monkeypatch.setattr(pair.link._judge, "call", answered_meanwhile)
+    step = await pair.client(notice("notifications/cancelled", {"requestId": 7}))
+
+    assert [body["id"] for body in answers[0].onward] == [7]
+    assert step.onward == (notice("notifications/cancelled", {"requestId": minted}),)
+
+
 @pytest.mark.spec("MCPX-19")
 @pytest.mark.parametrize("size", [1, 3])
 async def test_a_link_that_is_cancelled_wherever_it_judges_leaves_open_what_was_not_answered(
