@@ -90,6 +90,8 @@ def test_help_names_all_that_can_be_looked_for(kept: Kept) -> None:
 
     assert [one for one in shown if one in NAMES] == [*NAMES]
     assert cmf("find", kept.store, "--", "-verdict:none").exit_code == 0
+    assert cmf("find", kept.store, "-verdict:none kind:decision", "--limit", "1").stdout.count("dec_") == 1
+    assert cmf("find", kept.store, "-verdict").exit_code == 2  # an option that there is not
 
 
 @pytest.mark.spec("CLI-80")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from pipeline.cli.commands.options import OutputAs, Person, Place, PublicKeys, Reason, Second, SigningKey, WrittenAs
 from pipeline.cli.commands.sections import FullHelpGroup
@@ -92,14 +94,26 @@ def export(
     work.export(store, out, query=query, contents=contents, heads=heads, key=key)
 
 
-@audit.command("find")
+class QueryCommand(TyperCommand):
+    """A command whose query may begin with a negated term, such as `-verdict:allow`: that is no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options first, and then the query."""
+        if "--" not in args and (queries := [arg for arg in args if _NEGATED.match(arg)]):
+            args = [arg for arg in args if arg not in queries] + ["--", *queries]
+        return super().parse_args(ctx, args)
+
+
+_NEGATED: Final = re.compile(r"-[a-z]+:")
+
+
+@audit.command("find", cls=QueryCommand)
 def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the newest records that match a query.
 
     Names are id, kind, verdict, action, subject, session, revision; rule, code, effect, severity, tool, uri, view,
     mode, stage, environment, covered, override; needs, reviewed, disposition, signed, assignee, sample; since and until
-    (7d, or 2026-01-31). A value may end in *; commas separate alternatives. A - before a name negates it; if QUERY
-    starts with one, write -- before it.
+    (7d, or 2026-01-31). A value may end in *; commas separate alternatives. A - before a name negates it.
     """
     from pipeline.cli import audit as work
 
