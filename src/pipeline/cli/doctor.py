@@ -12,14 +12,15 @@ import json
 import platform
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 DISTRIBUTION: Final = "cmf-pipeline"
 LOW_SPACE: Final = 1024**3  # bytes free on the store's disk: below this, warn
+OTLP_GRPC: Final = 4317
 NO_SPACE: Final = 64 * 1024**2  # below this, writing records will soon fail, and every request is then refused
 KEYS_SECONDS: Final = 5.0  # timeout of a connection to an issuer's keys
 LONG_JOURNAL: Final = 256 * 1024**2
@@ -56,7 +58,7 @@ class CheckResult:
 
     check: str
     status: Status = Status.OK
-    said: str
+    message: str
     hint: str = ""
     code: str = ""
 
@@ -78,7 +80,7 @@ def run(config: Path | None, *, upstreams: bool, as_json: bool) -> None:
 def _line(one: CheckResult) -> str:
     hint = f"; {one.hint}" if one.hint else ""
     code = f" [{one.code}]" if one.code else ""
-    return f"{one.check:<10} {one.status:<8} {one.said}{hint}{code}"
+    return f"{one.check:<10} {one.status:<8} {one.message}{hint}{code}"
 
 
 _HOMES: Final = re.compile(r"/(?:home|Users)/[^/\s]+")
@@ -93,7 +95,7 @@ def pasteable(one: CheckResult) -> CheckResult:
         text = text.replace(home, "~") if len(home) > 1 else text
         return visible(_ADDRESS.sub(r"\g<scheme>\g<place>", _HOMES.sub("~", text)))
 
-    return CheckResult(check=one.check, status=one.status, said=shown(one.said), hint=shown(one.hint), code=one.code)
+    return replace(one, message=shown(one.message), hint=shown(one.hint))
 
 
 def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
@@ -102,16 +104,19 @@ def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
     yield from _safe("engine", _engine)
     yield from _safe("clock", _clock)
     if config is None:
-        said = "no cmf.yaml here, so store, audit log and upstreams are not checked; give a file with -c"
-        yield CheckResult(check="settings", said=said)
+        message = "no cmf.yaml here, so store, audit log and upstreams are not checked; give a file with -c"
+        yield CheckResult(check="settings", message=message)
         yield from _safe("policies", _own_policies)
         return
     known = _Known()
     yield from _safe("settings", lambda: _settings(config, known))
     if (settings := known.settings) is None:
-        said = "not checked, and neither are policies, audit log and upstreams"
+        message = "not checked, and neither are policies, audit log and upstreams"
         yield CheckResult(
-            check="store", status=Status.WARNING, said=said, hint="correct the settings first: they say where these are"
+            check="store",
+            status=Status.WARNING,
+            message=message,
+            hint="correct the settings first: they say where these are",
         )
         return
     yield from _safe("policies", lambda: _policies(settings, known))
@@ -126,17 +131,17 @@ def _safe(check: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[Che
     except (PipelineError, CmfError) as error:
         yield _problem(check, error)
     except ImportError as error:
-        yield CheckResult(check=check, status=Status.PROBLEM, said=f"an import failed: {error}", hint=_REINSTALL)
+        yield CheckResult(check=check, status=Status.PROBLEM, message=f"an import failed: {error}", hint=_REINSTALL)
     except OSError as error:
         hint = "check the file's permissions and its disk"
         why = f"the system reported: {error.strerror or type(error).__name__}"
-        yield CheckResult(check=check, status=Status.PROBLEM, said=why, hint=hint)
+        yield CheckResult(check=check, status=Status.PROBLEM, message=why, hint=hint)
 
 
 def _problem(check: str, error: PipelineError | CmfError) -> CheckResult:
     place = getattr(error, "place", "") or error.path
-    said = error.message.removesuffix(".") + (f" at {place}" if place else "")
-    return CheckResult(check=check, status=Status.PROBLEM, said=said, hint=error.hint, code=error.code)
+    message = error.message.removesuffix(".") + (f" at {place}" if place else "")
+    return CheckResult(check=check, status=Status.PROBLEM, message=message, hint=error.hint, code=error.code)
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -151,12 +156,12 @@ def _python() -> Iterator[CheckResult]:
     names = [re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0] for one in needed if "extra ==" not in one]
     missing = [name for name in names if not _is_there(name)]
     if missing:
-        said = f"not installed: {', '.join(missing)}"
-        yield CheckResult(check="python", status=Status.PROBLEM, said=said, hint=_REINSTALL)
+        message = f"not installed: {', '.join(missing)}"
+        yield CheckResult(check="python", status=Status.PROBLEM, message=message, hint=_REINSTALL)
         return
     machine = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    yield CheckResult(check="python", said=f"cmf {own}, {python}, {machine}, SQLite {sqlite3.sqlite_version}")
+    yield CheckResult(check="python", message=f"cmf {own}, {python}, {machine}, SQLite {sqlite3.sqlite_version}")
 
 
 def _is_there(name: str) -> bool:
@@ -181,10 +186,10 @@ def _engine() -> Iterator[CheckResult]:
     views = [b'{"word":"yes"}', b'{"word":"no"}']
     answers = engine.evaluate([name, name], b"{}", views, timeout_seconds=1.0)
     if answers != [Decided(True), Decided(False)]:
-        said = "the embedded engine decides wrongly"
-        yield CheckResult(check="engine", status=Status.PROBLEM, said=said, hint=_REINSTALL, code="engine.wrong")
+        message = "the embedded engine decides wrongly"
+        yield CheckResult(check="engine", status=Status.PROBLEM, message=message, hint=_REINSTALL, code="engine.wrong")
         return
-    yield CheckResult(check="engine", said=f"embedded, {_native.ENGINE}: two probes decided, in both forms")
+    yield CheckResult(check="engine", message=f"embedded, {_native.ENGINE}: two probes decided, in both forms")
 
 
 def _clock() -> Iterator[CheckResult]:
@@ -192,12 +197,12 @@ def _clock() -> Iterator[CheckResult]:
     now = _now()
     made = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     if (behind := (made - now).total_seconds()) > _SKEW_SECONDS:
-        said = f"it is {_iso(now)}, {behind:.0f} seconds before this program was installed"
+        message = f"it is {_iso(now)}, {behind:.0f} seconds before this program was installed"
         yield CheckResult(
-            check="clock", status=Status.PROBLEM, said=said, hint="set the clock: tokens and records depend on it"
+            check="clock", status=Status.PROBLEM, message=message, hint="set the clock: tokens and records depend on it"
         )
         return
-    yield CheckResult(check="clock", said=_iso(now))
+    yield CheckResult(check="clock", message=_iso(now))
 
 
 def _now() -> datetime:
@@ -232,7 +237,7 @@ def _settings(file: Path, known: _Known) -> Iterator[CheckResult]:
         check_begins(settings)
     except PolicyError as error:
         known.refused = error
-    yield CheckResult(check="settings", said=f"{file.absolute()}: {served(settings)}")
+    yield CheckResult(check="settings", message=f"{file.absolute()}: {served(settings)}")
 
 
 def _policies(settings: Settings, known: _Known) -> Iterator[CheckResult]:
@@ -259,8 +264,10 @@ def _sets(named: tuple[Path, ...] | None, what: str, signed_by: Verification | N
 
     policies = load_policies(None if named is None else list(named), verification=signed_by)
     probes = probe(policies)
-    said = f"{what}: {counted(len(policies.rules), 'rule')}, revision {policies.revision[:12]}"
-    yield CheckResult(check="policies", said=f"{said}, {probes} synthetic views decided; tests not run (cmf test)")
+    message = f"{what}: {counted(len(policies.rules), 'rule')}, revision {policies.revision[:12]}"
+    yield CheckResult(
+        check="policies", message=f"{message}, {probes} synthetic views decided; tests not run (cmf test)"
+    )
 
 
 # -- storage -----------------------------------------------------------------------------------------------------------
@@ -285,7 +292,9 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
     file, room = file_of(place), disk_space_of(place)
     database = "a PostgreSQL server" if file is None else str(file)
     if file is not None and not file.exists():
-        yield CheckResult(check=setting, said=f"{database}: does not exist yet; the gateway creates it when it starts")
+        yield CheckResult(
+            check=setting, message=f"{database}: does not exist yet; the gateway creates it when it starts"
+        )
     else:
         known.store = found = condition_of(place)
         if not found.is_current:
@@ -294,24 +303,24 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
         check_can_write(place)  # last: unlike reading alone, it leaves none of SQLite's files behind
         sizes = "" if room is None else f", {_size(room.file)} and a journal of {_size(room.journal)}"
         free = "" if room is None else f", {_size(room.free)} free"
-        yield CheckResult(check=setting, said=f"{database}: can be written, schema {found.schema}{sizes}{free}")
+        yield CheckResult(check=setting, message=f"{database}: can be written, schema {found.schema}{sizes}{free}")
     if room is not None and room.free < LOW_SPACE:
         status = Status.PROBLEM if room.free < NO_SPACE else Status.WARNING
         hint = "free disk space: on a full disk nothing is recorded, and every request is refused"
-        yield CheckResult(check=setting, status=status, said=f"its disk has {_size(room.free)} free", hint=hint)
+        yield CheckResult(check=setting, status=status, message=f"its disk has {_size(room.free)} free", hint=hint)
     if room is not None and room.journal > LONG_JOURNAL:
-        said = f"its journal ({file}-wal) has {_size(room.journal)}"
+        message = f"its journal ({file}-wal) has {_size(room.journal)}"
         hint = "a reader never finishes: look for a process that has had the store open for long"
-        yield CheckResult(check=setting, status=Status.WARNING, said=said, hint=hint)
+        yield CheckResult(check=setting, status=Status.WARNING, message=message, hint=hint)
 
 
 def _other_schema(setting: str, found: Condition, known: str) -> CheckResult:
     both = f"the store has schema {found.schema}, this version knows {known}"
     if found.schema > known:
         hint = "install the version that wrote it, or restore a backup from before"
-        return CheckResult(check=setting, status=Status.PROBLEM, said=both, hint=hint, code="store.newer-schema")
+        return CheckResult(check=setting, status=Status.PROBLEM, message=both, hint=hint, code="store.newer-schema")
     hint = "the gateway migrates it when it starts; make a copy first"
-    return CheckResult(check=setting, status=Status.WARNING, said=both, hint=hint, code="store.other-schema")
+    return CheckResult(check=setting, status=Status.WARNING, message=both, hint=hint, code="store.other-schema")
 
 
 def _size(count: int) -> str:
@@ -333,7 +342,7 @@ def _sessions(place: str) -> Iterator[CheckResult]:
         return
     with open_sessions(place, made=False) as sessions:
         Readiness(sessions, None).check()
-    yield CheckResult(check="sessions", said="the Redis server answers")
+    yield CheckResult(check="sessions", message="the Redis server answers")
 
 
 def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
@@ -347,13 +356,13 @@ def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
     place = settings.audit.key_file or key_beside(str(file_of(settings.store)))
     signer = Signer.at(place) if place.exists() else None
     if signer is not None and place.stat().st_mode & 0o077:
-        said = f"the key at {place} can be read by others than its owner"
-        yield CheckResult(check="audit", status=Status.WARNING, said=said, hint=f"chmod 600 {place}")
+        message = f"the key at {place} can be read by others than its owner"
+        yield CheckResult(check="audit", status=Status.WARNING, message=message, hint=f"chmod 600 {place}")
     if known.store is not None and known.store.newest is not None:
         yield from _newest(known.store.newest, known.store.head, signer)
         return
     key = f"key {signer.public_key.id}" if signer is not None else "no key yet; it is created with the first record"
-    yield CheckResult(check="audit", said=f"{key}; no record was read")
+    yield CheckResult(check="audit", message=f"{key}; no record was read")
 
 
 def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[CheckResult]:
@@ -362,23 +371,23 @@ def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[C
     verify = "`cmf audit verify STORE` reports what is wrong"
     key = "no key" if signer is None else f"key {signer.public_key.id}"
     if head is None:
-        said = f"{key}; the newest record, of {iso(newest)}, is not covered by a head"
-        yield CheckResult(check="audit", status=Status.WARNING, said=said, hint=verify)
+        message = f"{key}; the newest record, of {iso(newest)}, is not covered by a head"
+        yield CheckResult(check="audit", status=Status.WARNING, message=message, hint=verify)
     elif signer is None or head.key != signer.public_key.id:
-        said = f"{key}; the newest head, of {iso(head.at)}, is signed with key {head.key}"
+        message = f"{key}; the newest head, of {iso(head.at)}, is signed with key {head.key}"
         hint = "restore that key, or keep its public key: verifying takes both"
-        yield CheckResult(check="audit", status=Status.WARNING, said=said, hint=hint)
+        yield CheckResult(check="audit", status=Status.WARNING, message=message, hint=hint)
     elif not signer.public_key.signed(head):
-        said = f"the newest head, of {iso(head.at)}, has no valid signature of {key}"
-        yield CheckResult(check="audit", status=Status.PROBLEM, said=said, hint=verify)
+        message = f"the newest head, of {iso(head.at)}, has no valid signature of {key}"
+        yield CheckResult(check="audit", status=Status.PROBLEM, message=message, hint=verify)
     else:
         records = counted(head.size, "record")
-        said = f"{key}; newest head of {iso(head.at)}, over {records}, is signed by it (all: cmf audit verify)"
-        yield CheckResult(check="audit", said=said)
+        message = f"{key}; newest head of {iso(head.at)}, over {records}, is signed by it (all: cmf audit verify)"
+        yield CheckResult(check="audit", message=message)
     if (behind := (newest - micros(_now())) / 1_000_000) > _SKEW_SECONDS:
-        said = f"the clock is {behind:.0f} seconds behind the newest record"
+        message = f"the clock is {behind:.0f} seconds behind the newest record"
         hint = "set the clock: records out of order prove less"
-        yield CheckResult(check="clock", status=Status.PROBLEM, said=said, hint=hint)
+        yield CheckResult(check="clock", status=Status.PROBLEM, message=message, hint=hint)
 
 
 # -- remote services ---------------------------------------------------------------------------------------------------
@@ -388,14 +397,28 @@ def remote_checks(settings: Settings, *, connects: bool) -> Iterator[CheckResult
     """Whether each upstream, MCP server and issuer can be connected to, if requested; nothing is sent."""
     known = {name: (str(one.base_url), one.connect_seconds) for name, one in settings.upstreams.items() if one.base_url}
     known |= {f"mcp {name}": (one.url, one.connect_seconds) for name, one in settings.mcp.items()}
+    yield from _exposures(settings, {name: url for name, (url, _) in known.items()})
     known |= {f"keys of issuer {one.name}": (one.keys.url, KEYS_SECONDS) for one in settings.issuers if one.keys.url}
     if not known:
-        yield CheckResult(check="upstreams", said="none configured")
+        yield CheckResult(check="upstreams", message="none configured")
     elif not connects:
-        said = f"{', '.join(known)}: connections not tested; --upstreams tests them without sending anything"
-        yield CheckResult(check="upstreams", said=said)
+        message = f"{', '.join(known)}: connections not tested; --upstreams tests them without sending anything"
+        yield CheckResult(check="upstreams", message=message)
     else:
         yield from asyncio.run(_connected(known))
+
+
+def _exposures(settings: Settings, urls: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Warnings of addresses to which content would be sent unencrypted, and telemetry in the wrong protocol."""
+    from pipeline.gateway.connectivity import is_plain_over_networks
+
+    for name in (name for name, url in urls.items() if is_plain_over_networks(url)):
+        message, hint = f"{name}: http sends keys and content unencrypted", "write https:// in its address"
+        yield CheckResult(check="upstreams", status=Status.WARNING, message=message, hint=hint)
+    endpoint = settings.telemetry.endpoint if settings.telemetry else None
+    if endpoint is not None and urlsplit(endpoint).port == OTLP_GRPC:
+        message = f"it is sent over HTTP, and {OTLP_GRPC} is the usual port for gRPC"
+        yield CheckResult(check="telemetry", status=Status.WARNING, message=message, hint="HTTP is usually at 4318")
 
 
 async def _connected(known: dict[str, tuple[str, float]]) -> list[CheckResult]:
@@ -406,7 +429,7 @@ async def _connected(known: dict[str, tuple[str, float]]) -> list[CheckResult]:
         CheckResult(
             check="upstreams",
             status=Status.PROBLEM if one.hint else Status.OK,
-            said=f"{name}: {one.message}",
+            message=f"{name}: {one.message}",
             hint=one.hint,
         )
         for name, one in zip(known, found, strict=True)

@@ -7,6 +7,7 @@ import errno
 import socket
 import ssl
 import time
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -14,11 +15,26 @@ _REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"  # a host with several address
 _PORTS: Final = {"http": 80, "https": 443}
 
 
+_INTERNAL: Final = (".local", ".internal", ".lan", ".svc", ".localhost", ".home.arpa", ".test", ".example")
+
+
 class ConnectionResult(NamedTuple):
     """The result in words; `hint` says what to do, and is empty if the connection was made."""
 
     message: str
     hint: str = ""
+
+
+def is_plain_over_networks(url: str) -> bool:
+    """Whether `url` is http to a host that, by name or address, is neither this machine nor in a private network."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").removesuffix(".")
+    if parts.scheme != "http":
+        return False
+    try:
+        return ip_address(host).is_global
+    except ValueError:
+        return "." in host and not host.endswith(_INTERNAL)
 
 
 async def check_connection(url: str, *, seconds: float) -> ConnectionResult:
@@ -60,4 +76,4 @@ def failure_of(error: Exception, seconds: float) -> ConnectionResult:
             )
 
 
-__all__ = ["ConnectionResult", "check_connection", "failure_of"]
+__all__ = ["ConnectionResult", "check_connection", "failure_of", "is_plain_over_networks"]

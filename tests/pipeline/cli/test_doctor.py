@@ -72,17 +72,17 @@ def _settings(home: Path, **change: Any) -> Settings:
 
 @pytest.fixture
 def kept(home: Path) -> Kept:
-    """Look at what a gateway with such settings keeps: of one thing, status and what is said."""
+    """Look at what a gateway with such settings keeps: of one thing, status and message."""
 
     def looked(check: str, **change: Any) -> list[tuple[str, str]]:
         lines = map(doctor.pasteable, doctor.storage_checks(_settings(home, **change)))
-        return [(one.status, f"{one.said}; {one.hint}") for one in lines if one.check == check]
+        return [(one.status, f"{one.message}; {one.hint}") for one in lines if one.check == check]
 
     return looked
 
 
 def found(result: Result, check: str) -> list[tuple[str, str]]:
-    """The lines about one thing: status, and what is said."""
+    """The lines about one thing: status and message."""
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
     return [(line[1], line[2]) for line in lines if line[0] == check]
 
@@ -137,7 +137,7 @@ def test_the_same_as_json(run: Doctor) -> None:
     document = json.loads(ill.stdout)
     (bad,) = [one for one in document["checks"] if one["status"] == "problem"]
     assert (document["ok"], ill.exit_code, bad["check"]) == (False, 1, "audit")
-    assert set(bad) == {"check", "status", "said", "hint", "code"}
+    assert set(bad) == {"check", "status", "message", "hint", "code"}
     assert bad["hint"] == "mkdir -p ~/missing"
 
 
@@ -174,7 +174,7 @@ def test_settings_that_cannot_be_used_are_a_line_too(run: Doctor, home: Path, mo
     assert found(no_secret, "policies")[0][0] == "ok"
     assert "did you mean `routes`?" in found(unknown, "settings")[0][1]
     assert "there is no such file" in found(missing, "settings")[0][1]
-    assert found(unknown, "store") == [("warning", _said("not checked, and neither are policies"))]
+    assert found(unknown, "store") == [("warning", _containing("not checked, and neither are policies"))]
     assert (no_secret.exit_code, unknown.exit_code, missing.exit_code) == (1, 1, 1)
 
 
@@ -183,7 +183,7 @@ def test_policies_are_loaded_and_asked_and_their_tests_are_not_run(run: Doctor, 
     tests = "package cmf.rules.test.no_test\n\nimport rego.v1\n\ntest_fails if false\n"
     (home / "policy" / "no_test.rego").write_text(tests, encoding="utf-8")
 
-    assert found(run(), "policies") == [("ok", _said("tests not run (cmf test)"))]
+    assert found(run(), "policies") == [("ok", _containing("tests not run (cmf test)"))]
 
 
 @pytest.mark.spec("CLI-78")
@@ -244,9 +244,9 @@ def test_a_store_of_another_version_is_told_and_left_as_it_is(
         connection.execute("UPDATE alembic_version SET version_num = ?", (schema,))
     connection.close()
 
-    ((said, line),) = kept("store")
+    ((shown, line),) = kept("store")
 
-    assert said == status
+    assert shown == status
     assert words in line
 
 
@@ -274,9 +274,9 @@ def test_a_disk_that_is_nearly_full_is_told(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
 
-    _, (said, line) = kept("store")
+    _, (shown, line) = kept("store")
 
-    assert (said, line.partition(";")[0]) == (status, f"its disk has {left // 1_000_000} MB free")
+    assert (shown, line.partition(";")[0]) == (status, f"its disk has {left // 1_000_000} MB free")
 
 
 @pytest.mark.spec("CLI-78")
@@ -284,9 +284,9 @@ def test_a_journal_that_only_grows_is_told(kept: Kept, home: Path, monkeypatch: 
     record(home / "cmf.db")
     monkeypatch.setattr(doctor, "LONG_JOURNAL", -1)
 
-    _, (said, line) = kept("store")
+    _, (shown, line) = kept("store")
 
-    assert said == "warning"
+    assert shown == "warning"
     assert "its journal (~/cmf.db-wal) has 0 B" in line
 
 
@@ -313,12 +313,12 @@ def test_a_key_that_others_read_or_that_did_not_sign_is_told(kept: Kept, home: P
     Signer.at(home / "cmf.db.key")
     other = kept("audit")
 
-    assert readable[0] == ("warning", _said("chmod 600 ~/cmf.db.key"))
-    assert ("warning", _said("no key; the newest head")) == gone[0]
-    assert ("warning", _said("is signed with key")) == other[0]
+    assert readable[0] == ("warning", _containing("chmod 600 ~/cmf.db.key"))
+    assert ("warning", _containing("no key; the newest head")) == gone[0]
+    assert ("warning", _containing("is signed with key")) == other[0]
 
 
-class _said(str):  # noqa: N801 - reads as a word
+class _containing(str):  # noqa: N801 - reads as a word
     """Equal to any text that holds it."""
 
     def __eq__(self, other: object) -> bool:
@@ -337,9 +337,9 @@ def test_a_head_that_was_changed_or_is_not_there_is_told(kept: Kept, home: Path)
     _change(home, "DELETE FROM records")
     empty = kept("audit")
 
-    assert changed == [("problem", _said("has no valid signature"))]
-    assert gone == [("warning", _said("is not covered by a head"))]
-    assert empty == [("ok", _said("no record was read"))]
+    assert changed == [("problem", _containing("has no valid signature"))]
+    assert gone == [("warning", _containing("is not covered by a head"))]
+    assert empty == [("ok", _containing("no record was read"))]
 
 
 def _change(home: Path, statement: str) -> None:
@@ -355,8 +355,8 @@ def test_a_clock_that_went_back_is_a_problem(kept: Kept, home: Path, monkeypatch
 
     result = CliRunner().invoke(app, ["doctor"])
 
-    assert found(result, "clock") == [("problem", _said("before this program was installed"))]
-    assert kept("clock") == [("problem", _said("behind the newest record; set the clock"))]
+    assert found(result, "clock") == [("problem", _containing("before this program was installed"))]
+    assert kept("clock") == [("problem", _containing("behind the newest record; set the clock"))]
 
 
 # -- whom it asks ------------------------------------------------------------------------------------------------------
@@ -372,10 +372,13 @@ def test_upstreams_are_connected_to_only_when_that_is_asked_for(home: Path) -> N
     refused, (silent,) = list(doctor.remote_checks(three, connects=True)), doctor.remote_checks(three, connects=False)
     (here,) = doctor.remote_checks(scripted, connects=True)
 
-    assert [one.said.partition(":")[0] for one in refused] == ["up", "mcp zoo", "keys of issuer corp"]
+    assert [one.message.partition(":")[0] for one in refused] == ["up", "mcp zoo", "keys of issuer corp"]
     assert {(one.status, one.hint) for one in refused} == {("problem", "check host and port, and that it runs")}
-    assert (silent.status, silent.said) == ("ok", _said("up, mcp zoo, keys of issuer corp: connections not tested"))
-    assert (here.status, here.said) == ("ok", "none configured")
+    assert (silent.status, silent.message) == (
+        "ok",
+        _containing("up, mcp zoo, keys of issuer corp: connections not tested"),
+    )
+    assert (here.status, here.message) == ("ok", "none configured")
 
 
 # -- what may be shown -------------------------------------------------------------------------------------------------
@@ -394,3 +397,37 @@ def test_what_is_printed_names_no_home_no_login_and_no_secret(run: Doctor, kept:
     assert found(policies, "policies")[0][0] == "problem"
     assert all("'problem'" in one for one in told[1:])
     assert not [word for word in (KEY, str(home), "bob", "ann@", "\u202e") if word in "".join(told)]
+
+
+@pytest.mark.spec("CLI-79")
+@pytest.mark.parametrize(
+    ("url", "warns"),
+    [
+        ("http://api.openai.com", True),
+        ("http://api.openai.com.", True),
+        ("http://8.8.8.8:8080", True),
+        ("http://[2001:4860:4860::8888]", True),
+        ("https://api.openai.com", False),
+        ("http://127.0.0.1:11434", False),
+        ("http://10.0.0.7", False),
+        ("http://localhost:11434", False),
+        ("http://ollama:11434", False),
+        ("http://ollama.models.svc.cluster.local", False),
+    ],
+)
+def test_plain_http_to_a_public_host_is_warned_of(home: Path, url: str, warns: bool) -> None:
+    chosen = {"up": {"dialect": "openai_chat", "base_url": url}}
+    found = list(doctor.remote_checks(_settings(home, upstreams=chosen), connects=False))
+    pasted = list(doctor.remote_checks(_settings(home, mcp={"zoo": {"url": f"{url}/mcp"}}), connects=False))
+
+    assert [one.status for one in found] == ["warning"] * warns + ["ok"]
+    assert ["mcp zoo: http sends keys" in one.message for one in pasted] == [True] * warns + [False]
+
+
+@pytest.mark.spec("CLI-79")
+@pytest.mark.parametrize(("port", "warns"), [(4317, True), (4318, False)])
+def test_telemetry_to_the_port_for_grpc_is_warned_of(home: Path, port: int, warns: bool) -> None:
+    settings = _settings(home, telemetry={"endpoint": f"http://127.0.0.1:{port}"})
+    found = list(doctor.remote_checks(settings, connects=False))
+
+    assert [(one.check, one.status) for one in found] == [("telemetry", "warning")] * warns + [("upstreams", "ok")]
