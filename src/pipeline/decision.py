@@ -63,6 +63,8 @@ class Effect(StrEnum):
 
 EDITS: Final = frozenset({Effect.STRIP_TOOL, Effect.REDACT, Effect.REWRITE})
 REPLACEMENTS: Final = frozenset({"mask", "hash", "drop", "token"})  # what `redact` can put in place of what it removes
+WITH_ARGUMENTS: Final = frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST})
+ARGUMENTS, EXTRA = "/arguments/", "/properties/extra/"  # where pointers of edits may go
 ENGINE_RULE: Final = "engine"
 SESSION_RULE: Final = "session"
 BAD_EFFECT: Final = "policy.bad-effect"
@@ -326,12 +328,12 @@ def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
         case Effect.LABEL:
             return "" if isinstance(fields.get("label"), str) and fields["label"] else "label: not a text"
         case Effect.REDACT:
-            return _misfit_redact(fields)
+            return _misfit_redact(fields, kind)
         case Effect.REWRITE:
-            if kind not in (ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST):
+            if kind not in WITH_ARGUMENTS:
                 return "rewrite: only arguments can be rewritten"
             pointer = fields.get("pointer")
-            fits = isinstance(pointer, str) and pointer.startswith("/arguments/") and "value" in fields
+            fits = isinstance(pointer, str) and pointer.startswith(ARGUMENTS) and "value" in fields
             return "" if fits else "rewrite: needs a pointer into /arguments and a value"
         case Effect.STRIP_TOOL:
             return "" if kind is ViewKind.TOOL_DEFINITION else "strip_tool: only on a tool definition"
@@ -341,7 +343,7 @@ def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
             assert_never(effect)
 
 
-def _misfit_redact(fields: Mapping[str, Any]) -> str:
+def _misfit_redact(fields: Mapping[str, Any], kind: ViewKind) -> str:
     replacement = fields.get("replacement", "mask")
     if not isinstance(replacement, str) or replacement not in REPLACEMENTS:
         return f"redact: unknown replacement, it is one of {', '.join(sorted(REPLACEMENTS))}"
@@ -349,7 +351,9 @@ def _misfit_redact(fields: Mapping[str, Any]) -> str:
     if (spans is None) == (pointer is None):
         return "redact: needs spans or a pointer"
     if pointer is not None:
-        return "" if isinstance(pointer, str) and pointer.startswith("/") else "redact: not a pointer"
+        places = (EXTRA,) if kind not in WITH_ARGUMENTS else (ARGUMENTS, EXTRA)
+        fits = isinstance(pointer, str) and pointer.startswith(places)
+        return "" if fits else f"redact: a pointer here begins with {' or '.join(places)}"
     fits = isinstance(spans, list) and bool(spans) and all(_is_span(span) for span in spans)
     return "" if fits else "redact: not spans"
 

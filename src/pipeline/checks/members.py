@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pipeline.checks.portability import Finding, effect_paths, warning
-from pipeline.decision import Effect
+from pipeline.decision import ARGUMENTS, EXTRA, WITH_ARGUMENTS, Effect
 from pipeline.engines.survey import Definition, Path, Place, Survey
 from pipeline.policies.metadata import Module, Rule
 
@@ -19,7 +19,7 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "strip_tool": ("tool_definition",),
 }
 
-_WITH_TEXT: Final = ("text", "thinking", "tool_result", "resource", "prompt_result")
+_KINDS_WITH_TEXT: Final = ("text", "thinking", "tool_result", "resource", "prompt_result")
 """The kinds that have text for `spans` to cut."""
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*|[{}\[\]():,|]', re.DOTALL)
@@ -60,21 +60,36 @@ def _members(survey: Survey, rule: Rule, path: Path, texts: Mapping[str, bytes])
     surveyed = survey.rule(path)
     for definition in surveyed.definitions if surveyed is not None else ():
         text = _written(definition, texts)
-        keys = _keys(text)
-        missing = [name for name in ("code", "reason", *_NEEDED.get(path[-1], ())) if name not in (keys or ())]
-        if path[-1] == "redact" and keys is not None and len(keys & {"spans", "pointer"}) != 1:
-            hint = 'write `"spans": [[begin, end]]`, of the content, or `"pointer": "/arguments/…"`'
-            yield _bad_effect(definition.place, "a member of `redact` needs either spans or pointer", hint)
-        elif path[-1] == "redact" and keys is not None and "spans" in keys and not rule.kinds.intersection(_WITH_TEXT):
-            message = f"`spans` cut the text of {', '.join(_WITH_TEXT)} only, and this rule judges none of them"
-            hint = "deny it instead, or in a call write `pointer` in place of `spans`"
-            yield _bad_effect(definition.place, message, hint)
+        fields = _literal(text)
+        missing = [name for name in ("code", "reason", *_NEEDED.get(path[-1], ())) if name not in (fields or ())]
+        if path[-1] == "redact" and fields is not None:
+            yield from _bad_redactions(rule, definition.place, fields)
         if text[:1] in ('"', "`") or text.startswith("sprintf("):
             message = f"a member of `{path[-1]}` must be an object, not a string"
             yield _bad_effect(definition.place, message, 'write {"code": …, "reason": …}')
-        elif keys is not None and missing:
+        elif fields is not None and missing:
             message = f"a member of `{path[-1]}` has no {' and no '.join(missing)}"
             yield _bad_effect(definition.place, message, f"write {', '.join(f'`{name}: …`' for name in missing)}")
+
+
+def _bad_redactions(rule: Rule, place: Place, fields: Mapping[str, str | None]) -> Iterator[Finding]:
+    """A `redact` that names what none of the rule's kinds has."""
+    if len(fields.keys() & {"spans", "pointer"}) != 1:
+        hint = 'write `"spans": [[begin, end]]`, of the content, or `"pointer": "/arguments/…"`'
+        yield _bad_effect(place, "a member of `redact` needs either spans or pointer", hint)
+    elif "spans" in fields and not rule.kinds.intersection(_KINDS_WITH_TEXT):
+        message = f"`spans` cut the text of {', '.join(_KINDS_WITH_TEXT)} only, and this rule judges none of them"
+        yield _bad_effect(place, message, "deny it instead, or in a call write `pointer` in place of `spans`")
+    elif (pointer := fields.get("pointer")) is not None:
+        if not pointer.startswith((ARGUMENTS, EXTRA)):
+            yield _bad_effect(
+                place, f"this pointer is neither into {ARGUMENTS}… nor into {EXTRA}…", "use `spans` for text"
+            )
+        elif pointer.startswith(ARGUMENTS) and rule.kinds.isdisjoint(WITH_ARGUMENTS):
+            message = (
+                f"only views of kind {' and '.join(sorted(WITH_ARGUMENTS))} have arguments, and this rule judges none"
+            )
+            yield _bad_effect(place, message, "add the kind to its METADATA, or use `spans` for text")
 
 
 def _bad_effect(place: Place, message: str, hint: str) -> Finding:
@@ -88,14 +103,14 @@ def _written(definition: Definition, texts: Mapping[str, bytes]) -> str:
     return texts[definition.place.module][span[0] : span[1]].decode().strip()
 
 
-def _keys(text: str) -> set[str] | None:
-    """The keys of an object literal; None for anything else."""
+def _literal(text: str) -> dict[str, str | None] | None:
+    """The keys of an object literal, each with its value if that is a string; None for anything else."""
     if not text.startswith("{"):
         return None
-    keys: set[str] = set()
-    depth, last = 0, ""
-    for match in _TOKEN.finditer(text):
-        token = match[0]
+    fields: dict[str, str | None] = {}
+    tokens = [match[0] for match in _TOKEN.finditer(text) if match[0][0] != "#"]
+    depth = 0
+    for at, token in enumerate(tokens):
         if token in "{[(":
             depth += 1
         elif token in "}])":
@@ -103,11 +118,13 @@ def _keys(text: str) -> set[str] | None:
         elif depth == 1 and token == "|":
             return None  # a comprehension
         elif depth == 1 and token == ":":
-            if last[:1] != '"':
+            key = tokens[at - 1]
+            if key[:1] != '"':
                 return None  # a computed key
-            keys.add(last[1:-1])
-        last = token
-    return keys
+            value, end = (*tokens[at + 1 : at + 3], "", "")[:2]
+            is_string = value[:1] in ('"', "`") and end in (",", "}")
+            fields[key[1:-1]] = value[1:-1] if is_string else None
+    return fields
 
 
 __all__ = ["findings"]

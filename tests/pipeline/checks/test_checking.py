@@ -258,6 +258,21 @@ def test_an_effect_that_is_for_none_of_its_kinds_is_found(write: Write, kinds: s
 
 
 @pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(("kinds", "found"), [("text, tool_result", 1), ("text, prompt_request", 0)])
+def test_a_pointer_into_arguments_in_a_rule_whose_kinds_have_none_is_found(
+    write: Write, kinds: str, found: int
+) -> None:
+    head = RULE[: RULE.index("deny contains")]
+    kept = [f"#   kinds: [{kinds}]" if line.startswith("#   kinds:") else line for line in head.split("\n")]
+    member = '{"code": "test.rule", "reason": "x", "pointer": "/arguments/a"}'
+
+    report = looked_at(write({PLACE: "\n".join(kept) + f"redact contains {member} if input.kind\n"}))
+
+    told = [one for one in report.findings if one.code == "policy.bad-effect"]
+    assert ["only views of kind prompt_request and tool_call have" in one.message for one in told] == [True] * found
+
+
+@pytest.mark.spec("POL-55")
 @pytest.mark.parametrize(("kinds", "found"), [("image, tool_call", 1), ("image, tool_result", 0)])
 def test_spans_in_a_rule_whose_kinds_have_no_text_are_found(write: Write, kinds: str, found: int) -> None:
     head = RULE[: RULE.index("deny contains")]
@@ -327,6 +342,12 @@ def test_members_and_names_that_mean_nothing_are_found(
         ("redact", "", "either spans or pointer"),
         ("redact", ', "spans": [[0, 1]], "pointer": "/arguments/a"', "either spans or pointer"),
         ("redact", ', "spans": [[0, 1]]', None),
+        ("redact", ', "pointer": "/content"', "neither into /arguments/… nor into /properties/extra/…; use `spans`"),
+        ("redact", ', "pointer": `/content` # why\n', "this pointer is neither into"),
+        ("redact", ', "pointer": "/arguments/a"', None),
+        ("redact", ', "pointer": "/properties/extra/a"', None),
+        ("redact", ', "pointer": concat("/", ["", "content"])', None),
+        ("redact", ', "pointer": _to', None),
         ("label", ', "label": "a"', None),
     ],
 )
