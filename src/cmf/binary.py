@@ -1,4 +1,4 @@
-"""What can be said about binary data without showing it: digests, length, true type, text if it is text [B3 (d)].
+"""Facts about binary data that do not show it: digests, length, true type, and its text if it is text [B3 (d)].
 
 Spec: docs/spec/views.md [VIEW-14].
 """
@@ -31,7 +31,7 @@ def data_url(url: str) -> tuple[str, str] | None:
 
 
 def describe(field: str, text: str, declared_type: str | None = None) -> dict[str, Any]:
-    """What policy is told of base64 (or otherwise opaque) `text` found in `field`.
+    """The facts for policy about base64 (or otherwise opaque) `text` in `field`.
 
     Keys: field, sha256 (of the text as it stands), length (characters); for valid base64 also decoded_sha256,
     decoded_length (bytes), sniffed_type, `text` where the bytes are UTF-8 text, and `mismatch` where the bytes are not

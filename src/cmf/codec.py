@@ -108,7 +108,7 @@ def dumps_told(value: Any) -> tuple[str, bool]:
 
 
 def is_small(value: Any) -> bool:
-    """Whether all numbers of a JSON value are known to be within ±(2^53 - 1): what `dumps_told` says."""
+    """Whether all numbers of a JSON value are known to be within ±(2^53 - 1), as `dumps_told` reports."""
     text = _small_text(value)
     return text is not None and not _may_be_large(text)
 
@@ -127,7 +127,7 @@ def _may_be_large(text: str) -> bool:
 
 
 def ready(text: bytes) -> Any:
-    """JSON text as a value that `dumps` writes as it stands; the caller vouches for it."""
+    """JSON text as a value that `dumps` writes unchanged; the caller has to know that it is valid."""
     return orjson.Fragment(text)
 
 
@@ -168,7 +168,7 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
                 return sealed(value), spaces
         raw = text.encode()
         value = orjson.loads(raw)
-        # The same proof as in `loads`, said again because half of the time of short texts goes into calls.
+        # The same check as in `loads`, repeated here since calls take half of the time of short texts.
         spelt = orjson.dumps(value)
         if type(value) is dict and (
             spelt == raw
@@ -274,7 +274,7 @@ class _DuplicateKeyError(ValueError):
 
 
 def _duplicate_path(text: str) -> str:
-    """Where the first object with the same key twice stands: a JSON path to the key."""
+    """The JSON path of the first key that an object has twice."""
     stack: list[tuple[str, Any]] = [("$", json.JSONDecoder(object_pairs_hook=_Pairs).decode(text))]
     while stack:
         path, value = stack.pop()
@@ -291,7 +291,7 @@ def _duplicate_path(text: str) -> str:
 
 
 def _below(path: str, key: str) -> str:
-    """The path to what stands under `key`; a key that is no short name could be content, and is not told."""
+    """The path of the value under `key`; a key that is not a short name could be content, and is left out."""
     return f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else path + _UNTOLD
 
 

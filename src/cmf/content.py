@@ -40,7 +40,7 @@ class Part(Value):
     extra: JsonObject | None
 
     def edited(self, **fields: Any) -> Any:
-        """A changed copy. What rode along from the wire (`extra`) belonged to the unchanged part and is left behind."""
+        """A changed copy. `extra` from the wire belonged to the unchanged part and is dropped."""
         return replace(self, extra=None, **fields)
 
 

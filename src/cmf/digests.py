@@ -1,4 +1,4 @@
-"""Two digests of a value: of all that it is, and of what it says [A3]. Spec: identity.md [ID-6] to [ID-9].
+"""Two digests of a value: of everything in it, and of its content alone [A3]. Spec: identity.md [ID-6] to [ID-9].
 
 Both are SHA-256 over RFC 8785 canonical JSON, with one stated deviation: an integer beyond ±(2^53 - 1) enters as a
 tagged exact string, because RFC 8785 would round it, and two amounts must never share a digest.
@@ -37,7 +37,7 @@ def value_hash(value: Value) -> str:
 
 
 def content_digest(value: Message | Request | Response) -> str:
-    """SHA-256, in hex, of what a value says: roles, channels and parts; tool ids by position; nothing that was minted.
+    """SHA-256, in hex, of a value's content: roles, channels and parts; tool ids by position; no generated ids.
 
     It survives stamping, a provider swap and a restart; reuse, approvals and the record of history go by it.
     """

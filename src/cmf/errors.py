@@ -165,7 +165,7 @@ class UnknownFormatError(CmfError, LookupError):
 
 
 class UnknownPriceError(CmfError, LookupError):
-    """The price table has no entry for that model, so its cost cannot be said."""
+    """The price table has no entry for that model, so its cost is unknown."""
 
     default_code = "price.unknown-model"
 
@@ -189,4 +189,4 @@ SHAPE_WORDS: Final = {
     "union_tag_invalid": "unknown tag",  # of a wrong tag pydantic quotes content
     "unexpected_positional_argument": "fields have names: write name=value",
 }
-"""What pydantic says in words of Python, in words of JSON."""
+"""pydantic's names of types, which are Python's, as those of JSON."""

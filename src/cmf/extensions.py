@@ -37,7 +37,7 @@ class RequestExtension(Value):
 
 @value
 class ConversationContext(Value):
-    """What was said before, in full or in summary."""
+    """Earlier messages, in full or as a summary."""
 
     history: tuple[Message, ...] | None = None
     summary: Str | None = None
@@ -66,7 +66,7 @@ class HttpExtension(Value):
 
 @value
 class ToolMetadata(Value):
-    """What an MCP server says of a tool."""
+    """An MCP server's description of a tool."""
 
     name: Str
     title: Str | None = None
@@ -80,7 +80,7 @@ class ToolMetadata(Value):
 
 @value
 class ResourceMetadata(Value):
-    """What an MCP server says of a resource."""
+    """An MCP server's description of a resource."""
 
     uri: Str
     name: Str | None = None
@@ -92,7 +92,7 @@ class ResourceMetadata(Value):
 
 @value
 class PromptMetadata(Value):
-    """What an MCP server says of a prompt. Arguments are a list, not a schema; there is no output schema."""
+    """An MCP server's description of a prompt. Arguments are a list, not a schema; there is no output schema."""
 
     name: Str
     description: Str | None = None
@@ -123,7 +123,7 @@ class TokenUsage(Value):
 
 @value
 class CompletionExtension(Value):
-    """How a generation ended, what it used and what it cost. `model` is what the provider says it served [A11]."""
+    """How a generation ended, what it used and what it cost. `model` is the one that the provider names [A11]."""
 
     stop_reason: StopReason | None = None
     raw_stop_reason: Str | None = None
@@ -167,7 +167,7 @@ class FrameworkExtension(Value):
 
 @value
 class MetaExtension(Value):
-    """What the host says of the message: tags, a scope, free properties; `critical` forbids to lose any of it [A13]."""
+    """The host's own data about the message: tags, a scope, free properties; `critical` forbids any loss [A13]."""
 
     tags: tuple[Str, ...] = ()
     scope: Str | None = None

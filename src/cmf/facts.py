@@ -147,7 +147,7 @@ _LINES: Final = {
         "  shown[{hole.name!r}] = held if small else exact_json(held, '/{hole.name}', properties)",
     ],
 }
-"""What is written for each kind of hole; how each kind looks in a part that is not plain is told here alone."""
+"""What is written for each kind of placeholder; the only place that defines it for parts that are not plain."""
 
 
 def _signed(part: ThinkingPart, _: dict[str, Any], properties: dict[str, Any]) -> None:

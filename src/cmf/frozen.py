@@ -321,7 +321,7 @@ def _checked_key(key: Any) -> str:
     if not isinstance(key, str):
         raise ShapeError("an object's keys must be strings", code="shape.not-json", hint="turn the keys into strings")
     if type(key) is not str:
-        key = str.__str__(key)  # what it holds, whatever it says of itself
+        key = str.__str__(key)  # its characters, whatever its own __str__ returns
     return key if key.isascii() else _checked_text(key)
 
 

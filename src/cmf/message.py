@@ -81,7 +81,7 @@ class Message(Value):
 
     @property
     def content_digest(self) -> str:
-        """SHA-256, in hex, of what the message says, whatever was minted for it; see `cmf.digests`."""
+        """SHA-256, in hex, of the message's content, without generated ids; see `cmf.digests`."""
         from cmf.digests import content_digest
 
         return content_digest(self)
@@ -97,7 +97,7 @@ class Message(Value):
     @model_validator(mode="before")
     @classmethod
     def _current(cls, data: Any) -> Any:
-        """Older schema versions are read into this one, wherever a message stands; newer ones are refused [A14]."""
+        """Older schema versions are read into this one, wherever a message occurs; newer ones are refused [A14]."""
         if isinstance(data, dict):
             _refuse_unknown_role(data)
             return upgrade_message(data)

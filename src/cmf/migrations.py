@@ -67,7 +67,7 @@ def _from_v1(data: dict[str, Any]) -> dict[str, Any]:
         upgraded["status"] = left.pop("status")
     answered = next((part["tool_call_id"] for part in upgraded["content"] if "tool_call_id" in part), None)
     if left.get("parent_tool_use_id") == answered:
-        left.pop("parent_tool_use_id", None)  # derived; one that says something else is kept with the unknown
+        left.pop("parent_tool_use_id", None)  # derived; one with another value is kept with the unknown fields
     extensions = _extensions(left)
     if extensions:
         upgraded["extensions"] = extensions

@@ -21,10 +21,10 @@ FORMAT_PROVIDERS: Final = {
     "ollama": "ollama",
     "openrouter": "openrouter",
 }
-"""Whose models a wire format asks, where the host says nothing else; formats that are not here ask nobody's."""
+"""The provider whose models a wire format asks for, unless the host names another; other formats have none."""
 
 PROVIDER_FORMATS: Final = {key: name for name, key in reversed(FORMAT_PROVIDERS.items())} | {"gemini": "gemini"}
-"""The other way round: through which format a provider's models are asked, where the host says nothing else."""
+"""The reverse: the wire format by which a provider's models are asked, unless the host names another."""
 
 PROVIDERS: Final = frozenset(FORMAT_PROVIDERS.values()) | {
     "azure", "bedrock", "cerebras", "cohere", "fireworks", "gemini", "groq", "huggingface", "nvidia", "perplexity",

@@ -32,7 +32,7 @@ is_token: Final[Callable[[str, str], bool | None]] = _no_answer if _built is Non
 plain_copy: Final[Callable[[list[Any], bytes, int], list[Any] | None]] = (
     _no_answer if _built is None else _built.plain_copy
 )
-"""A copy of a list that is what this text says; None if that is not plain to see, or it has a null, or more levels.
+"""A copy of a list whose JSON is this text; None if that cannot be told easily, or it has a null or more levels.
 
 The text is what `cmf.codec.dumps` wrote of a list.
 """

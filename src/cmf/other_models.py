@@ -17,7 +17,7 @@ _NAMES: Final = ("model", "model_name", "modelName")
 
 
 def other_models(request: Request) -> list[str]:
-    """Their names as they stand on the wire, in order, each once; the request's own is not among them."""
+    """Their names as written on the wire, in order, each once; the request's own is not among them."""
     if not request.extra and not any(tool.extra for tool in request.tools):
         return []
     found = dict.fromkeys(_of_request(request.extra or {}))

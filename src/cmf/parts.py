@@ -1,4 +1,4 @@
-"""Changing the parts of a value, wherever they stand: in messages, in results, in rendered prompts.
+"""Changing the parts of a value, wherever they are: in messages, in results, in rendered prompts.
 
 Paths are those of the views: `messages[0].content[1]`, `choices[0].message.content[0]`, `content[2].content[0]`.
 """
@@ -22,7 +22,7 @@ _T = TypeVar("_T", bound=Message | Request | Response)
 def map_parts(value: _T, change: Change) -> _T:
     """`value` with every part changed; the very same object where nothing was.
 
-    A result whose inner part was changed is itself a changed part: what rode along from the wire is left behind.
+    A result whose inner part was changed is itself a changed part: its `extra` from the wire is dropped.
     """
     changed: Any
     if isinstance(value, Message):

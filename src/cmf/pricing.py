@@ -43,7 +43,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTable:
-    """Prices by model id, and the version that says which prices they were."""
+    """Prices by model id, and the version of the table."""
 
     version: str
     prices: Mapping[str, Price]

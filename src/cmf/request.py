@@ -59,7 +59,7 @@ SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 @value
 class Request(Value):
-    """One request to a model. `model` is `<provider>:<model>`, or what the client said where no route is known yet.
+    """One request to a model. `model` is `<provider>:<model>`, or as the client named it while no route is known.
 
     Parts of `critical_kinds` may be lost in no format: what cannot carry one refuses the request [A13].
     """
@@ -150,7 +150,7 @@ class Choice(Value):
 
 @value
 class ErrorInfo(Value):
-    """What a provider said went wrong; `status` and `retry_after_seconds` come from HTTP."""
+    """A provider's error; `status` and `retry_after_seconds` come from HTTP."""
 
     message: Str | None = None
     type: Str | None = None

@@ -150,7 +150,7 @@ def from_agent_threads(body: Any, path: str = "$") -> Message:
 
 
 def _ours(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`holder` without our own key, and what stood there; a key of ours with something else in it is theirs."""
+    """`holder` without our own key, and its value; a key of that name with another kind of value is the provider's."""
     ours = holder.get(_OURS)
     if not isinstance(ours, dict) or not ours or not ours.keys() <= names:
         return holder, {}

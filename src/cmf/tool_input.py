@@ -42,7 +42,7 @@ def is_usable(schema: JsonObject) -> bool:
 
 
 def schema_problem(schema: JsonObject, arguments: Any) -> str | None:
-    """`input_problem`, of a schema that stands by itself."""
+    """`input_problem`, for a schema by itself."""
     compiled = _compiled(schema)
     if compiled is None:
         return "$"

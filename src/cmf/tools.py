@@ -39,7 +39,7 @@ class ToolDefinition(Value):
 
 
 class SchemaFinding(NamedTuple):
-    """One construct outside the subset, and where it stands."""
+    """One construct outside the subset, and its place."""
 
     path: str
     problem: str

@@ -223,7 +223,7 @@ def fields_of(item: Value) -> dict[str, Any]:
 
 
 class Entry(NamedTuple):
-    """A field of a JSON form; `absent` says when it is left out.
+    """A field of a JSON form; `absent` tells when it is left out.
 
     `same`: if it is the default object. `empty`, `equal`, `blank`: also if it is of the default's type and is empty, is
     equal to the default, or has an empty JSON form, respectively.
@@ -378,7 +378,7 @@ Number = Annotated[int | float, BeforeValidator(_number)]
 """A JSON number in the spelling it came in: 1 stays an int, 1.0 a float."""
 
 Flag = Annotated[bool, Field(strict=True)]
-"""True or false; no word or number stands for either."""
+"""True or false; no string or number is taken for either."""
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 """A whole number that is not negative."""

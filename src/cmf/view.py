@@ -169,7 +169,7 @@ class MessageView:
 
     @property
     def hook(self) -> Hook | None:
-        """Where in the traffic the view is judged: as the caller said, else by kind."""
+        """Where in the traffic the view is judged: as the caller gave it, or by its kind."""
         return self._scope.hook or _HOOKS.get(self.kind)
 
     # -- direction and flags (seed 003 §4.4) --------------------------------------------------------------------------

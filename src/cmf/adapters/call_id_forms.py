@@ -70,17 +70,17 @@ def _digest(call_id: str) -> str:
 
 
 def mark(format_name: str) -> str:
-    """The key of a part's `extra` that says: the id came from this format as it is, and goes back to it so."""
+    """The key of a part's `extra` which marks an id that came from this format unchanged, and goes back so."""
     return format_name + _MARKED
 
 
 def is_mark(key: str) -> bool:
-    """Whether this key of an `extra` is such a mark, which says nothing that could be lost."""
+    """Whether this key of an `extra` is such a mark, which holds nothing that could be lost."""
     return key.endswith(_MARKED)
 
 
 def with_mark(extra: FrozenDict | None, format_name: str) -> FrozenDict:
-    """What rides along with a part, and the mark."""
+    """The `extra` of a part, and the mark."""
     return frozen_mapping({**(extra or {}), mark(format_name): FrozenDict()})
 
 

@@ -1,4 +1,4 @@
-"""One way to hear a stream as it arrives; what a format says of each event is its own. Spec: docs/spec/streaming.md.
+"""Decoding a stream as it arrives; each format decodes its own events. Spec: docs/spec/streaming.md.
 
 The live events are a preview: text, thinking and the progress of tool calls. What the answer *is* comes from the fold
 of all events, read by the whole-response decoder, so that a streamed and a whole answer cannot differ.
@@ -17,13 +17,13 @@ from cmf.errors import CmfError
 from cmf.request import ErrorInfo, Request, Response
 
 Hear = Callable[[WireEvent], Iterable[StreamEvent]]
-"""What one wire event says at once: `TextDelta`, `ThinkingDelta`, `ToolUseStart`, `ToolUseInputDelta`."""
+"""What one wire event adds at once: `TextDelta`, `ThinkingDelta`, `ToolUseStart`, `ToolUseInputDelta`."""
 
 CUT = ErrorInfo(message="the stream ended before its answer did", type="stream.cut")
 
 
 async def drive(adapter: Adapter, events: Arriving, context: Request | None, hear: Hear) -> AsyncIterator[StreamEvent]:
-    """The canonical events of a stream: what `hear` says of each event, then the end.
+    """The canonical events of a stream: what `hear` gives for each event, then the end.
 
     The end is, for a whole answer: each tool call with its arguments, the usage, `MessageComplete`. For one that was
     cut, broke off with an error, or cannot be read: `StreamError`, with what had arrived. [STR-1] to [STR-5]

@@ -1,4 +1,4 @@
-"""What rides along with an answer, by format, and says nothing of its words. Spec: docs/spec/effects.md [EFF-10].
+"""Fields beside an answer, by format, that have nothing of its words. Spec: docs/spec/effects.md [EFF-10].
 
 All else may say them again: token by token as probabilities or ids, as what was found or quoted, parsed, or in a
 filter's notes.
@@ -19,7 +19,7 @@ _SILENT: Final = frozenset(
     }
 )  # fmt: skip
 _OF_FORMAT: Final[Mapping[str, frozenset[str]]] = {
-    # what was asked for, which this format says again
+    # what was asked for, which this format repeats
     "openai_responses": frozenset(
         {
             "background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata",

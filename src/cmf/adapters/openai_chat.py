@@ -1,4 +1,4 @@
-"""OpenAI chat completions, and the many services that speak it. Spec: docs/spec/adapters/openai_chat.md."""
+"""OpenAI chat completions, which many services use too. Spec: docs/spec/adapters/openai_chat.md."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from cmf.enums import Role
 
 
 def user_runs(parts: Sequence[Part]) -> list[tuple[Role, tuple[Part, ...]]]:
-    """The parts of a user's wire message by role: each tool result alone, as TOOL; what stands between, as USER.
+    """The parts of a user's wire message by role: each tool result alone, as TOOL; what is between them, as USER.
 
     A message without parts is one run without parts, of the user.
     """

@@ -61,7 +61,7 @@ class AiSdkAdapter(Adapter):
         Raises:
             ShapeError: no messages, or one that is none.
         """
-        del headers  # nothing of this format stands in them
+        del headers  # this format has nothing in them
         raw = freeze(body)
         request, shape = _request(raw, model)
         layout = envelope_layout(_plain_request(request, shape), raw, format_name=FORMAT)
@@ -144,7 +144,7 @@ ADAPTER: Final = AiSdkAdapter()
 
 
 def _request(raw: Any, model: str | None) -> tuple[Request, dict[str, Any]]:
-    """The request, and how its messages stood in the body."""
+    """The request, and how its messages were arranged in the body."""
     if isinstance(raw, list):
         return trusted(Request, model=model, messages=_conversation(raw, "$")), {"form": "list"}
     fields = Fields(raw, "$")
@@ -261,7 +261,7 @@ def _body(response: Response) -> Any:
 
 
 def _notes(response: Response) -> dict[str, Any]:
-    """What its stream said beside the message; with the error of the response, if that is another one."""
+    """What its stream had beside the message; with the error of the response, if that is another one."""
     notes = object_in(extra_of(response, FORMAT), "stream")
     known, error = _error(freeze(notes)), response.error
     if error is None or not response.choices or (known is not None and known.message == error.message):
@@ -271,7 +271,7 @@ def _notes(response: Response) -> dict[str, Any]:
 
 
 def _meant(word: str, message: Message) -> StopReason:
-    """The reason that a word says; a call is one only where there is a call."""
+    """The stop reason of a word; `tool-calls` is one only where there is a call."""
     reason = STOP_REASONS.get(word, StopReason.OTHER)
     return StopReason.OTHER if reason is StopReason.CALL and not has_call(message.content) else reason
 

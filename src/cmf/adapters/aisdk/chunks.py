@@ -161,7 +161,7 @@ def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]
 
 
 class Ear:
-    """What each event says at once: the live preview of a stream. Deltas that fold to nothing say nothing."""
+    """What each event adds at once: the live preview of a stream. Deltas that fold to nothing add nothing."""
 
     __slots__ = ("_calls", "_open", "_received")
 

@@ -50,7 +50,7 @@ class _Reading:
     results: list[list[Part]] = field(default_factory=lambda: [[]])
 
     def begin_step(self) -> None:
-        """What follows was said by another call of the model."""
+        """What follows came from another call of the model."""
         if self.spoken[-1] or self.results[-1]:
             self.spoken.append([])
             self.results.append([])
@@ -130,7 +130,7 @@ def _laid_out(
 def _laid(messages: Sequence[Message], shape: dict[str, Any], index: int) -> Sequence[Message]:
     first = messages[0]
     if not shape and len(messages) == 1 and (first.extra is not None or first.role is not Role.ASSISTANT):
-        return messages  # nothing to say: an answer without keys of its own has to say that it stands alone
+        return messages  # an answer without keys of its own has to be marked as standing alone
     return grouped_as(messages, format_name=FORMAT, index=index, shape=FrozenDict(shape))
 
 
@@ -233,7 +233,7 @@ def _read_tool(fields: Fields, kind: str, at: int, names: Names, reading: _Readi
 
 
 def _result(fields: Fields, call_id: str, name: str | None, ran: str) -> ToolResultPart | None:
-    """What the tool returned, where the part has it; what belongs to the result rides with it."""
+    """What the tool returned, if the part has it, with the fields that belong to the result."""
     state = fields.peek("state")
     error = fields.peek("errorText")
     failed = state in ("output-error", "output-denied") or (isinstance(error, str) and "output" not in fields)
@@ -266,7 +266,7 @@ def _result(fields: Fields, call_id: str, name: str | None, ran: str) -> ToolRes
 
 
 def written_state(result: ToolResultPart | None) -> str:
-    """The state of a tool part that says nothing else."""
+    """The state of a tool part that names none."""
     if result is None:
         return "input-available"
     return "output-error" if result.is_error else "output-available"

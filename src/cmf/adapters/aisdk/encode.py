@@ -75,7 +75,7 @@ def _goes_on(message: Message) -> bool:
 
 
 def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[str, Any]:
-    """The UI message of a group: as it was spelled, if that still says exactly what the messages say; else plain."""
+    """The UI message of a group: as it came if that still has the content of the messages, else in normal form."""
     plain, shape = write_plain(group, index=index), shape_of(group[0], FORMAT)
     if "at" not in shape:
         return plain

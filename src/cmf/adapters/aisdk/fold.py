@@ -44,7 +44,7 @@ class Fold:
         self._texts: dict[int, list[str]] = {}  # by identity of the part: what it is to say
         self._inputs: dict[Any, list[str]] = {}
         self._told: dict[int, list[dict[str, Any]]] = {}  # by identity of the part: the chunks that made it
-        self._odd: set[int] = set()  # the parts whose chunks said more
+        self._odd: set[int] = set()  # the parts whose chunks had other fields too
         self._finished = self._started = False
 
     # -- chunk by chunk -----------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Fold:
         self.notes.setdefault(name, []).append(chunk)
 
     def _copy(self, chunk: dict[str, Any], kind: str) -> None:
-        """A chunk that is a part as it stands; a later one of the same id takes its place."""
+        """A chunk that is a complete part; a later one of the same id replaces it."""
         if chunk.get("transient") is True:
             self._note("chunks", chunk)
             return
@@ -115,7 +115,7 @@ class Fold:
         return self.body
 
     def reset_step(self, _: dict[str, Any]) -> dict[str, Any]:
-        """What the step has said so far is taken back: the client was shown it, the message does not hold it."""
+        """The step's content so far is withdrawn: the client was shown it, but it is not part of the message."""
         parts = self.parts()
         at = max((at for at, part in enumerate(parts, 1) if part["type"] == "step-start"), default=0)
         for part in parts[at:]:
@@ -133,7 +133,7 @@ class Fold:
         return self.body
 
     def fail(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """The server's error; the client is told, the message does not hold it."""
+        """The server's error: shown to the client, but not part of the message."""
         self._note("errors", chunk)
         return self.body
 
@@ -332,7 +332,7 @@ class Fold:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def parts(self) -> list[dict[str, Any]]:
-        """The parts so far, with all that was said."""
+        """The parts so far, with all fields of their chunks."""
         for part in self.body["parts"]:
             if said := self._texts.pop(id(part), None):
                 part["text"] += "".join(said)

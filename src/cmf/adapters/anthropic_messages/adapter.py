@@ -20,7 +20,7 @@ _VERSION: Final = "2023-06-01"
 
 
 class AnthropicMessagesAdapter(Adapter):
-    """The Messages format, both directions. Every method is pure; what each does is said at `cmf.adapters.Adapter`."""
+    """The Messages format, both directions. Every method is pure; `cmf.adapters.Adapter` describes each."""
 
     name: Final = FORMAT
 

@@ -99,7 +99,7 @@ def decode_assistant(blocks: Sequence[Any], path: str, names: Names) -> list[Par
 
 
 def decode_block(block: Any, path: str, names: Names) -> Part:
-    """The part that a (frozen) block stands for: see `decode_blocks`."""
+    """The part of a (frozen) block: see `decode_blocks`."""
     if not isinstance(block, FrozenDict):
         raise ShapeError("expected a content block", path=path, hint=_HINT)
     kind = block.get("type")
@@ -180,7 +180,7 @@ def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, 
 
 
 def _id_read(wire_id: str, extra: FrozenDict | None) -> tuple[str, FrozenDict | None]:
-    """The id that a wire's stands for; one that the reference of the format does not know is kept, and marked so."""
+    """The canonical id for a wire's; one that the format's reference does not allow is kept, and marked so."""
     return from_plain_form(wire_id), extra if is_plain(wire_id) else with_mark(extra, FORMAT)
 
 
@@ -308,7 +308,7 @@ def _media_extra(block: FrozenDict, known: frozenset[str], fields: dict[str, Any
     taken = {"base64": _BASE64_KEYS, "url": _URL_KEYS, "file": _FILE_KEYS, "text": _PLAIN_TEXT_KEYS}[kind]
     left = {key: item for key, item in source.items() if key not in taken}
     if not left:
-        # Where writing treats a foreign part otherwise, the mark says that this one stays as it is.
+        # Writing treats a part of another format differently; the mark keeps this one as it is.
         return rest_of(block, known, always=kind == "file" or _rewritten_if_foreign(fields))
     mine = {key: item for key, item in block.items() if key not in known} | {"source": frozen_mapping(left)}
     return frozen_mapping({FORMAT: frozen_mapping(mine)})
@@ -342,7 +342,7 @@ def _is_text(block: Mapping[str, Any]) -> bool:
 
 
 def _cut(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A text block without its text, which is in the content of the part: `chars` says how much of it."""
+    """A text block without its text, which is in the content of the part: `chars` is its length there."""
     return {**{key: item for key, item in block.items() if key != "text"}, "chars": len(block["text"])}
 
 

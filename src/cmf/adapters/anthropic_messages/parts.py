@@ -46,7 +46,7 @@ Block: TypeAlias = dict[str, Any]
 
 
 def encode_content(message: Message) -> list[Block]:
-    """The blocks of a message: see `encode_parts`. An assistant says no media and no client's results here."""
+    """The blocks of a message: see `encode_parts`. An assistant has no media and no client's results here."""
     if message.role is Role.ASSISTANT:
         for part in message.content:
             if is_users(part) and not is_own(part):

@@ -42,7 +42,7 @@ HTTP: Final = f"{FORMAT}.http"
 DEFAULT_MAX_TOKENS: Final = 4096  # the format wants a limit; every model it serves can write this much
 EFFORTS: Final = frozenset({"low", "medium", "high", "xhigh", "max"})
 _HEADERS: Final = ("anthropic-beta", "anthropic-version")
-_TOP: Final = -1  # the group number of what stood in `system`
+_TOP: Final = -1  # the group number of what came in `system`
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _MESSAGE_KEYS: Final = frozenset({"role", "content"})
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
@@ -53,7 +53,7 @@ _UNSAID: Final = ("seed", "frequency_penalty", "presence_penalty")
 
 
 def decode_request(body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None) -> Request:
-    """The request that a body describes; `model` and `headers` are what stood beside it.
+    """The request that a body describes; `model` and `headers` came beside it.
 
     Raises:
         ShapeError: with the path of what does not fit.
@@ -97,7 +97,7 @@ def _decode_head(head: Any, *, model: str | None, headers: Mapping[str, str] | N
 
 
 def _decode_output(fields: Fields) -> tuple[str | None, FrozenDict | None]:
-    """Effort and schema. The schema stands in `output_config.format`, or in the older `output_format`."""
+    """Effort and schema. The schema is in `output_config.format`, or in the older `output_format`."""
     config = fields.take("output_config", dict)
     left = dict(config or {})
     effort = left.get("effort")
@@ -110,7 +110,7 @@ def _decode_output(fields: Fields) -> tuple[str | None, FrozenDict | None]:
         schema = _schema_in(older)
         if schema is None and isinstance(older, dict) and older.get("type") == "json_schema":
             raise ShapeError("a JSON schema is no object", path="$.output_format.schema", hint="send the schema")
-        if schema is not None:  # its `type` stays, and says at writing that the schema belongs there
+        if schema is not None:  # its `type` stays, and shows at writing that the schema belongs there
             fields.put_back("output_format", {key: item for key, item in older.items() if key != "schema"})
     else:
         form = left.get("format")

@@ -21,7 +21,7 @@ from cmf.pairing import has_client_call
 from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.value import replace, trusted
 
-OTHER_EVENTS: Final = f"{MARK}events"  # what a stream said beside its message
+OTHER_EVENTS: Final = f"{MARK}events"  # what a stream had beside its message
 MARKS: Final = frozenset({PARTIAL, OTHER_EVENTS})  # of the fold, not of the provider: never written
 _UNCALLED: Final = f"{FORMAT}.uncalled"  # marks the extra of a choice that stopped for a call and came without one
 _BODY: Final = "body"  # under it an error that is no error object of this format is kept whole
@@ -125,7 +125,7 @@ def _decode_count(raw: Any) -> Response | None:
 def _decode_message(raw: Any, names: Names) -> Response:
     fields = Fields(raw, "$")
     content = fields.need("content", list) if fields.peek("content") is not None else ()
-    fields.drop("content", None)  # gateways spell an answer that says nothing so
+    fields.drop("content", None)  # gateways write an empty answer so
     said = fields.take("role", str)
     if said not in (None, "assistant"):
         raise ShapeError("`role` is not `assistant`", path="$.role", hint="a reply is the assistant's")
@@ -276,12 +276,12 @@ def _encode_usage(usage: TokenUsage) -> dict[str, Any]:
 
 
 def _beside(written: dict[str, Any], odd: Any) -> dict[str, Any]:
-    """What is written, but for what the provider said in a shape of its own, which rode along and stays as it is."""
+    """What is written, except what the provider sent in a shape of its own, which was kept and stays as it is."""
     return {key: item for key, item in written.items() if not isinstance(odd, dict) or key not in odd}
 
 
 def _stop_reason(choice: Choice) -> str | None:
-    """The wire's word: what the provider said as long as it fits, else derived from the reason and the content."""
+    """The wire's word: the provider's own as long as it fits, else derived from the reason and the content."""
     raw, reason = choice.raw_stop_reason, choice.stop_reason
     if reason is None:
         return None

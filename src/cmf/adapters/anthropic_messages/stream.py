@@ -18,7 +18,7 @@ from cmf.codec import dumps, loads_object
 from cmf.errors import ShapeError
 from cmf.value import trusted
 
-# What a delta says: the fields of its block that it adds to, or its own where they go by another name.
+# What a delta holds: the fields of its block to which it adds, or its own if they have another name.
 _SAYS: Final[dict[str, tuple[str, ...]]] = {
     "text_delta": ("text",),
     "citations_delta": ("citation",),
@@ -236,7 +236,7 @@ class Fold:
         return True
 
     def _message_stop(self, data: dict[str, Any]) -> bool:
-        """A message ends after it has said how: a stop that comes before (of another stream, spliced in) is no end."""
+        """A message ends after its stop reason: a stop that comes before (of another stream, spliced in) is no end."""
         self._stopped = self._begun and self._ending
         if self._stopped:
             self._beside(data)
@@ -246,15 +246,15 @@ class Fold:
         if self._error is not None or not isinstance(data.get("error"), dict):
             return False
         self._error = data
-        return not self._begun or set(data) == {"type", "error"}  # what else it says has no place in a message
+        return not self._begun or set(data) == {"type", "error"}  # its other fields have no place in a message
 
     def _beside(self, said: dict[str, Any], *known: str) -> None:
-        """Keep what an event or delta says beyond its own fields: hosts and gateways add theirs (counts, times)."""
+        """Keep fields of an event or delta that are not the format's: hosts and gateways add theirs (counts, times)."""
         if len(said) > 1 + len(known) or any(key not in known and key != "type" for key in said):
             self._other.append({key: item for key, item in said.items() if key not in known})
 
     def _put(self, holder: dict[str, Any], key: str, item: Any) -> None:
-        """Set a field; text that it replaces was said, so it stays to be judged."""
+        """Set a field; text that it replaces was sent, so it is kept to be judged."""
         before = holder.get(key)
         if isinstance(before, str | list | dict) and before and before != item:
             self._other.append({key: before})
@@ -275,7 +275,7 @@ def _begun_by(delta: dict[str, Any]) -> str | None:
 
 
 def _known_place(data: dict[str, Any]) -> tuple[str, ...]:
-    """`index` where it says no more than a number does."""
+    """`index` if it is a plain number."""
     return ("index",) if type(data.get("index")) is int else ()
 
 
@@ -291,7 +291,7 @@ _TAKERS: Final[dict[str, Callable[[Fold, dict[str, Any]], bool]]] = {
 _SILENT: Final = ({"type": "ping"}, "[DONE]")
 
 
-_HEAD: Final = "head"  # where the blocks stand that no delta can name
+_HEAD: Final = "head"  # where the blocks are that no delta can name
 
 
 class Hearing:
@@ -321,7 +321,7 @@ class Hearing:
         return ()
 
     def _begins(self, index: Any, block: Any) -> Iterable[StreamEvent]:
-        """A block that begins, or that stands in the message's head: no delta can name such a one."""
+        """A block that begins, or one of the message's head: no delta can name the latter."""
         if not isinstance(block, dict):
             return ()
         kind = self._kinds[index] = block.get("type")

@@ -90,7 +90,7 @@ def encode_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def decode_choice(choice: Any) -> tuple[ToolChoice | None, FrozenDict | None]:
-    """The canonical tool choice, and what of the wire's is not said by it. ShapeError for one without a type."""
+    """The canonical tool choice, and what of the wire's it cannot hold. ShapeError for one without a type."""
     if choice is None:
         return None, None
     kind, name = choice.get("type"), choice.get("name")

@@ -102,7 +102,7 @@ def url_of(part: ImagePart | VideoPart | DocumentPart, dialect: Dialect) -> str:
     )
 
 
-# Not every service of the family takes videos, so one that came in the format itself says so.
+# Not every service of the family takes videos, so one that came in this format is marked.
 _OWN_URL: Final[dict[type[Part], str]] = {VideoPart: "url"}
 
 

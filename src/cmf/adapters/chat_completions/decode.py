@@ -86,7 +86,7 @@ def _tool_result(fields: Fields, dialect: Dialect, names: Names) -> ToolResultPa
 
 
 def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool, said: bool) -> None:
-    """The parts of `content`; with `said`, a model's answer may be any JSON: some services parse it for the client."""
+    """The parts of `content`; with `said`, it may be any JSON: some services parse a model's answer for the client."""
     text = fields.take("content", str)
     if text is not None:
         if text:
@@ -100,7 +100,7 @@ def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool
         return
     listed = blocks(fields.need("content", list), f"{fields.path}.content", dialect)
     if reply:
-        # A client expects one text in a reply, so a list is said to be one; in a request both forms mean the same.
+        # A client expects one text in a reply, so a list is marked as one; in a request both forms mean the same.
         listed = [_as_block(part, dialect) for part in listed]
     parts += listed
 

@@ -51,14 +51,14 @@ class Dialect:
         return key if isinstance(key, str) else None
 
     def is_foreign(self, holder: Any) -> bool:
-        """Whether something rides along that this format did not bring."""
+        """Whether there is something in `extra` that did not come from this format."""
         own = (self.format, f"{self.format}.key")
         return bool(holder.extra) and any(name not in own and not is_mark(name) for name in holder.extra)
 
 
-STREAM: Final = f"{MARK}stream"  # what the chunks said beside the body
-JSON: Final = "json"  # the form of a text that stood there as the JSON it spells
-CHOICE_ERROR: Final = "choice_error"  # the form of an error that stands in a choice, and goes back with it
+STREAM: Final = f"{MARK}stream"  # what the chunks had beside the body
+JSON: Final = "json"  # the form of a text that came as JSON and not as a string
+CHOICE_ERROR: Final = "choice_error"  # the form of an error inside a choice, to which it goes back
 
 ROLES: Final = {
     "system": Role.SYSTEM,
@@ -103,7 +103,7 @@ _CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
 
 
 def stop_reason(raw: str, *, refused: bool, calls: bool) -> StopReason:
-    """The canonical reason. A refusal stands in the message, with `stop` beside it; so do calls that were forced.
+    """The canonical reason. A refusal is in the message, with `stop` beside it; so are calls that were forced.
 
     Some services say "" beside calls, and others nothing but `stop`.
     """

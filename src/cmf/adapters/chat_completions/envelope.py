@@ -170,7 +170,7 @@ def _sampling(fields: Fields) -> Sampling:
     stop = fields.take_texts("stop")
     if isinstance(alone := fields.peek("stop"), str):
         stop = (alone,)  # and stays in `extra`, for its form
-    # The newer name is plain; where the older one stands alone it stays in `extra`, since some services know only that.
+    # The newer name is the usual one; the older one by itself is kept in `extra`, since some services know only that.
     ceiling = fields.take("max_completion_tokens", int)
     if ceiling is not None:
         fields.take("max_tokens", int)
@@ -247,7 +247,7 @@ def _choice_error(listed: list[Any]) -> tuple[ErrorInfo | None, str | None]:
 
 
 def _error(fields: Fields) -> tuple[ErrorInfo, str | None]:
-    """What went wrong, and in which form it was said: `error` as an object, as a text, or no `error` at all."""
+    """The error, and its form: `error` as an object, as a text, or no `error` at all."""
     raw = fields.take("error", dict)
     if raw is not None:
         inner = Fields(raw, "$.error")

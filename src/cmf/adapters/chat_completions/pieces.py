@@ -17,11 +17,11 @@ _CALL_TEXTS: Final = {"function": ("arguments",), "custom": ("input",)}
 _Held = TypeVar("_Held", dict[str, Any], list[Any])
 
 Aside = dict[str, list[Any]]
-"""By key, what was said and does not hold."""
+"""By key, values that were sent and later replaced."""
 
 
 class Pieces:
-    """An object that comes in pieces: some of its texts add up, the rest is said once (or again)."""
+    """An object that comes in pieces: some of its texts are concatenated, other fields come once or repeatedly."""
 
     __slots__ = ("_aside", "_inner", "_texts", "_textual", "_value", "fields")
 
@@ -56,7 +56,7 @@ class Pieces:
                 snapshot(self.fields, key, item, self._aside)
 
     def _name(self, more: str) -> None:
-        """A name is said once, again and again, or in pieces."""
+        """A name comes once, repeatedly, or in pieces."""
         known = self.fields["name"]
         if more != known:
             self.fields["name"] = known + more
@@ -90,7 +90,7 @@ class Pieces:
 
 
 def gathering(holder: dict[str, Any], key: str, kind: type[_Held], aside: Aside) -> _Held:
-    """The object or list under `key`, to go on with; a new one where there is none, and what stood there put aside."""
+    """The object or list under `key`, to be continued; a new one if there is none, with any other value put aside."""
     held = holder.get(key)
     if isinstance(held, kind):
         return held
@@ -101,7 +101,7 @@ def gathering(holder: dict[str, Any], key: str, kind: type[_Held], aside: Aside)
 
 
 def settle(holder: dict[str, Any], key: str, item: Any, aside: Aside) -> None:
-    """Put what was gathered under `key`, and aside what stood there; which stays if nothing was gathered ("", [])."""
+    """Put what was gathered under `key`, and the previous value aside; it stays if nothing was gathered ("", [])."""
     held = holder.get(key)
     if held and not item:
         return

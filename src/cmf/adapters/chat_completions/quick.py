@@ -145,7 +145,7 @@ def calling(
         if spelling:
             texts.append(text)
             differ = True
-            if spelling + spelling > len(text):  # else it is no more than twice its arguments, which the message says
+            if spelling + spelling > len(text):  # else it is no more than twice its arguments, which the message has
                 large = True
         else:
             texts.append(None)
@@ -167,7 +167,7 @@ def is_text(text: str) -> bool:
 
 
 def at_length(layout: Layout) -> Layout:
-    """The layout with what `texts` says under `at`, as the general reader would have put it."""
+    """The layout with `texts` under `at`, as the general reader would have put it."""
     if not layout.texts:
         return layout
     spelt = {str(at): _steps_to(text) for at, text in enumerate(layout.texts) if text is not None}

@@ -26,7 +26,7 @@ _CHOICES: Final = {mode: ToolChoice(mode=mode) for mode in ("auto", "none", "req
 _KEPT: Final = frozenset(
     {"parallel_tool_calls", "logprobs", "metadata", "store", "stream_options", "top_logprobs", "user"}
 )
-"""Keys that no format of the family reads: they ride along as they are."""
+"""Keys that no format of the family reads: they are kept as they are."""
 _REMEMBERED_BYTES: Final = 64 * 1024  # 64 lists of that size are 4 MiB of text
 _ONE_LOOK: Final = 4096  # a longer list has so many brackets that its schemas have to be looked at one by one
 _SCHEMA_DEPTH: Final = MAX_DEPTH - 4  # the body, its tools, the tool and its function are around a schema
@@ -90,7 +90,7 @@ def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ..
     """
     text = plain_bytes(listed)
     if text is None:
-        return None  # not JSON: the general decoder says where
+        return None  # not JSON: the general decoder names the place
     try:
         if len(text) <= _REMEMBERED_BYTES:
             known = remembered_tools(text, format_name)
@@ -105,7 +105,7 @@ def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ..
 
 
 class _AmbiguousError(ValueError):
-    """A number that is none is written as null, so a text with a null in it may stand for more than one list."""
+    """NaN and infinities are written as null, so a text with a null in it may be that of several lists."""
 
 
 @lru_cache(maxsize=64)
@@ -115,8 +115,8 @@ def remembered_tools(text: bytes, format_name: str) -> list[tuple[ToolDefinition
 
 
 def _tools_of(text: bytes, listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
-    """The tools that the text says, which is that of `listed`, whoever changes the list meanwhile."""
-    copied = plain_copy(listed, text, _SCHEMA_DEPTH + 3)  # schemas stand in the list, the tool and its function
+    """The tools of the text, which is the JSON of `listed`, even if the list is changed meanwhile."""
+    copied = plain_copy(listed, text, _SCHEMA_DEPTH + 3)  # schemas are inside the list, the tool and its function
     if copied is not None:
         return _tools(copied, format_name, shallow=True)
     if text.rfind(b"null") >= 0:  # from the end: two and a half times as fast as `in`

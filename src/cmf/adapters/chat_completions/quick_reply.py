@@ -48,8 +48,8 @@ _replied = shape_maker(
     *("role", "content", "said", "reason", "raw_reason", "chosen", "usage", "model", "extra", "layout"),
 )
 
-Kept = dict[str, Any]  # what rides along, by its key
-Nulls = tuple[str, ...]  # the keys of an object under which a null says nothing
+Kept = dict[str, Any]  # kept fields, by their keys
+Nulls = tuple[str, ...]  # the keys of an object under which a null means the same as nothing
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _wire_said(message: Message, format_name: str) -> dict[str, Any] | None:
 
 
 def _own(holder: Any, format_name: str) -> Mapping[str, Any] | None:
-    """What rode along with it; None if that is of another format, or says which form it had."""
+    """Its `extra`; None if that is of another format, or records which form it had."""
     extra = holder.extra
     if not extra:
         return NO_SHAPE

@@ -1,4 +1,4 @@
-"""The chunks that a chat completion is streamed as, and what each chunk says at once. Spec: docs/spec/streaming.md."""
+"""The chunks as which a chat completion is streamed, and what each chunk adds at once. Spec: docs/spec/streaming.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDER: Final = (*THOUGHTS, "reasoning_details", "content", "refusal", "audio", 
 
 
 def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
-    """The chunks of a body, with what a stream said `aside` of it; `[DONE]` at their end if it is whole."""
+    """The chunks of a body, with what its stream had `aside`; `[DONE]` at their end if it is complete."""
     if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
         return [{"data": body}]
     top = {key: item for key, item in body.items() if key not in ("choices", "usage", "error")}
@@ -78,7 +78,7 @@ def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
 
 
 class Ear:
-    """What each chunk says at once. Shapes that do not fit say nothing here: the fold decides what they are."""
+    """What each chunk adds at once. Shapes that do not fit add nothing here: the fold decides what they are."""
 
     __slots__ = ("_calls", "_count")
 

@@ -20,7 +20,7 @@ from cmf.request import Request, Response
 
 
 class GeminiAdapter(Adapter):
-    """Gemini's JSON, both ways, whole and streamed. The model stands in the path."""
+    """Gemini's JSON, both ways, whole and streamed. The model is in the path."""
 
     name = FORMAT
 

@@ -1,4 +1,4 @@
-"""Arguments that a Gemini stream says bit by bit, each under the path where it belongs. Spec: gemini.md [GEM-23]."""
+"""Arguments that a Gemini stream sends in pieces, each with the path where it belongs. Spec: gemini.md [GEM-23]."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def _piece(piece: Any) -> tuple[str, list[str | int], Any] | None:
-    """Path, its steps, and the value of one piece; None where it says anything else."""
+    """Path, its steps, and the value of one piece; None if it has anything else."""
     if not isinstance(piece, dict) or not isinstance(path := piece.get("jsonPath"), str):
         return None
     kinds = [key for key in piece if key in _VALUES]
@@ -115,7 +115,7 @@ def _steps(path: str) -> list[str | int] | None:
 
 
 def _at(value: Any, steps: list[str | int]) -> Any:
-    """What stands at the end of the steps; None where nothing does."""
+    """The value at the end of the steps; None if there is none."""
     for step in steps:
         if not _leads(value, step):
             return None

@@ -16,7 +16,7 @@ Spelling: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The names of an object that are read, with what stands under them. `item` makes it a list of that shape.
+    """The names of an object that are read, with the shapes of their values. `item` makes it a list of that shape.
 
     `text` says that bare text may stand for it; it is read as the object where `keys` say what that has.
     """

@@ -1,6 +1,6 @@
 """Gemini's parts as canonical parts. Spec: docs/spec/adapters/gemini.md [GEM-4] to [GEM-9].
 
-A part is an object with one data key; whatever else it has (a signature, video metadata) rides along in `extra`. A part
+A part is an object with one data key; whatever else it has (a signature, video metadata) is kept in `extra`. A part
 with no data key that is known here, or with two of them, is opaque.
 """
 

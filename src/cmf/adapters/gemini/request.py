@@ -119,7 +119,7 @@ def decode_content(content: Any, path: str, *, system: bool = False, reply: bool
 
 
 def decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request, list[int] | None]:
-    """What a request says beside its turns, and how its tools stood in groups, where that is not the plain way."""
+    """A request's own fields, without its turns, and how its tools were grouped, if not in the usual way."""
     fields = Fields(whole, "$")
     for key in ("contents", "systemInstruction"):
         fields.drop(key, None)
@@ -207,7 +207,7 @@ def _calling(choice: ToolChoice) -> dict[str, Any]:
 
 
 def encode_request(request: Request) -> dict[str, Any]:
-    """The request as Gemini's JSON, spelled as it came where that still says the same."""
+    """The request as Gemini's JSON, as it came where that still has the same content."""
     shape = shape_of(request, FORMAT)
     sizes = shape.get("tools")
     fits = isinstance(sizes, list) and sum(sizes) == len(request.tools)
@@ -232,7 +232,7 @@ def _wants_signatures(model: str | None) -> bool:
 
 
 def _is_own(request: Request) -> bool:
-    """Whether there is something in the request that only this format says."""
+    """Whether the request has something that only this format can express."""
     layouts = [request.provider_raw, *(message.provider_raw for message in request.messages)]
     extras = [request.extra, *(message.extra for message in request.messages)]
     extras += [part.extra for message in request.messages for part in message.content]
@@ -258,7 +258,7 @@ def _respelled(request: Request, plain: dict[str, Any], shape: FrozenDict) -> di
 
 
 def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, Any]:
-    """What a request says beside its turns, in normal form; `contents` is there, empty."""
+    """A request's own fields, without its turns, in normal form; `contents` is there, empty."""
     own = dict(extra_of(request, FORMAT))
     body: dict[str, Any] = {"contents": []}
     config = _config(request, own)
@@ -266,10 +266,10 @@ def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, 
         body["generationConfig"] = config
     if request.tools or sizes:  # objects that hold no tool are objects all the same
         body["tools"] = encode_tools(request.tools, sizes)
-    rode = own.get("toolConfig")
-    if isinstance(rode, dict) and _chosen(rode.get("functionCallingConfig")) != request.tool_choice:
-        own["toolConfig"] = {key: item for key, item in rode.items() if key != "functionCallingConfig"}
-    if request.tool_choice is not None and not (isinstance(rode, dict) and own["toolConfig"] is rode):
+    original = own.get("toolConfig")
+    if isinstance(original, dict) and _chosen(original.get("functionCallingConfig")) != request.tool_choice:
+        own["toolConfig"] = {key: item for key, item in original.items() if key != "functionCallingConfig"}
+    if request.tool_choice is not None and not (isinstance(original, dict) and own["toolConfig"] is original):
         body["toolConfig"] = {"functionCallingConfig": _calling(request.tool_choice)}
     if isinstance(own.get("model"), str) and request.model is not None:
         body["model"] = own["model"] if _same_model(own["model"], request.model) else request.model
@@ -284,8 +284,8 @@ def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, 
 
 
 def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
-    rode = own.get("generationConfig")
-    rode = rode if isinstance(rode, dict) else {}
+    original = own.get("generationConfig")
+    original = original if isinstance(original, dict) else {}
     sampling = request.sampling
     config: dict[str, Any] = {}
     for key, name in (*_NUMBERS.items(), *_COUNTS.items()):
@@ -294,11 +294,11 @@ def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
     if sampling.stop is not None:
         config["stopSequences"] = list(sampling.stop)
     if request.response_schema is not None:
-        key = "responseSchema" if SCHEMA_NOTE in rode else "responseJsonSchema"
-        config[key] = encode_schema(request.response_schema, rode.get(SCHEMA_NOTE))
-        if "responseMimeType" not in rode:
+        key = "responseSchema" if SCHEMA_NOTE in original else "responseJsonSchema"
+        config[key] = encode_schema(request.response_schema, original.get(SCHEMA_NOTE))
+        if "responseMimeType" not in original:
             config["responseMimeType"] = "application/json"
-    thinking = rode.get("thinkingConfig")
+    thinking = original.get("thinkingConfig")
     level = thinking.get("thinkingLevel") if isinstance(thinking, dict) else None
     if request.reasoning_effort is not None and (
         not isinstance(level, str) or level.lower() != request.reasoning_effort
@@ -320,7 +320,7 @@ def _turns(messages: Sequence[Message], names: Names) -> tuple[Any, list[Any]]:
 
 
 def _together(groups: list[tuple[Message, ...]]) -> list[tuple[Message, ...]]:
-    """Groups with the results of one turn in one content, where their wire did not say how they stood."""
+    """Groups with the results of one turn in one content, if their grouping was not recorded."""
     joined: list[tuple[Message, ...]] = []
     for group in groups:
         last = joined[-1] if joined else ()
@@ -332,7 +332,7 @@ def _together(groups: list[tuple[Message, ...]]) -> list[tuple[Message, ...]]:
 
 
 def _loose(message: Message) -> int | None:
-    """Which content a tool message stood in (-1: it came from elsewhere); None for any other message."""
+    """The number of the content in which a tool message came (-1: from another format); None for other messages."""
     if message.role is not Role.TOOL:
         return None
     layout = message.provider_raw

@@ -132,14 +132,14 @@ def _stop(reason: Any, message: Message) -> tuple[StopReason | None, str | None]
 
 
 def _blocked(reason: Any) -> Choice:
-    """What stands for the answer of a prompt that was blocked: nothing, filtered."""
+    """The answer of a prompt that was blocked: empty, and filtered."""
     message = trusted(Message, role=Role.ASSISTANT, content=())
     raw = reason if isinstance(reason, str) else None
     return trusted(Choice, message=message, stop_reason=StopReason.CONTENT_FILTER, raw_stop_reason=raw)
 
 
 def _unsaid() -> Choice:
-    """What stands for the answer of a stream that was cut before it had one."""
+    """The answer of a stream that was cut before it had one."""
     return trusted(Choice, message=trusted(Message, role=Role.ASSISTANT, content=()))
 
 
@@ -175,7 +175,7 @@ def _error(fields: Fields) -> ErrorInfo | None:
 
 
 def encode_response(response: Response) -> Any:
-    """The response as Gemini's JSON, spelled as it came where that still says the same."""
+    """The response as Gemini's JSON, as it came where that still has the same content."""
     if is_unrecognized(response, FORMAT):
         return write_unrecognized(response, FORMAT)
     plain = plain_response(response)

@@ -16,7 +16,7 @@ OPENAPI: Final = "openapi"
 _UPPER: Final = ("OBJECT", "ARRAY", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "NULL")
 _LOWERED: Final = {name: name.lower() for name in _UPPER}
 _RAISED: Final = {lower: name for name, lower in _LOWERED.items()}
-_ONE: Final = ("items", "additionalProperties")  # under these stands a schema
+_ONE: Final = ("items", "additionalProperties")  # the value under these is a schema
 _LISTED: Final = ("anyOf", "prefixItems")  # a list of schemas
 _NAMED: Final = ("properties", "defs")  # an object of schemas
 

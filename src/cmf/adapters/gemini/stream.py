@@ -15,10 +15,10 @@ from cmf.adapters.gemini.names import RESPONSE, normal
 from cmf.adapters.gemini.parts import CODE, is_text, is_thought
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 
-SUPERSEDED: Final = f"{MARK}superseded"  # what a later chunk said otherwise
+SUPERSEDED: Final = f"{MARK}superseded"  # values that a later chunk replaced
 UNHEARD: Final = f"{MARK}unheard"  # events that are no chunk
 
-_UNSAID: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump says so of every chunk but the last
+_UNSAID: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump has these in every chunk but the last
 _PIECES: Final = {  # lists of which each chunk brings its own
     "citationMetadata": ("citations", "citationSources"),
     "logprobsResult": ("chosenCandidates", "topCandidates"),
@@ -36,7 +36,7 @@ def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
 
 
 class _Fold:
-    """The answer so far. Nothing that was said is lost: what a later chunk replaces is kept beside it."""
+    """The answer so far. Nothing is lost: values that a later chunk replaces are kept beside it."""
 
     def __init__(self) -> None:
         self._top: dict[str, Any] = {}
@@ -247,7 +247,7 @@ def _brings_more(old: Any, new: Any) -> bool:
 
 
 def is_joined(last: Any, part: Any) -> bool:
-    """Whether two neighbours are pieces of one text: unsigned, and both thought or both said."""
+    """Whether two neighbours are pieces of one text: unsigned, and both thoughts or neither."""
     if not (is_text(last) and is_text(part)) and not (is_thought(last) and is_thought(part)):
         return False
     same = last.keys() == part.keys() and last.get("thought") is part.get("thought")
@@ -324,7 +324,7 @@ def _pieces(parts: list[Any]) -> list[list[Any]]:
 
 
 class Ear:
-    """What each chunk says at once. Never raises: what it cannot read, the decoder of the fold will refuse or show."""
+    """What each chunk adds at once. Never raises: what it cannot read, the decoder of the fold will refuse or show."""
 
     def __init__(self) -> None:
         self._keys: list[Any] = []

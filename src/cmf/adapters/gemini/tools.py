@@ -15,11 +15,11 @@ from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
 
-SCHEMA_NOTE: Final = "cmf_schema"  # under which name a schema stood, where that was the older one
+SCHEMA_NOTE: Final = "cmf_schema"  # the name of a schema's key, if that was the older one
 
 
 def decode_tools(fields: Fields) -> tuple[tuple[ToolDefinition, ...], list[int] | None]:
-    """The tools of a request, and how many stood in each object, where that is not the plain way."""
+    """The tools of a request, and how many came in each object, if not in the usual way."""
     raw = fields.optional("tools", list)
     if not raw:
         return (), None
@@ -56,7 +56,7 @@ def _declared(raw: Any, path: str) -> ToolDefinition:
 
 
 def decode_schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None, str | None]:
-    """The schema that stands under the one name or the other, if only one does; and a note if it was the older one.
+    """The schema under the one name or the other, if there is only one; and a note if it was the older name.
 
     The note is that name, or that the schema's types had OpenAPI's names there [GEM-25].
     """
@@ -78,7 +78,7 @@ def encode_schema(schema: Any, note: Any) -> Any:
 
 
 def _plain_sizes(tools: Sequence[ToolDefinition]) -> list[int]:
-    """How tools are grouped unless a wire said otherwise: runs of functions together, each provider's tool alone."""
+    """How tools are grouped unless they came otherwise: consecutive functions together, each provider's tool alone."""
     sizes: list[int] = []
     together = False
     for tool in tools:

@@ -103,7 +103,7 @@ def _embedded(fields: Fields) -> Part | None:
 
 
 def _resource_fields(fields: Fields) -> dict[str, Any] | None:
-    """What a resource object says; None where it has no URI, or data that would not be written alike again."""
+    """The content of a resource object; None if it has no URI, or data that would be written differently."""
     uri = fields.take("uri", str)
     if uri is None or ("text" in fields and "blob" in fields):
         return None
@@ -301,7 +301,7 @@ def _write_embedded(part: ResourcePart) -> dict[str, Any]:
 
 
 def write_resource(part: Part, *, with_annotations: bool = True, address: str = "uri") -> dict[str, Any]:
-    """A resource as it stands in a list; `address` is the key of its URI."""
+    """A resource as an entry of a list; `address` is the key of its URI."""
     if isinstance(part, OpaquePart) and part.provider == FORMAT:
         return dict(part.value)
     if not isinstance(part, ResourcePart):

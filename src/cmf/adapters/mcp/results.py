@@ -1,4 +1,4 @@
-"""Reads and writes the results of MCP's calls, told apart by their keys.
+"""Reads and writes the results of MCP's calls, which are distinguished by their keys.
 
 Spec: docs/spec/adapters/mcp.md [MCP-6], [MCP-7].
 

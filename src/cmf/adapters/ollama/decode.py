@@ -19,7 +19,7 @@ from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
 FORMAT: Final = "ollama"
-GENERATED: Final = f"{MARK}generated"  # on a message that stood in the body itself
+GENERATED: Final = f"{MARK}generated"  # on a message whose fields were in the body itself
 EMPTY: Final = FrozenDict()
 
 NUMBERS: Final = {
@@ -163,7 +163,7 @@ def _call(raw: Any, path: str, position: int, *, reply: bool) -> ToolCallPart:
 
 
 def decode_envelope(raw: Mapping[str, Any], model: str | None) -> Request:
-    """What a request says beside its messages. A request streams unless it says that it does not."""
+    """A request's own fields, without its messages. A request streams unless `stream` is false."""
     fields = Fields(dict(raw), "$")
     fields.drop("messages", None)
     fields.drop("messages", FrozenList())

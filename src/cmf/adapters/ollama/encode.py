@@ -44,10 +44,10 @@ def encode_message(message: Message, names: Mapping[str, str] = EMPTY, *, reply:
         if rest:
             own.append(_spoken(message, rest, reply=reply))
     if message.extra:
-        rode = extra_of(message, FORMAT)
-        merge(own[0], rode)
-        if isinstance(rode.get("role"), str):
-            own[0]["role"] = rode["role"]
+        original = extra_of(message, FORMAT)
+        merge(own[0], original)
+        if isinstance(original.get("role"), str):
+            own[0]["role"] = original["role"]
         loss.drop_foreign_extra(FORMAT, message, "message", message=message)
     return own
 
@@ -143,7 +143,7 @@ def _json(content: Any) -> str:
 
 
 def encode_envelope(request: Request) -> dict[str, Any]:
-    """What a request says beside its messages; `messages` is there, empty."""
+    """A request without its messages; `messages` is there, empty."""
     body: dict[str, Any] = {"messages": [], "stream": request.stream is True}
     if request.model is not None:
         body["model"] = request.model
@@ -238,7 +238,7 @@ def _choice(choice: Choice, own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer(message: Message) -> dict[str, Any]:
-    """The message, or what it says in the body itself where it came so and still can."""
+    """The message, or its content in the body itself if it came so and still can."""
     if any(isinstance(part, ToolResultPart) and part.executed_by == "client" for part in message.content):
         raise UnsupportedError(
             "a reply with the result of a tool", about=message, hint="send the result with the next request"

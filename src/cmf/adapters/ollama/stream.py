@@ -10,7 +10,7 @@ from cmf.adapters.base import WireEvent
 from cmf.adapters.fields import MARK, PARTIAL
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
 
-SUPERSEDED: Final = f"{MARK}superseded"  # what a later line said otherwise
+SUPERSEDED: Final = f"{MARK}superseded"  # values that a later line replaced
 UNHEARD: Final = f"{MARK}unheard"  # lines that are no object
 
 _NOTHING: Final = object()
@@ -149,7 +149,7 @@ def _generated(body: dict[str, Any]) -> list[WireEvent]:
 
 
 class Ear:
-    """What each line says at once. Never raises."""
+    """What each line adds at once. Never raises."""
 
     def __init__(self) -> None:
         self._calls = 0

@@ -225,7 +225,7 @@ def _spelled_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]
 
 
 def _reads_as(item: Any, message: Message) -> bool:
-    """Whether the item says what the message says. The name of an answered call is known from elsewhere."""
+    """Whether the item has the content of the message. The name of an answered call is known from elsewhere."""
     frozen = freeze(item)
     reader = ItemReader()
     for part in message.content:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from cmf.adapters.fields import PARTIAL
-from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, KINDS, riding
+from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, KINDS, leftover
 from cmf.adapters.openai_responses.read import ItemReader, taken
 from cmf.codec import SAFE_INTEGER
 from cmf.content import Part, TextPart
@@ -47,7 +47,7 @@ def decode_envelope(body: Any, *, model: str | None = None) -> Request:
         sampling=_sampling(left),
         reasoning_effort=_effort(left),
         stream=left.pop("stream") if isinstance(left.get("stream"), bool) else None,
-        extra=riding(left),
+        extra=leftover(left),
     )
 
 
@@ -141,12 +141,12 @@ def _tool(tool: dict[str, Any]) -> list[ToolDefinition]:
     if kind == "shell" and _in_container(left):
         is_own = False
     runner = "client" if is_own else "provider"
-    extra = riding(left) or OWN  # a tool may be nothing but its type: that it is this format's is told by the mark
+    extra = leftover(left) or OWN  # a tool may be nothing but its type: the mark shows that it is this format's
     return [trusted(ToolDefinition, name=kind, namespace=space, type=kind, executed_by=runner, extra=extra)]
 
 
 def _in_container(left: dict[str, Any]) -> bool:
-    """Whether a shell is one of the provider's: a place that is not said to be the client's own."""
+    """Whether a shell is the provider's: its environment is not named as the client's own."""
     place = left.get("environment")
     return place is not None and (not isinstance(place, dict) or place.get("type") != "local")
 
@@ -165,7 +165,7 @@ def _own_tool(tool: dict[str, Any], kind: Any, namespace: str | None) -> ToolDef
         input_schema=schema,
         namespace=namespace,
         type="custom" if kind == "custom" else None,
-        extra=riding(left),
+        extra=leftover(left),
     )
 
 
@@ -184,7 +184,7 @@ def _namespace(left: dict[str, Any]) -> list[ToolDefinition]:
         name=name,
         description=taken(left, "description"),
         type="namespace",
-        extra=riding(left),
+        extra=leftover(left),
     )
     return [space, *inner]
 
@@ -216,19 +216,19 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
         error = _other_error(left, form)
     usage = _usage(left)
     model = taken(left, "model")
-    return trusted(Response, choices=choices, usage=usage, model=model, error=error, extra=riding(left)), form
+    return trusted(Response, choices=choices, usage=usage, model=model, error=error, extra=leftover(left)), form
 
 
 COUNTED: Final = "response.input_tokens"  # the `object` of the answer to how many tokens a request would be
 
 
 def _tokens(left: dict[str, Any]) -> Response | None:
-    """The number of tokens a request would be, where the body says one and nothing that an answer says."""
+    """The number of tokens of a request, if the body has one and nothing that belongs to an answer."""
     count = left.get("input_tokens")
     if not _ANSWERED.isdisjoint(left) or type(count) is not int or not 0 <= count <= SAFE_INTEGER:
         return None
     rest = {key: value for key, value in left.items() if key not in ("object", "input_tokens")}
-    return trusted(Response, usage=trusted(TokenUsage, input_tokens=count, total_tokens=count), extra=riding(rest))
+    return trusted(Response, usage=trusted(TokenUsage, input_tokens=count, total_tokens=count), extra=leftover(rest))
 
 
 _ANSWERED: Final = frozenset({"output", "status", "error", "usage", "model", PARTIAL})
@@ -247,7 +247,7 @@ def _answer_parts(output: Iterable[Any]) -> tuple[Part, ...]:
 
 
 def spoken_text(parts: Iterable[Part]) -> str:
-    """What the answer says in `output_text` parts, refusals left out: the format's own summary of it."""
+    """The text of the answer's `output_text` parts, without refusals: the format's own summary."""
     return "".join(part.text for part in parts if isinstance(part, TextPart) and not is_refusal(part))
 
 
@@ -318,7 +318,7 @@ def _error(left: dict[str, Any], form: dict[str, Any], *, answered: bool) -> Err
 
 
 def _other_error(left: dict[str, Any], form: dict[str, Any]) -> ErrorInfo:
-    """A body that is no response at all: what a server in between says, in one of its shapes."""
+    """A body that is not a response: an error of a server in between, in one of its shapes."""
     for key in ("message", "detail"):
         text = taken(left, key)
         if text is not None:

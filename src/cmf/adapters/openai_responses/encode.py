@@ -9,7 +9,7 @@ from cmf.adapters.fields import extra_of, merge, unmarked
 from cmf.adapters.loss import drop, refuse_foreign_kind
 from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, spoken_text, stop_reason
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
-from cmf.adapters.openai_responses.write import ItemWriter, ride
+from cmf.adapters.openai_responses.write import ItemWriter, with_leftover
 from cmf.content import Part
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
@@ -56,7 +56,7 @@ def _riding_envelope(request: Request) -> dict[str, Any]:
     text = own.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     if request.response_schema is None and isinstance(text, dict) and isinstance(shape, dict) and "type" not in shape:
-        # What rode along with a schema that is gone is no format by itself.
+        # What accompanied a schema that was removed is not a format by itself.
         return {**own, "text": {key: value for key, value in text.items() if key != "format"}}
     return own
 
@@ -72,7 +72,7 @@ def _tools(definitions: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
             space = {"type": "namespace", "name": tool.name}
             if tool.description is not None:
                 space["description"] = tool.description
-            listed.append(ride({**space, "tools": []}, own))
+            listed.append(with_leftover({**space, "tools": []}, own))
         elif tool.executed_by == "provider" or (tool.type in CLIENT_TOOLS and tool.type != "custom"):
             listed.append(_hosted(tool, own))
         elif tool.namespace is not None:
@@ -91,7 +91,7 @@ def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
         written["description"] = tool.description
     if tool.input_schema is not None:
         written["parameters"] = tool.input_schema
-    return ride(written, own)
+    return with_leftover(written, own)
 
 
 def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
     written: dict[str, Any] = {"type": tool.type}
     if tool.type == "mcp" and tool.namespace is not None:
         written["server_label"] = tool.namespace
-    return ride(written, own)
+    return with_leftover(written, own)
 
 
 # -- responses ---------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def encode_answer(response: Response, form: dict[str, Any]) -> Any:
 
 
 def _asked(response: Response) -> int | None:
-    """The number of tokens of a request, where the response says that and nothing else."""
+    """The number of tokens of a request, if that is all that the response has."""
     if response.choices or response.error is not None or response.model is not None or response.usage is None:
         return None
     alone = TokenUsage(input_tokens=response.usage.input_tokens, total_tokens=response.usage.input_tokens)
@@ -166,7 +166,7 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
     if raw is not None and (own or raw in STATUSES) and (cut or _still(raw, own, parts, choice.stop_reason)):
         body["status"] = raw
     else:
-        refused = choice.stop_reason is StopReason.REFUSAL and not any(map(is_refusal, parts))  # and nothing says so
+        refused = choice.stop_reason is StopReason.REFUSAL and not any(map(is_refusal, parts))
         status, reason = _STATUS.get(StopReason.CONTENT_FILTER if refused else choice.stop_reason, ("completed", None))
         if "status" not in own:
             body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
@@ -187,7 +187,7 @@ def _stem(answer_id: Any) -> str:
 
 
 def _still(raw: str | None, own: dict[str, Any], parts: Iterable[Part], wanted: StopReason | None) -> bool:
-    """Whether the status as it came still says why the answer ended."""
+    """Whether the original status still gives the reason why the answer ended."""
     meant = stop_reason(raw, own, parts)
     return meant is wanted or (meant in _ENDED and wanted in _ENDED)  # the status does not tell these apart
 

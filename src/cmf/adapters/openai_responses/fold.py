@@ -66,7 +66,7 @@ def fold(events: Iterable[WireEvent]) -> dict[str, Any]:
 
 
 class _Fold:
-    """What has been heard so far. Everything is linear in the size of the events."""
+    """The events so far. Everything is linear in their size."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[dict[str, Any], int]] = []  # events about an item, with the item's index
@@ -81,7 +81,7 @@ class _Fold:
         self.parts: dict[int, dict[Path, dict[str, Any]]] = {}
         self.pieces: dict[int, dict[Path, list[str]]] = {}
         self.wholes: dict[int, dict[Path, str]] = {}
-        self.types: dict[int, dict[Path, str]] = {}  # of content parts of which only pieces were heard
+        self.types: dict[int, dict[Path, str]] = {}  # of content parts of which only pieces were received
         self.probabilities: dict[int, dict[Path, list[Any]]] = {}
         self.by_id: dict[str, int] = {}
 
@@ -195,7 +195,7 @@ class _Fold:
         return body
 
     def _error_body(self) -> dict[str, Any]:
-        """What the provider would have said instead of a stream."""
+        """The response that the provider would have sent without streaming."""
         data = self.error or {}
         if isinstance(data.get("error"), dict | str):
             body = {key: value for key, value in data.items() if not (key == "type" and value == "error")}
@@ -208,7 +208,7 @@ class _Fold:
         return body
 
     def _item(self, at: int) -> Any:
-        """The item as it was last said: whole, or put together from its pieces, and so what the whole one lacks."""
+        """The item in its last form: the complete one, with what it lacks taken from its pieces."""
         done = self.done.get(at)
         parts, pieces, wholes = (heard.get(at, {}) for heard in (self.parts, self.pieces, self.wholes))
         paths = [path for path in (*parts, *pieces, *wholes) if get(done, path) is None]
@@ -227,7 +227,7 @@ class _Fold:
     # -- what the body does not say ------------------------------------------------------------------------------------
 
     def _unfolded(self, body: dict[str, Any], items: dict[int, Any]) -> list[Any]:
-        """What is left of the events when all is taken away that the body says as well."""
+        """What the events have beyond the body."""
         found = _Leftovers()
         for data in self.lives:
             rest = unexplained(data["response"], body)
@@ -279,7 +279,7 @@ class _Fold:
         return rest
 
     def _final(self, kind: str, key: str, data: dict[str, Any], item: Any) -> Any:
-        """What the final item says in the place of an event's payload; `_HELD` where pieces are compared together."""
+        """What the final item has where an event's payload belongs; `_HELD` if pieces are compared together."""
         if key == "item":
             return item
         if key == "part":
@@ -322,7 +322,7 @@ class _Leftovers:
             self.say({"type": data["type"], **rest})
 
     def say(self, what: dict[str, Any]) -> None:
-        """Keep it, unless it was said before."""
+        """Keep it, unless it was kept before."""
         key = dumps(what)
         if key not in self._known:
             self._known.add(key)

@@ -23,8 +23,8 @@ ROLES: Final = {
 
 # Keys of our own in the `extra` of parts; a wire part that has one of them stays opaque, so that none can be forged.
 ITEM: Final = "item"  # facts of the item that begins with this part
-INSIDE: Final = "inside"  # the opaque part stands inside this kind of item, and is no item itself
-STREAM: Final = f"{MARK}stream"  # in the fold of a stream: what it said and the body does not
+INSIDE: Final = "inside"  # the opaque part is inside this kind of item, and not an item itself
+STREAM: Final = f"{MARK}stream"  # in the fold of a stream: what it had and the body has not
 
 Runner = Literal["client", "provider"]
 
@@ -86,7 +86,7 @@ KINDS: Final = frozenset({*CALLS, *RESULTS} - {"function_call", "function_call_o
 """Types of calls and results that layout keeps, so that an edited one stays what it is [RSP-5]."""
 
 TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
-"""Content parts that are text, and the key that it stands under."""
+"""Content parts that are text, and the key of the text."""
 
 HOSTED_TOOLS: Final = frozenset(
     {
@@ -102,7 +102,7 @@ _ASKED_OF_THE_MODEL: Final = frozenset({"reasoning", "compaction", "mcp_list_too
 
 
 def role_of(kind: str, item: dict[str, Any]) -> Role:
-    """Who speaks in an item that is no message: its own role if it names one, else by what it is."""
+    """The role of an item that is not a message: its own if it names one, else by its type."""
     named = item.get("role")
     if isinstance(named, str) and named in ROLES:
         return ROLES[named]
@@ -116,6 +116,6 @@ def text_type(role: Role) -> str:
     return "output_text" if role is Role.ASSISTANT else "input_text"
 
 
-def riding(left: dict[str, Any]) -> FrozenDict | None:
+def leftover(left: dict[str, Any]) -> FrozenDict | None:
     """What is left of a (frozen) wire object, as the `extra` of this format; None if nothing is."""
     return frozen_mapping({FORMAT: frozen_mapping(left)}) if left else None

@@ -49,7 +49,7 @@ def number(value: Any) -> int:
 
 
 def piece_key(base: str, step: str) -> str:
-    """The field of an event under which the text of a piece, or of the whole, stands."""
+    """The field of an event that holds the text of a piece, or of the whole."""
     if base == "response.shell_call_command":
         return "delta" if step == "delta" else "command"
     return "delta" if step == "delta" else PIECES.get(base, ("",))[-1]
@@ -61,7 +61,7 @@ def pointer(path: Path) -> str:
 
 
 def get(item: Any, path: Path) -> Any:
-    """What stands at the path; None where nothing does."""
+    """The value at the path; None if there is none."""
     for step in path:
         if isinstance(item, dict) and isinstance(step, str):
             item = item.get(step)
@@ -73,7 +73,7 @@ def get(item: Any, path: Path) -> Any:
 
 
 def put(item: dict[str, Any], path: Path, value: Any, part_type: str | None = None) -> None:
-    """Set what stands at the path; lists grow by one at most, so no index can blow them up."""
+    """Set the value at the path; lists grow by one at most, so no index can make them large."""
     holder: Any = item
     for step, after in zip(path, (*path[1:], None), strict=True):
         last = after is None
@@ -94,7 +94,7 @@ def put(item: dict[str, Any], path: Path, value: Any, part_type: str | None = No
 
 
 def skeleton(paths: list[Path], types: dict[Path, str]) -> dict[str, Any]:
-    """An item of which only pieces were heard."""
+    """An item of which only pieces were received."""
     kind = _SKELETONS.get(str(paths[0][0]), "message") if paths else "message"
     if "reasoning_text" in types.values():
         kind = "reasoning"

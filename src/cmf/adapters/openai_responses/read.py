@@ -20,7 +20,7 @@ from cmf.adapters.openai_responses.items import (
     TEXTS,
     CallItem,
     Runner,
-    riding,
+    leftover,
     role_of,
     text_type,
 )
@@ -64,7 +64,7 @@ class ItemReader:
             self._names.setdefault(part.tool_call_id, part.tool_name)
 
     def read(self, item: Any, path: str) -> tuple[Role, tuple[Part, ...]]:
-        """Who speaks in an item, and its parts. An item that has no canonical shape is one opaque part.
+        """The role of an item, and its parts. An item that has no canonical shape is one opaque part.
 
         Raises:
             ShapeError: no JSON object, or a message without a role. UnknownRoleError.
@@ -145,7 +145,7 @@ class ItemReader:
             for name in ("annotations", "logprobs"):  # the encoder writes them, so empty ones are spelling
                 if left.get(name) == []:
                     del left[name]
-        return trusted(TextPart, text=text, extra=riding(left))
+        return trusted(TextPart, text=text, extra=leftover(left))
 
     def _call(self, item: dict[str, Any], kind: str, spec: CallItem) -> tuple[Part, ...] | None:
         left = {key: value for key, value in item.items() if key != "type"}
@@ -172,7 +172,7 @@ class ItemReader:
         if kind != "function_call":
             left["type"] = kind
         arguments, raw = given
-        extra = _with_long_id(riding(left), call_id)
+        extra = _with_long_id(leftover(left), call_id)
         call = trusted(
             ToolCallPart,
             tool_call_id=call_id,
@@ -211,7 +211,7 @@ class ItemReader:
             tool_name=self._names.get(call_id) if call_id is not None else None,
             content=content,
             executed_by="provider" if self._answer and kind not in CLIENT_RESULTS else "client",
-            extra=_with_long_id(riding(left), call_id),
+            extra=_with_long_id(leftover(left), call_id),
         )
         return (part,)
 
@@ -235,7 +235,7 @@ def _with_item(part: Part, facts: dict[str, Any]) -> Part:
 
 
 def _with_long_id(extra: FrozenDict | None, call_id: str | None) -> FrozenDict | None:
-    """What rides along; an id that is longer than the reference of the format says is kept, and marked so [RSP-16]."""
+    """The other fields; an id that is longer than the format's reference allows is kept, and marked so [RSP-16]."""
     return extra if call_id is None or is_short(call_id) else with_mark(extra, FORMAT)
 
 
@@ -287,7 +287,7 @@ def _reasoning(item: dict[str, Any]) -> tuple[Part, ...] | None:
                 return None
             skipped = ("text",) if kind == "reasoning_text" else ("text", "type")
             left = {name: value for name, value in entry.items() if name not in skipped}
-            parts.append(trusted(ThinkingPart, text=entry["text"], extra=riding(left)))
+            parts.append(trusted(ThinkingPart, text=entry["text"], extra=leftover(left)))
     sealed = item.get("encrypted_content")
     if sealed is not None and not isinstance(sealed, str):
         return None
@@ -326,7 +326,7 @@ def _image(part: dict[str, Any], kind: str) -> ImagePart | None:
         return None
     if kind != "input_image":
         left["type"] = kind
-    return trusted(ImagePart, **source, extra=riding(left))
+    return trusted(ImagePart, **source, extra=leftover(left))
 
 
 def _file(part: dict[str, Any]) -> DocumentPart | None:
@@ -334,7 +334,7 @@ def _file(part: dict[str, Any]) -> DocumentPart | None:
     source = _source(left, inline="file_data", url="file_url")
     if source is None:
         return None
-    return trusted(DocumentPart, **source, title=taken(left, "filename"), extra=riding(left))
+    return trusted(DocumentPart, **source, title=taken(left, "filename"), extra=leftover(left))
 
 
 def _audio(part: dict[str, Any]) -> AudioPart | None:
@@ -345,5 +345,5 @@ def _audio(part: dict[str, Any]) -> AudioPart | None:
         return None
     left = {key: value for key, value in part.items() if key not in ("type", "input_audio")}
     return trusted(
-        AudioPart, type="base64", data=sound["data"], media_type=f"audio/{sound['format']}", extra=riding(left)
+        AudioPart, type="base64", data=sound["data"], media_type=f"audio/{sound['format']}", extra=leftover(left)
     )

@@ -1,4 +1,4 @@
-"""Streaming a Responses answer again, and what is heard while one streams. Spec: openai_responses.md [RSP-15]."""
+"""Streaming a Responses answer again, and decoding one while it streams. Spec: openai_responses.md [RSP-15]."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _only_texts(left: Any) -> bool:
 
 
 def _otherwise(said: Any, before: Any) -> Any:
-    """What is `said`, with the texts that were said in the same places `before`."""
+    """What is `said`, with the texts that were in the same places `before`."""
     if isinstance(said, dict) and isinstance(before, dict):
         return {**said, **{key: _otherwise(said.get(key), text) for key, text in before.items()}}
     return before if isinstance(before, str) and (said is None or isinstance(said, str)) else said
@@ -181,18 +181,18 @@ def is_ended(response: Response) -> bool:
     )
 
 
-# -- what is heard meanwhile -------------------------------------------------------------------------------------------
+# -- decoding as it arrives --------------------------------------------------------------------------------------------
 
 
 class Ear:
-    """What each event says at once, for `driver.drive`. Text that comes only at the end of a part is said then.
+    """What each event adds at once, for `driver.drive`. Text that comes only at the end of a part is added then.
 
     So is that of an item whose beginning was not heard, in a stream that is resumed: its pieces are the end of a text.
     """
 
     def __init__(self) -> None:
         self._opened = False
-        self._begun: set[int] = set()  # by output index: items that were heard from their beginning
+        self._begun: set[int] = set()  # by output index: items whose beginning was received
         self._held: dict[tuple[Any, ...], str] = {}
         self._texts: dict[tuple[Any, ...], str] = {}
         self._calls: dict[int, tuple[int, int]] = {}  # by output index: number of the call, characters so far
@@ -238,7 +238,7 @@ class Ear:
             yield _SPOKEN[base](text=fresh)
 
     def _index(self, data: dict[str, Any]) -> int:
-        """Where in the output the item of an event stands; by the item's id where the event has no number."""
+        """The position of an event's item in the output; by the item's id if the event has no number."""
         at, name = data.get("output_index"), data.get("item_id")
         return number(at) if type(at) is int or not isinstance(name, str) else self._places.get(name, 0)
 
@@ -263,7 +263,7 @@ class Ear:
         )
 
     def _closing(self, response: Any) -> Iterator[StreamEvent]:
-        """Text that no event told of, in a final response that has it."""
+        """Text of the final response that no event had."""
         output = response.get("output") if isinstance(response, dict) else None
         for at, item in enumerate(output if isinstance(output, list) else []):
             if not isinstance(item, dict) or item.get("type") != "message":

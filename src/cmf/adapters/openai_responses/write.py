@@ -60,12 +60,12 @@ class ItemWriter:
         self._caller: str | None = None  # the id of the last call
         self._kind: Any = None  # the item type that the part had on this wire, if layout tells
         self._written: list[dict[str, Any]] = []
-        self._facts: list[Any] = []  # of each item, what rode along with it; None for one from elsewhere
+        self._facts: list[Any] = []  # the original fields of each item; None for one from another format
         self._open: str | None = None  # the kind of the last item while more parts may join it
         self._message: Message
 
     def items(self, message: Message, kinds: Mapping[str, Any] = NO_SHAPE) -> list[dict[str, Any]]:
-        """The items that say what the message says; `kinds`: by number of the part, the item type that it had."""
+        """The items with the content of the message; `kinds`: the original item type, by number of the part."""
         self._written, self._facts, self._open, self._message = [], [], None, message
         for number, part in enumerate(message.content):
             self._kind = kinds.get(str(number)) if kinds else None
@@ -97,7 +97,7 @@ class ItemWriter:
         drop(FORMAT, part.content_type, reason, message=self._message)
 
     def _closed(self, item: dict[str, Any], facts: Any) -> dict[str, Any]:
-        """The item with what rode along; one from elsewhere with what clients expect in an answer."""
+        """The item with its original fields; one from another format with those that clients expect in an answer."""
         if isinstance(facts, dict):
             for key, fact in facts.items():
                 item.setdefault(key, fact)
@@ -157,7 +157,7 @@ class ItemWriter:
         else:
             self._drop(part, "no such content part in this format")
             return None
-        return ride(written, own)
+        return with_leftover(written, own)
 
     def _text(self, part: TextPart, own: dict[str, Any], role: Role) -> dict[str, Any]:
         named = own.get("type")
@@ -184,7 +184,7 @@ class ItemWriter:
             return
         kind = own.get("type", "summary_text")
         target = item.setdefault("content", []) if kind == "reasoning_text" else item["summary"]
-        target.append(ride({"type": kind, "text": part.text}, own))
+        target.append(with_leftover({"type": kind, "text": part.text}, own))
         if part.signature is not None:
             if mine:
                 item["encrypted_content"] = part.signature
@@ -217,7 +217,7 @@ class ItemWriter:
             else:
                 item.update({key: part.arguments[key] for key in spec.keys if key in part.arguments})
         self._caller = part.tool_call_id
-        self._begin(ride(item, own), {} if own else None, joinable=kind if spec.result is not None else None)
+        self._begin(with_leftover(item, own), {} if own else None, joinable=kind if spec.result is not None else None)
 
     def _add_result(self, part: ToolResultPart, own: dict[str, Any]) -> None:
         named = own.get("type", self._kind)
@@ -233,7 +233,7 @@ class ItemWriter:
         item["output"] = self._output(part.content) if of_parts else part.content
         if part.is_error:
             drop(FORMAT, "is_error", "results have no error flag here", message=self._message)
-        self._begin(ride(item, own), {})
+        self._begin(with_leftover(item, own), {})
 
     def _call_id(self, part: ToolCallPart | ToolResultPart) -> str:
         """The id as the format takes it; a longer one that came from it is kept [RSP-16]."""
@@ -265,8 +265,8 @@ _FILE_KEYS: Final = {"base64": "file_data", "url": "file_url", "file_ref": "file
 _ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc", "image_generation_call": "ig"}
 
 
-def ride(written: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """The wire object with what rode along; what was written wins."""
+def with_leftover(written: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """The wire object with its original fields; those that were written take precedence."""
     for key, value in own.items():
         if key not in _OURS:
             written.setdefault(key, value)
@@ -292,14 +292,14 @@ def message_form(item: dict[str, Any]) -> str:
 
 
 def default_form(item: dict[str, Any]) -> str:
-    """How a message is spelled where nothing says so: as short as it can be said."""
+    """The form of a message for which none is recorded: the shortest."""
     if len(item) > 3:  # it has facts of its own beside type, role and content
         return "typed-list"
     return "easy" if _single_text(item) is not None else "easy-list"
 
 
 def in_form(item: dict[str, Any], form: str) -> dict[str, Any]:
-    """The message item (typed, its content a list) in another form; a string only if it says the same."""
+    """The message item (typed, its content a list) in another form; a string only if nothing is lost."""
     if item.get("type") != "message":
         return item
     if not form.endswith("-list"):
