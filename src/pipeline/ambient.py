@@ -16,7 +16,7 @@ _KNOWN: Final[ContextVar[Mapping[object, Context]]] = ContextVar("pipeline.ambie
 
 
 def ambient(owner: object) -> Context | None:
-    """What the innermost block of `owner` says here; None outside of any."""
+    """The value of the innermost block of `owner`; None outside of any."""
     known = _KNOWN.get(None)
     return None if known is None else known.get(owner)
 

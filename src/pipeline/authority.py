@@ -10,7 +10,7 @@ from cmf.security import SubjectExtension
 Authorise: TypeAlias = Callable[[SubjectExtension], bool]
 APPROVE: Final = "cmf:approve"
 DECLASSIFY: Final = "cmf:declassify"
-MAX_REASON: Final = 1_000  # characters of what somebody says why, for the record
+MAX_REASON: Final = 1_000  # characters of a person's reason, for the record
 
 
 def holding(permission: str) -> Authorise:

@@ -100,7 +100,7 @@ def spread_on_ray(
         ReplayError: the work failed there (`replay.worker-lost`). ConfigError: Ray is not installed.
     """
     ray = _ray()
-    recipe()  # what is wrong with the sets is said here, once
+    recipe()  # faults of the sets are reported here, once
     import pyarrow
 
     tables = [pyarrow.table({COLUMN: pyarrow.array(chunk, pyarrow.binary())}) for chunk in chunks(found, ROWS)]

@@ -132,7 +132,7 @@ class Budgets:
         limits = tuple(limit for limit in self._limits if limit.model in (None, request.model))
         expected = self._expected(request, priced=any(limit.unit is Unit.COST for limit in limits))
         expires_at = self._moments.now() + self._expires_in // MICROSECOND
-        # The id says when it expires: whoever finds the hold needs no other record of it.
+        # The id holds the time when it expires, so no other record of the hold is needed.
         hold = Hold(
             id=f"{_PREFIX}_{expires_at}_{new_ulid()}",
             model=request.model,
@@ -155,7 +155,7 @@ class Budgets:
         return hold
 
     def settle(self, context: Context, hold: Hold, usage: TokenUsage) -> bool:
-        """Spend what the model says it used, and count it for the session; the rest of the hold is free again.
+        """Spend what the model reports as used, and count it for the session; the rest of the hold is released.
 
         Returns:
             False if the hold had expired and was swept: then it is spent in full, and stays so.
@@ -223,7 +223,7 @@ class Budgets:
     def _used(self, hold: Hold, usage: TokenUsage) -> dict[Unit, Decimal]:
         read = usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens
         price = self._price(hold.model, needed=False)
-        # A price that was there and is gone leaves the hold as the best that is known.
+        # If a price was removed meanwhile, the hold is the best estimate.
         cost = hold.expected.get(Unit.COST, Decimal(0)) if price is None else price.cost(usage)
         return {Unit.TOKENS: Decimal(read + usage.output_tokens), Unit.COST: cost}
 

@@ -33,7 +33,7 @@ def history_trust(word: object) -> HistoryTrust | None:
 
 
 def needs_record(role: Role, part: Part) -> bool:
-    """Whether only the model or a tool could have said the part, so that it is believed only if on record."""
+    """Whether only the model or a tool could have written the part, so that it is believed only if on record."""
     return role in _SPOKEN or isinstance(part, ToolCallPart | ToolResultPart)
 
 
@@ -80,7 +80,7 @@ class Calls(Generic[_C]):
         return other
 
     def add(self, tool_call_id: str | None, call: _C) -> None:
-        """Remember the next call. An id that stood for another tool before answers to neither from now on."""
+        """Remember the next call. An id that another tool had before belongs to neither from now on."""
         if not tool_call_id:
             self._open.append(call)
             return

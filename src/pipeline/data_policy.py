@@ -93,7 +93,7 @@ class DataRule:
         )
 
     def _acts(self, view: MessageView) -> frozenset[str] | None:
-        """What the call does with data (its acts); None if that is unknown, which stands for any act."""
+        """What the call does with data (its acts); None if that is unknown, which means any act."""
         name, own = view.name or "", view.properties
         if view.kind is ViewKind.TOOL_CALL:
             entity = Entity.tool(name, own.get("namespace"))
@@ -186,7 +186,7 @@ def _before(active: Iterable[_Active], view: MessageView) -> frozenset[str]:
 
 
 def _is_unknown(entry: Mapping[str, Any]) -> bool:
-    """Whether a value may have come from anywhere: only the model said it, or the search for it was cut short."""
+    """Whether a value may have come from anywhere: only the model has it, or the search for it was cut short."""
     if entry.get("type") in _NO_DATA:
         return False
     kinds = {source["kind"] for source in entry["sources"]}

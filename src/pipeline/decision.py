@@ -253,7 +253,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFacts:
-    """What a rule's METADATA says that a hit needs."""
+    """The fields of a rule's METADATA that a hit needs."""
 
     severity: str
     mode: Mode

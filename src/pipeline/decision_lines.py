@@ -57,7 +57,7 @@ class DecisionLines:
             self._removed[holder].append(int(place.rstrip("]")))
 
     def first_path(self, path: str) -> str:
-        """The path that what stands at `path` now had on the first pass."""
+        """The path that the value now at `path` had on the first pass."""
         if not self._removed:
             return path
         first = ""

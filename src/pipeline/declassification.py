@@ -99,7 +99,7 @@ def declassify(
     if record is not None:
         # On record first: what is done was never undocumented. Only a store that fails just then undoes it.
         record(_record(grant, context, actor, seconder, facts.moment))
-    # Whatever else the session was told meanwhile: the grant names what it lifts, and that stays on record.
+    # Whatever labels the session got meanwhile: the grant names the one that it lifts, and that stays on record.
     if not store.commit(context, None, Changes(grants=(grant,))):
         raise StoreBusy("too many change the same session", hint="try again shortly")
     _tell(grant, context, events)

@@ -1,4 +1,4 @@
-"""The one place that fetches what a message points at, and only from where an operator said. Spec: docs/spec/media.md.
+"""The one place that fetches what a message refers to, only from where the operator allows. Spec: docs/spec/media.md.
 
 A name is looked up once, every address it has must be public, and the connection goes to the address that was checked.
 Redirects, proxies, cookies, compressed bodies and credentials in a URL are refused.

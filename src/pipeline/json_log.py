@@ -19,7 +19,7 @@ def log_to_standard_error(*, quiet: bool) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Each line an object: when and how grave, then what says itself in JSON, or else where it is from and its text."""
+    """Each line is an object: time and level, then the entry itself if it is JSON, else its logger and text."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; of an exception its type alone, for its text may quote what a client sent."""

@@ -417,7 +417,7 @@ def _as_reused(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
 
 
 def _at(block: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
-    """A list of the one value at `path`; an empty list where there is none, so that null is told from absent."""
+    """A list of the one value at `path`; an empty list if there is none, so that null differs from absent."""
     found: Any = block
     for step in path:
         if not isinstance(found, Mapping) or step not in found:

@@ -87,7 +87,7 @@ class MediaPipeline:
         return map_parts(value, put)
 
     async def _outcome(self, part: MediaPart, path: str, turn: asyncio.Semaphore) -> bytes | MediaError:
-        """What a reference leads to; a refusal is a value, so that the first one in order is the one that is told."""
+        """The content of a reference; a refusal is a value, so that the first one in order is reported."""
         async with turn:
             try:
                 if part.type == "url":

@@ -27,7 +27,7 @@ Declared = Callable[[ModelId], ModelCapabilities]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSession:
-    """A session as a swap needs it: whose it is, where it is kept, what it holds, and who is told."""
+    """A session as a swap needs it: its owner, its store, its content, and its subscribers."""
 
     context: Context
     messages: Sequence[Message]
@@ -36,7 +36,7 @@ class ModelSession:
 
 
 def declared(model: ModelId) -> ModelCapabilities:
-    """What the shipped table says of a model through its provider's own format."""
+    """The entry of the shipped table for a model through its provider's own format."""
     wire_format = PROVIDER_FORMATS.get(model.provider)
     return NONE if wire_format is None else adapters.get(wire_format).capabilities(model.model)
 

@@ -51,7 +51,7 @@ def _edit(value: Any, steps: tuple[tuple[str, int | None], ...], change: Callabl
 def _with(value: Any, name: str, held: Any) -> Any:
     if isinstance(value, Message | Request | Response | Choice):
         return replace(value, **{name: held})
-    # A result whose inner part was edited is itself an edited part: what rode along is left behind.
+    # A result whose inner part was edited is itself an edited part: its `extra` is dropped.
     return value.edited(**{name: held})
 
 

@@ -139,7 +139,7 @@ def _unlabelled(source: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in source.items() if name != "labels"}
 
 
-# -- what the native module is told [INP-6] ----------------------------------------------------------------------------
+# -- for the native module [INP-6] -------------------------------------------------------------------------------------
 
 
 def form_of(cls: type) -> str | tuple[Entry, ...] | Callable[[Any], Any]:

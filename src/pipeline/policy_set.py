@@ -36,7 +36,7 @@ BuiltinErrors = Literal["strict", "undefined"]
 """What a failing builtin makes of a view: `strict`, a failure; `undefined`, what ordinary OPA policies rely on [D5]."""
 
 MODES: Final = "data.cmf.modes"
-"""Where a set's data say the modes of its rules, over what METADATA says."""
+"""Where a set's data set the modes of its rules, overriding METADATA."""
 
 _OWN: Final = re.compile(r"^(?:default )?(allow|deny|violation|decision)\b", re.MULTILINE)
 _ENTRYPOINT: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*){2,}")

@@ -25,7 +25,7 @@ MAX_ASKED_CHARACTERS: Final = 65_536  # of one user message that are searched fo
 
 
 class Trust(StrEnum):
-    """Who can have written what stands in a field."""
+    """Who can have written a field."""
 
     TRUSTED = "trusted"
     METADATA = "metadata"
@@ -74,7 +74,7 @@ def _known_words(policy: DataPolicy) -> DataPolicy:
 
 @value
 class FieldRule(Value):
-    """How far one field of a result is trusted, and the labels of what stands in it."""
+    """How far one field of a result is trusted, and the labels of its content."""
 
     trust: Annotated[
         Trust,
@@ -211,7 +211,7 @@ class Profile(Value):
     @model_validator(mode="before")
     @classmethod
     def _sink_where_data_leaves(cls, data: Any) -> Any:
-        """What sends data away, or cannot be undone, is a sink unless it is said to be none [PRF-12]."""
+        """What sends data away, or cannot be undone, is a sink unless the profile excludes that [PRF-12]."""
         fields = data.kwargs if isinstance(data, ArgsKwargs) else data
         if not isinstance(fields, Mapping) or "sink" in fields:
             return data

@@ -85,7 +85,7 @@ class Entity(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys under which something may be said of it, best first [B9]."""
+        """The keys under which it may have an entry, in order of precedence [B9]."""
         return entity_keys(self.uri, self.namespace, self.name)
 
 
@@ -185,11 +185,11 @@ class Profiles:
         return None
 
     def tool(self, uri: str) -> ToolDefinition | None:
-        """What its server said of a tool (`with_mcp_tools`), by its exact URI: claims, for the eyes of policy."""
+        """A server's description of its tool (`with_mcp_tools`), by its exact URI: claims that policy can read."""
         return self._tools.get(normalise(uri))
 
     def tool_schema(self, uri: str) -> Mapping[str, Any] | None:
-        """The JSON Schema of a tool's arguments: the profile's, else what its server said; None where neither has one.
+        """The JSON Schema of a tool's arguments: the profile's, else its server's; None if neither has one.
 
         `uri` is `tool://<namespace or _>/<name>`, looked up in the order of [B9]. For [C12].
         """
@@ -200,7 +200,7 @@ class Profiles:
         return None if told is None else told.input_schema
 
     def trusts(self, namespace: str | None) -> bool:
-        """Whether the operator believes what the server of that namespace says of its tools."""
+        """Whether the operator trusts the descriptions that the server of that namespace gives of its tools."""
         server = self._servers.get(namespace) if namespace is not None else None
         return server is not None and server.trusted
 
@@ -209,7 +209,7 @@ class Profiles:
     def with_mcp_tools(
         self, tools: Iterable[ToolDefinition], *, server: str | None = None, trusted: bool | None = None
     ) -> Profiles:
-        """These profiles and what an MCP server said of its tools in `tools/list`.
+        """These profiles, and an MCP server's descriptions of its tools in `tools/list`.
 
         Annotations are the server's own claims: unless it is trusted they only ever make a profile stricter, and never
         say that a tool merely reads.
@@ -238,7 +238,7 @@ class Profiles:
 
     @property
     def revision(self) -> str | None:
-        """SHA-256, as hex, of what is said here of entities, servers and their tools; None where nothing is.
+        """SHA-256, as hex, of all entries here for entities, servers and their tools; None if there are none.
 
         What a function will answer is in no digest.
         """
@@ -267,7 +267,7 @@ class Profiles:
 
 
 def annotations_of(tool: ToolDefinition) -> Mapping[str, Any] | None:
-    """What an MCP server says of a tool in its annotations; None where it says nothing."""
+    """A tool's annotations by its MCP server; None if it has none."""
     said = ((tool.extra or {}).get("mcp") or {}).get("annotations")
     return said if isinstance(said, Mapping) else None
 

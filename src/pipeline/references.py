@@ -269,4 +269,4 @@ _HELD: Final = {"fileid": Referred.FILE, "fileids": Referred.FILE, "skillid": Re
 _PRESET: Final = "@preset/"  # OpenRouter's: a prompt that it keeps, and a model with it
 _THEIR_OWN: Final = "anthropic"  # the type of skills that nobody uploaded: the provider's own, like its tools
 _GENERATED: Final = "image_generation_call"
-_SELF_CONTAINED: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})  # but for what rode along on their wire
+_SELF_CONTAINED: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})  # except for their `extra` from the wire

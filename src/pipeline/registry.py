@@ -63,7 +63,7 @@ class Returned(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What the registry says of some traffic: by message, and all data that came back in it or before it (message -1).
+    """The registry's entries for some traffic: by message, and all data that came back in it or before it (message -1).
 
     `reader` has read to its end. To read on, a copy of it is made.
     """

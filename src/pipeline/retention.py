@@ -37,7 +37,7 @@ _SPANS: Final = {span.name.lower(): span for span in Span}
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long data may be kept; `until` is the first moment at which it must be gone."""
+    """How long data may be kept; `until` is the first moment at which it must be erased."""
 
     span: Span
     until: int = LAST
@@ -48,7 +48,7 @@ class Keep:
         return self.span >= Span.SESSION
 
     def over(self, now: int) -> bool:
-        """Whether the data must be gone at `now`."""
+        """Whether the data must be erased at `now`."""
         return self.span is Span.NONE or now >= self.until
 
 
@@ -104,13 +104,13 @@ class Holder(Protocol):
         ...
 
     def erase(self, items: Sequence[str]) -> None:
-        """Erase the items, durably; those that are gone already are no error. StoreError if they may still be there."""
+        """Erase the items, durably; those erased before are no error. StoreError if they may still be there."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a sweep did at one holder: how many items are gone; `failed` is the code of what stopped it, if anything."""
+    """A sweep's result at one holder: how many items it erased; `failed` is the code of what stopped it."""
 
     holder: str
     at: int
@@ -165,7 +165,7 @@ class Sweep:
             raise
         except StoreError as error:
             failed = error.code
-        except Exception:  # noqa: BLE001  (a holder of the host's; what is still there is not said to be gone)
+        except Exception:  # noqa: BLE001  (a holder of the host's; what is still there is not reported as erased)
             failed = "retention.failed"
         swept = Swept(holder=holder.name, at=now, erased=erased, failed=failed)
         if announced or failed is not None:

@@ -332,7 +332,7 @@ class Runner:
         """The outcome of a run; without `value`, one that lets nothing through."""
         views, hit, coverage, stages = account
         approved = answer is not None and answer.action is Action.FORWARD
-        # A view without hits is allowed, so that any one of them stands for all of them.
+        # A view without hits is allowed, so one of them can represent all of them.
         verdict, action = with_stages(*overall(hit or views[:1], coverage), stages, self._mode, approved=approved)
         decision = trusted(
             Decision,

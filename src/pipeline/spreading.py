@@ -74,7 +74,7 @@ def _spread(found: Iterable[bytes], recipe: Recipe[Result], count: int) -> Gener
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Inside, Ctrl-C waits. A process that is started inside never hears of it, not even while it is being loaded."""
+    """Inside, Ctrl-C waits. A process that is started inside never gets it, not even while it is being loaded."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -37,7 +37,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.stage import Traffic
 from pipeline.ulids import new_ulid
 
-_NOT_BOUND: Final = frozenset({"path", "hook"})  # left out of the digest: they say where it stands, not what it does
+_NOT_BOUND: Final = frozenset({"path", "hook"})  # left out of the digest: they are its place, not what it does
 DENIED_BY_PERSON: Final = Hit(
     rule="approval", code="approval.denied", effect=Effect.DENY, reason="A person refused this.", severity="high"
 )
@@ -63,7 +63,7 @@ class ApprovalNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAnswer:
-    """Where the approval needs of a run stand: all are approved (`used`), one was denied, or some wait for a person.
+    """The state of a run's approval needs: all are approved (`used`), one was denied, or some wait for a person.
 
     Attributes:
         refs: an approval for each need, as the decision names them.
@@ -133,7 +133,7 @@ def _layout(views: Mapping[str, MessageView]) -> list[tuple[str, ViewKind]]:
 def resolve(
     needs: Iterable[ApprovalNeed], facts: SessionFacts, *, revision: str, expires_at: int, keep: bool
 ) -> ApprovalAnswer:
-    """Where the needs stand, by the approvals that the session has on record.
+    """The state of the needs, by the approvals that the session has on record.
 
     Without `keep` no approvals are asked for: a run without a session has nowhere to keep them [SES-12].
     """
@@ -150,7 +150,7 @@ def resolve(
             for one in _covering([one for one in mine if again or one.asked.id in facts.spent], status, missing):
                 refs.append(ApprovalRef(id=one.asked.id, path=need.path, status=one.status))
                 if status is ApprovalStatus.DENIED:
-                    continue  # another's no stands, whatever else was approved
+                    continue  # a denial by another person holds, whatever else was approved
                 pool.remove(one)  # each approval is for one effect
                 missing -= set(one.asked.rules)
                 if status is ApprovalStatus.APPROVED:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ApprovalStatus(StrEnum):
-    """Where an approval stands [C10]."""
+    """The state of an approval [C10]."""
 
     PENDING = "pending"
     APPROVED = "approved"

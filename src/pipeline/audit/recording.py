@@ -46,7 +46,7 @@ class SharingRecords(Records, Protocol):
         ...
 
     def kept(self, record: Record) -> None:
-        """Be told of a record that became durable so."""
+        """Called with a record that became durable so."""
         ...
 
 
@@ -80,7 +80,7 @@ class Recording:
         # What may go out unrecorded must not depend on a transaction that a record can spoil.
         shared = None if release else sharing(records)
         self.kept: Final = shared.kept if shared is not None and shared.shares(sessions) else None
-        """To be told of a record that a commit of `sessions` made durable; None if it is to be given none."""
+        """What is to be called with a record that a commit of `sessions` made durable; None if it takes none."""
         self.goes_first: Final = sessions.waits and self.kept is None
         """Whether a run is to be put on record before it changes its session, which a crash would leave changed."""
 

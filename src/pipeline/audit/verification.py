@@ -276,7 +276,7 @@ class _Check:
         return expected or found
 
     def _read(self, known: _LogCheck, leaf: Leaf, body: bytes) -> None:
-        """Collect what a verified record says about logs and erasures."""
+        """Collect what a verified record contains about logs and erasures."""
         if leaf.kind in READ:
             self._erasures.read(leaf, body)
             return

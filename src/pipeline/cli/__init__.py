@@ -20,7 +20,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output is gone (a closed pipe): nothing more to report.
+        # The reader of the output has closed the pipe: there is nothing more to report.
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""`cmf audit show`: one record, told to people or printed as stored. Spec: docs/spec/cli.md [CLI-81]."""
+"""`cmf audit show`: one record, described for people or printed as stored. Spec: docs/spec/cli.md [CLI-81]."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ELSEWHERE: Final = frozenset({"schema", "id", "timestamp"})  # fields of an act
 
 
 def show(store: str, record_id: str, *, as_json: bool) -> None:
-    """Print what a record says, with file and line of each rule; with `as_json`, as stored. Its place is in both."""
+    """Describe a record, with file and line of each rule; with `as_json`, as stored. Its place is in both."""
     with one_line_errors(), reading(store) as engine:
         found = stored_record(engine, record_id)
         if found is None:

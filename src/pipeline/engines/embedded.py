@@ -145,7 +145,7 @@ class EmbeddedEngine:
         return files
 
     def printed(self, calls: Sequence[tuple[str, bytes]], *, timeout_seconds: float = 10.0) -> list[list[str]]:
-        """By (entrypoint, input) what `print` says meanwhile, each as `path:line: text`.
+        """What `print` prints, by (entrypoint, input), each as `path:line: text`.
 
         Raises:
             EngineError: an input is refused.

@@ -79,19 +79,19 @@ _OF_SIGNS: Final = {
 
 
 def policy_error(error: _native.RefusedError, modules: Sequence[tuple[str, str]]) -> PolicyError:
-    """The refusal of a set, as the engine says it, with what to do about it."""
+    """The refusal of a set in the engine's words, with what to do about it."""
     code, message, path, line, column = error.args
     text = dict(modules).get(path, "")
     hint = _hint_for(message, text[offset_of(text, line, column) :]) or HINTS.get(code, "correct it")
-    message = re.sub(r"( previous import of `\w+`)? defined (?:at|earlier):$", r"\1", message)  # the place is not said
+    message = re.sub(r"( previous import of `\w+`)? defined (?:at|earlier):$", r"\1", message)  # the place is left out
     return PolicyError(message, path=path, line=line, column=column, hint=hint, code=code)
 
 
 def _hint_for(message: str, rest: str) -> str:
-    """What to do, by what the engine says and what stands there; empty if neither tells."""
+    """What to do, by the engine's message and the text at that place; empty if neither tells."""
     found: list[str] = []
     if message.startswith(("expecting", "invalid character", "rule must have a body")):
-        # What stands there says more than what the parser waits for.
+        # The text there tells more than what the parser expects.
         found += [hint for sign, hint in _OF_SIGNS.items() if rest.startswith(sign)]
         if re.match(r"\w+(?:\s*,\s*\w+)?\s+in\b", rest):  # what stood before is `for`, `each`, or a whole condition
             found.append("go through members with `some x in …`; write each condition on a line of its own")
@@ -225,7 +225,7 @@ class Survey:
             yield from rule.definitions
 
     def text_of(self, known: Any, data: Mapping[str, Any], *, depth: int = 8) -> str | None:
-        """The text that an argument has whatever the input is, if that can be told from policies and `data`."""
+        """The string that an argument has whatever the input is, if policies and `data` determine it."""
         match known:
             case {"text": str(text)}:
                 return text
@@ -250,7 +250,7 @@ class Survey:
         return value if isinstance(value, str) else None
 
     def resolved(self, path: Path) -> Path:
-        """`path` with names that only stand for another path (`_settings := data.a.b`) replaced, as far as they go."""
+        """`path` with names that are only another path (`_settings := data.a.b`) replaced by that."""
         for _ in range(8):
             rule = self.rule_of(path)
             known = rule.definitions[0].known if rule is not None and len(rule.definitions) == 1 else None

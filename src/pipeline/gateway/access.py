@@ -1,4 +1,4 @@
-"""What `cmf.yaml` says of who may ask: keys, tokens of issuers, a proxy in front. Spec: [GW-20], [GW-140] ff."""
+"""The settings of who may ask: keys, tokens of issuers, a proxy in front. Spec: [GW-20], [GW-140] ff."""
 
 from __future__ import annotations
 

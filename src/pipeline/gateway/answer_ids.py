@@ -12,7 +12,7 @@ from cmf.frozen import FrozenDict, freeze
 from cmf.request import Response
 from cmf.value import replace
 
-# What the Responses format says of an answer beside its id.
+# The fields of an answer in the Responses format beside its id.
 _RESPONSE: Final[Mapping[str, Any]] = {
     "object": "response",
     "error": None,

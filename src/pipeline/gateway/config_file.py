@@ -36,7 +36,7 @@ _PATHS: Final = ("policies", "profiles", "store", "script", "file", "pins", "key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Settings as they hold, and for each value that is not a default where it was said: `file`, or the variable."""
+    """The settings in force, and for each value that is not a default where it comes from: `file`, or the variable."""
 
     settings: Settings
     sources: Mapping[str, str]
@@ -236,7 +236,7 @@ def _spelt(steps: tuple[int | str, ...]) -> str:
 
 
 def _source(path: str, sources: Mapping[str, str]) -> str:
-    """Where the value at `path`, or something in it, or what holds it, was said."""
+    """Where the value at `path`, or something in it, or what contains it, comes from."""
     within = next((source for known, source in sources.items() if known.startswith((f"{path}.", f"{path}["))), None)
     if within is not None:
         return within

@@ -79,7 +79,7 @@ def said_of(finding: Mapping[str, Any], steps: Sequence[Step], value: Any) -> tu
         return str(error), error.hint
     if kind in ("value_error", "assertion_error"):
         why = str(finding["msg"]).removeprefix("Value error, ")
-        return why, ELSE if steps else ""  # what is said of all settings says what to write
+        return why, ELSE if steps else ""  # a message about all settings names what to write
     words = _WORDS.get(kind) or _WORDS.get(kind.split("_")[0])
     if words is not None:
         return words
@@ -97,7 +97,7 @@ def _one_of(expected: str, value: Any) -> tuple[str, str]:
 
 
 def line_of(text: str, steps: Sequence[Step]) -> int:
-    """The line on which a value is said, or as much of the way to it as there is; 0 where nothing is."""
+    """The line of a value, or of the nearest enclosing setting that is written; 0 if there is none."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):

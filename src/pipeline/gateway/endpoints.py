@@ -26,7 +26,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """What a path is for; `model` and `stream` if the path says so, `as_array` for a stream as one JSON array."""
+    """What a path is for; `model` and `stream` if the path names these, `as_array` for a stream as one JSON array."""
 
     operation: Operation
     dialect: Dialect
@@ -100,7 +100,7 @@ _NOT_SERVED: Final = {
     "ps": "Managing Ollama's models is",
     "pull": "Managing Ollama's models is",
 }
-"""By a word of the path what is not supported; the last such word of a path says it."""
+"""What is not supported, by a word of the path; the last such word decides."""
 
 
 def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Endpoint | None:

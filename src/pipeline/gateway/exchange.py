@@ -89,7 +89,7 @@ class IncomingRequest:
 
 
 def read_request(incoming: IncomingRequest) -> Request:
-    """The canonical request. The path decides the model and whether it streams, where it says so.
+    """The canonical request. The path decides the model and whether it streams, if it names these.
 
     Raises:
         Refusal: 400, with the JSON path, for a body that is no request of this dialect or names no model.
@@ -180,7 +180,7 @@ async def _answer(
 
 
 class _TryNext(Exception):
-    """This backend gave nothing and nothing was sent; the client is told `refusal` if there is no other backend."""
+    """This backend gave nothing, and nothing was sent; the client gets `refusal` if there is no other backend."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.code)
@@ -188,7 +188,7 @@ class _TryNext(Exception):
 
 
 def _more_telling(before: Refusal | None, now: Refusal) -> Refusal:
-    """Which of two refusals the client is told: an outage, which may pass, rather than a request that does not fit."""
+    """Which of two refusals the client gets: an outage, which may pass, rather than a request that does not fit."""
     return now if before is None or (before.status < 500 <= now.status) else before
 
 

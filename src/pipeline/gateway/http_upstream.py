@@ -146,7 +146,7 @@ class HttpUpstream:
         return f"{type(error).__name__}: {why}" if why else type(error).__name__
 
     def _note(self, event: str, why: str) -> None:
-        """Log for the operator what the client is not told; nothing that the upstream sent is in it."""
+        """Log for the operator what the client does not see; without anything that the upstream sent."""
         _log.warning(
             "%s", dumps({"event": event, "request": REQUEST.get(), "upstream": self._base, "why": why}).decode()
         )

@@ -131,7 +131,7 @@ class Identities:
         return await self._known(presented.pop())
 
     async def _known(self, presented: str) -> SubjectExtension:
-        # The hash is looked up, not the key: how long that takes says nothing about any key.
+        # The hash is looked up, not the key: how long that takes reveals nothing about any key.
         subject = self._subjects.get(hash_of(presented))
         if subject is not None:
             return subject

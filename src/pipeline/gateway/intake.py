@@ -89,7 +89,7 @@ def session_of(headers: Mapping[str, str]) -> str | None:
 
 
 def check_uncut(headers: Mapping[str, str]) -> None:
-    """Refusal unless Envoy says that it sent the whole body: 413 for a cut one, 400 where it does not say."""
+    """Refusal unless Envoy declares that it sent the whole body: 413 for a cut one, 400 without that header."""
     said = headers.get(_PARTIAL)
     if said == "true":
         raise Refusal(

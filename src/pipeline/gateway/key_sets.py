@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 
 
 class KeysUnavailable(Exception):
-    """There are no keys to check a token with: neither right nor wrong can be said of it."""
+    """There are no keys to check a token with: it is neither valid nor invalid."""
 
 
 @dataclass(frozen=True, slots=True)

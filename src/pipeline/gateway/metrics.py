@@ -201,13 +201,13 @@ class _Histogram:
 
 
 def rules_in(record: Record) -> frozenset[str]:
-    """The rules that spoke in a decision, by their names."""
+    """The names of the rules that hit in a decision."""
     begin = record.body.find(b'"rule":"')  # most have none, and this finds out in no time
     return frozenset() if begin < 0 else frozenset(rule.decode() for rule in _RULE.findall(record.body, begin))
 
 
 def outcome_of(status: int) -> str:
-    """What became of a request, by how it was answered: `gone` is for clients that did not wait."""
+    """The outcome of a request, by the status of its answer: `gone` if the client disconnected."""
     if status == 200:
         return "answered"
     if status == GONE:

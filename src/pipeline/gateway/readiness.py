@@ -14,12 +14,12 @@ from pipeline.store.database import Store
 from pipeline.store.engine import touch
 from pipeline.store.writer import waited
 
-AGAIN_SECONDS: Final = 1.0  # who asks more often is told what the last try came to
+AGAIN_SECONDS: Final = 1.0  # within this time the result of the last check is given again
 TRY_SECONDS: Final = 1.0  # less than whoever asks several processes waits for each of them
 
 
 class Readiness:
-    """What can be said of it by the last that the store did. Safe to use from any thread.
+    """The readiness of a store, by the result of its last operation. Safe to use from any thread.
 
     Args:
         sessions: what has to be read for every judgement.

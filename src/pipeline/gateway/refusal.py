@@ -38,7 +38,7 @@ class Refusal(Exception):
 
 
 def later(seconds: int = OUTAGE_SECONDS) -> dict[str, str]:
-    """The header that says when to try again."""
+    """The header that tells when to try again."""
     return {"retry-after": str(seconds)}
 
 

@@ -53,7 +53,7 @@ class Failure(_Section):
 
 
 class Reply(_Section):
-    """One reply. In `text`, `{said}` stands for the text of the last message."""
+    """One reply. In `text`, `{said}` is replaced by the text of the last message."""
 
     when: When = When()
     thinking: str | None = None
@@ -189,7 +189,7 @@ def _said(message: Message | None) -> str:
 
 
 def _answered(request: Request) -> set[str]:
-    """The names of the tools whose results stand at the end of the conversation."""
+    """The names of the tools whose results end the conversation."""
     names = {
         part.tool_call_id: part.name
         for message in request.messages

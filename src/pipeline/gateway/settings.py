@@ -37,7 +37,7 @@ class Upstream(Section):
     """A provider, addressed in its own dialect; or a `script` that plays one."""
 
     dialect: UpstreamDialect | None = None
-    """The wire format that the provider speaks."""
+    """The wire format of the provider."""
     base_url: Annotated[str, AfterValidator(origin)] | None = None
     """Scheme, host, port and the beginning of the path; the dialect adds its own end, such as `/v1`."""
     key: Secret | None = None
@@ -383,7 +383,7 @@ class Settings(Section):
 
 
 def _check_unique(settings: Settings) -> None:
-    """Check that names, hashes and issuers stand once. SettingError gives the place of the second."""
+    """Check that names, hashes and issuers are unique. SettingError gives the place of the second one."""
     admins = settings.admin.keys if settings.admin else ()
     for what, held in (
         ("route", [(one.name, "routes", index) for index, one in enumerate(settings.routes)]),

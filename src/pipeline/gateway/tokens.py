@@ -50,7 +50,7 @@ class Tokens:
             keys.check()
 
     async def subject(self, token: str) -> SubjectExtension:
-        """Who the token says, once it is known that its issuer says so, for us, and now.
+        """The subject of a token, once its issuer, audience and times are verified.
 
         Raises:
             Refusal: 401 `auth.token`, or `auth.expired`; 503 where the issuer's keys cannot be had.
@@ -58,7 +58,7 @@ class Tokens:
         header, claims = _parts(token)
         issuer = self._issuers.get(str(claims.get("iss")))
         algorithm, kid = header.get("alg"), header.get("kid")
-        # What the token says of itself only chooses among what settings allow.
+        # The token's own header only chooses among what the settings allow.
         if issuer is None:
             raise _refused("its issuer is none of `issuers`")
         if algorithm not in issuer.algorithms:

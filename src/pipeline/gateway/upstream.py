@@ -22,12 +22,12 @@ class Live(Protocol):
         ...
 
     async def pause(self, so_far: Callable[[], Response]) -> None:
-        """Act on what was heard so far, before more is read. `so_far` gives the reply up to here."""
+        """Act on what was received so far, before more is read. `so_far` gives the reply up to here."""
         ...
 
 
 class Upstream(Protocol):
-    """A provider, or a script that stands in for one."""
+    """A provider, or a script in place of one."""
 
     @property
     def target(self) -> str:

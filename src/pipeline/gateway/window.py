@@ -124,7 +124,7 @@ class Window:
 
     @property
     def facts(self) -> Context:
-        """The context to judge in now; it says how much of the answer was sent already."""
+        """The context to judge in now, with how much of the answer was sent already."""
         return replace(self._context, released=self.released) if self.released else self._context
 
     @property

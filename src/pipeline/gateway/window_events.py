@@ -99,7 +99,7 @@ class Sent:
         return [self._numbered(event) for event in new]
 
     def _continued(self, event: WireEvent, text: str | None) -> list[WireEvent]:
-        """Events for what the last one now says beyond what went out: more text, and fields that were left out."""
+        """Events for what the newest response has beyond what was sent: more text, and fields that were left out."""
         before = self._texts[-1]
         if before is None or text is None:
             if before is not text:

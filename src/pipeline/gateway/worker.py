@@ -26,7 +26,7 @@ from pipeline.json_log import log_to_standard_error
 
 
 def main() -> int:
-    """Serve until told to end; gives the exit code."""
+    """Serve until a signal ends it; gives the exit code."""
     clients = socket.socket(fileno=int(sys.argv[1]))
     settings = Settings.model_validate(loads(sys.stdin.buffer.readline()))
     log_to_standard_error(quiet=sys.argv[3:] == ["quiet"])

@@ -15,7 +15,7 @@ from cmf.codec import dumps
 from pipeline.errors import ConfigError
 from pipeline.mcp_proxy.lines import Lines
 
-SEND_SECONDS: Final = 30.0  # a server that reads nothing for this long counts as gone
+SEND_SECONDS: Final = 30.0  # a server that reads nothing for this long counts as stopped
 GRACE_SECONDS: Final = 2.0
 _CHUNK: Final = 256 * 1024
 _PR_SET_PDEATHSIG: Final = 1

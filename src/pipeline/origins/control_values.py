@@ -74,7 +74,7 @@ class ControlValues:
         return None
 
     def _piece(self, path: str, text: str, span: tuple[int, int]) -> list[Origin]:
-        """The entry of one piece of a value; if nobody said it, but its own pieces, the entries of those."""
+        """The entry of one piece of a value; if only its own pieces have a source, the entries of those."""
         piece = text[slice(*span)]
         entry = self._entry(path, "piece", "control", piece) | {"span": list(span)}
         if is_trusted(entry):

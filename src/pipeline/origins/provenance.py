@@ -69,7 +69,7 @@ class _Call:
     profile: Profile | None
     arguments: Any
     unfounded: list[str] = field(default_factory=list)
-    """Arguments of the call that stood in no trusted text: the result may only repeat them."""
+    """Arguments of the call that were in no trusted text: the result may only repeat them."""
     chosen: bool = False
     """Whether it looked up something that untrusted text named: its result exists, but is not what the user meant."""
     labels: frozenset[str] = frozenset()
@@ -122,7 +122,7 @@ class Index:
         return self._claims.copy().read(message)
 
     def extend(self, message: Message, *, known: bool | Sequence[bool] | None = None) -> None:
-        """Read the next message. `known` says of all parts, or of each, whether it is on record; None looks it up."""
+        """Read the next message. `known` tells of all parts, or of each, whether it is on record; None looks it up."""
         number = self._length
         for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
             said = _Said(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)

@@ -1,4 +1,4 @@
-"""Who can have said something, as policy reads it: the sources of `input.origins`. Spec: provenance.md [PROV-2]."""
+"""Where a value can come from, as policy reads it: the sources of `input.origins`. Spec: provenance.md [PROV-2]."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group(NamedTuple):
     field: str = ""
     labels: tuple[str, ...] = ()
     written: bool = False
-    """Whether it is an argument of a tool that may store it, and stood in no trusted text before."""
+    """Whether it is an argument of a tool that may store it, and was in no trusted text before."""
 
 
 CLAIM: Final = Group(CLAIMED, CLAIMED)
@@ -58,7 +58,7 @@ class ResultGroups:
         self._known: dict[Path, _Field] = {}
 
     def __call__(self, path: Path, content: str) -> Group:
-        """The group of the value at `path`; the empty path stands for a result that has no fields."""
+        """The group of the value at `path`; the empty path is that of a result without fields."""
         like = path if self._by_index else tuple(0 if isinstance(step, int) else step for step in path)
         rules = self._known.get(like)
         if rules is None:
@@ -121,22 +121,22 @@ def type_of(content: Any) -> str:
 
 
 def is_trusted(entry: Origin) -> bool:
-    """Whether someone trusted said the value of an entry."""
+    """Whether a trusted source has the value of an entry."""
     return any(source["trust"] == TRUSTED for source in entry["sources"])
 
 
 def all_trusted(entries: Sequence[Origin]) -> bool:
-    """Whether a value was said by someone trusted (its entry is the first), or each of its pieces (the others) was."""
+    """Whether a trusted source has a value (its entry is the first), or each of its pieces (the others)."""
     return is_trusted(entries[0]) or (len(entries) > 1 and all(map(is_trusted, entries[1:])))
 
 
 def is_said(entry: Origin) -> bool:
-    """Whether anyone but the model said the value of an entry."""
+    """Whether any source but the model has the value of an entry."""
     return any(source["kind"] != "assistant" for source in entry["sources"])
 
 
 def is_of_others(entry: Origin) -> bool:
-    """Whether others said the value of an entry, and nobody trusted."""
+    """Whether other sources have the value of an entry, and no trusted one."""
     return not is_trusted(entry) and is_said(entry)
 
 

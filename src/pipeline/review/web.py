@@ -176,7 +176,7 @@ class _Web:
         async def enters(request: Request) -> Response:
             made = await keeper.enter((await _fields(request)).get("key", ""), _peer(request))
             answer = self._to_sessions()
-            # The Origin of the form shows whether a proxy in front speaks TLS.
+            # The Origin of the form shows whether a proxy in front uses TLS.
             secure = urlsplit(request.headers.get("origin", "")).scheme == "https"
             path = self._base or "/"
             answer.set_cookie(keeper.cookie, made, httponly=True, samesite="strict", path=path, secure=secure)

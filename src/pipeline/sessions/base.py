@@ -206,7 +206,7 @@ class MemorySessions(SessionStore):
 
     def _keep(self, key: SessionKey, state: SessionState, marks: Collection[str]) -> None:
         self._states[key] = state
-        # In place: a session has a mark for all that was said in it, and copying them each time would add up.
+        # In place: a session has a mark for each message, and copying all of them each time would be slow.
         own = self._marks.setdefault(key, set())
         before = len(own)
         own.update(marks)

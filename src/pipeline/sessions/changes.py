@@ -59,7 +59,7 @@ def publish_approvals(events: Events, context: Context, changes: Changes) -> Non
 
 
 def publish_labels(events: Events, facts: SessionFacts, outcome: Outcome) -> None:
-    """Tell subscribers which labels a rule or data added. Those that a stage adds are told of when it does."""
+    """Tell subscribers which labels a rule or data added. Labels that a stage adds are reported when it does."""
     if outcome.value is None:
         return
     for view in outcome.decision.hit_views:

@@ -17,7 +17,7 @@ MAX_NAME: Final = 256  # characters of a name in a session's event: well within 
 
 
 def calls_in(messages: Iterable[tuple[int | None, Message]], call_id: str | None) -> Iterator[Count]:
-    """One count per tool call, marked by what was said and where, so that resent history counts nothing twice [C4]."""
+    """One count per tool call, marked by its content and place, so that resent history counts nothing twice [C4]."""
     own = f"{call_id}:" if call_id is not None else ""
     for at, message in messages:
         calls = [(index, part) for index, part in enumerate(message.content) if isinstance(part, ToolCallPart)]

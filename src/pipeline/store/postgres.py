@@ -1,4 +1,4 @@
-"""A PostgreSQL connection that gives up on a server that says nothing, be it stopped or cut off. Spec: recorder.md."""
+"""A PostgreSQL connection that fails if the server does not answer: it stopped, or is cut off. Spec: recorder.md."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ POLICY_SETS: Final = Table(
     Column("bundle", LargeBinary, nullable=False),
 )
 
-# -- the ledger: the tables of seed 000 §9.1 as they stand, and branches beside them [E4] ------------------------------
+# -- the ledger: messages, sessions and their branches [E4] ------------------------------------------------------------
 
 SESSIONS: Final = Table(
     "sessions",

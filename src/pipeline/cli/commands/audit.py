@@ -141,7 +141,7 @@ def show(
     id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")],
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """Print what one record says, and the file and line of each rule that hit.
+    """Describe one record, with the file and line of each rule that hit.
 
     With --format json it is printed as stored. Either way its place in its log is shown.
     """

@@ -9,7 +9,7 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-# Columns that are compared by their beginnings, or whose order is told: bytewise on every database.
+# Columns that are compared by their beginnings, or by which rows are sorted: bytewise on every database.
 _BYTEWISE = {
     "records": ("id", "kind", "subject", "session", "verdict", "action", "revision"),
     "record_facts": ("name", "value"),
