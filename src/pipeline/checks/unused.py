@@ -233,7 +233,7 @@ _HAVING: Final[Mapping[Path, frozenset[ViewKind]]] = {
     **{("input", "properties", name): kinds for name, kinds in PROPERTY_KINDS.items()},
     ("input", "arguments"): frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST}),
     ("input", "origins"): frozenset({ViewKind.TOOL_CALL}),
-    ("input", "uri"): frozenset(ViewKind) - view_uris.WITHOUT,
+    ("input", "uri"): frozenset(ViewKind) - view_uris.WITHOUT_URI,
 }
 """By field, the kinds of views that can have it."""
 

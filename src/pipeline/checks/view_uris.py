@@ -1,4 +1,4 @@
-"""Whether any view can have a URI, or match a pattern, that a rule waits for. Spec: docs/spec/policies.md [POL-37]."""
+"""Whether a view can have the URI, or match the pattern, that a rule names. Spec: docs/spec/policies.md [POL-37]."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from cmf.enums import ViewKind
 from cmf.uris import segment
 
-_FORMS: Final[Mapping[str, tuple[str, ...]]] = {
+_SEGMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("NAMESPACE", "NAME"),
     "tool_result": ("NAME",),
     "prompt": ("SERVER", "NAME"),
@@ -31,7 +31,7 @@ _SCHEMES: Final[Mapping[ViewKind, str]] = {
 }
 """The scheme of each kind that has one; resources and media have any URI, texts none."""
 
-WITHOUT: Final = frozenset({ViewKind.TEXT, ViewKind.THINKING})
+WITHOUT_URI: Final = frozenset({ViewKind.TEXT, ViewKind.THINKING})
 """The kinds that never have a URI."""
 
 
@@ -43,11 +43,11 @@ def hint_for(uri: str, kinds: Set[ViewKind] | None, *, is_pattern: bool = False)
     scheme, separator, rest = uri.partition("://")
     if is_pattern and "*" in (scheme if separator else uri):
         return None
-    schemes = {_SCHEMES.get(kind) for kind in (kinds or ()) if kind not in WITHOUT}
+    schemes = {_SCHEMES.get(kind) for kind in (kinds or ()) if kind not in WITHOUT_URI}
     if schemes and None not in schemes and (not separator or scheme not in schemes):
-        forms = " or ".join(sorted(f"{one}://{'/'.join(_FORMS[one])}" for one in schemes if one is not None))
+        forms = " or ".join(sorted(f"{one}://{'/'.join(_SEGMENTS[one])}" for one in schemes if one is not None))
         return f"for the rule's kinds it is {forms}"
-    names = _FORMS.get(scheme) if separator else None
+    names = _SEGMENTS.get(scheme) if separator else None
     if names is None:
         return None
     parts = rest.split("/")
@@ -61,4 +61,4 @@ def hint_for(uri: str, kinds: Set[ViewKind] | None, *, is_pattern: bool = False)
     return f"it is {scheme}://{'/'.join(names)}"
 
 
-__all__ = ["WITHOUT", "hint_for"]
+__all__ = ["WITHOUT_URI", "hint_for"]

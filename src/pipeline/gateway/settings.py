@@ -98,7 +98,7 @@ class RouteLimits(Section):
     """How many of these at once; by default all of them."""
 
 
-_LONGEST: Final = 1_000  # characters, more than any pattern has: only `*` takes so many
+_LONG_NAME: Final = 1_000  # characters: longer than any pattern, so only one with `*` matches
 
 
 class Route(Destinations):
@@ -128,7 +128,7 @@ class Route(Destinations):
         if "[" in models:
             return models in self.models
         some = models.replace("?", "\0")
-        names = (some.replace("*", ""), some.replace("*", "\0" * _LONGEST))
+        names = (some.replace("*", ""), some.replace("*", "\0" * _LONG_NAME))
         return any(all(fnmatchcase(name, pattern) for name in names) for pattern in self.models)
 
 

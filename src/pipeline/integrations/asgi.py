@@ -17,7 +17,7 @@ from pipeline.errors import ConfigError, DecisionError
 from pipeline.gateway.intake import SESSION_HEADER, Receive, Scope, Send, headers_of, session_of
 from pipeline.gateway.refusal import Refusal, of_decision
 from pipeline.guard import Guard, Subject
-from pipeline.integrations.asking import checked
+from pipeline.integrations.judged_calls import checked
 
 _log: Final = logging.getLogger(__name__)
 App = Callable[[Scope, Receive, Send], Awaitable[None]]

@@ -15,7 +15,7 @@ from pipeline.gateway.dialects import JSON
 from pipeline.gateway.exchange import FORWARDED_HEADERS
 from pipeline.gateway.refusal import Refusal
 from pipeline.guard import Guard
-from pipeline.integrations.asking import checked, missing
+from pipeline.integrations.judged_calls import checked, missing
 from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Release, Send, Step, turn
 
 Library = Literal["httpx2", "httpx"]

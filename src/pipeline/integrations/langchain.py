@@ -14,7 +14,15 @@ from pipeline.decision import Action
 from pipeline.emission import emit
 from pipeline.errors import CallError, ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, around, as_json, as_settings, checked, missing, unsayable
+from pipeline.integrations.judged_calls import (
+    ajudged_call,
+    as_json,
+    as_settings,
+    cannot_be_judged,
+    checked,
+    judged_call,
+    missing,
+)
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -52,7 +60,7 @@ def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
                 answer = handler(asked.after_policy(admitted))
                 return asked.answered(answer, admitted), answer
 
-            return _released(*around(guard, asked.request, ask))
+            return _released(*judged_call(guard, asked.request, ask))
 
         async def awrap_model_call(
             self, request: Any, handler: Callable[[Any], Awaitable[ModelResponse[Any]]]
@@ -63,7 +71,7 @@ def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
                 answer = await handler(asked.after_policy(admitted))
                 return asked.answered(answer, admitted), answer
 
-            return _released(*(await aaround(guard, asked.request, ask)))
+            return _released(*(await ajudged_call(guard, asked.request, ask)))
 
     return CmfMiddleware()
 
@@ -117,9 +125,9 @@ class _ModelCall:
 
         said = [message for message in answer.result if isinstance(message, AIMessage)]
         if len(said) != 1:
-            raise unsayable("a response that is not exactly one message")
+            raise cannot_be_judged("a response that is not exactly one message")
         if said[0].invalid_tool_calls:
-            raise unsayable("a tool call that could not be parsed")
+            raise cannot_be_judged("a tool call that could not be parsed")
         choice = {"index": 0, "message": convert_to_openai_messages(said[0]), "finish_reason": None}
         choice["finish_reason"] = "tool_calls" if said[0].tool_calls else "stop"
         body: dict[str, Any] = {"object": "chat.completion", "model": self._model, "choices": [choice]}

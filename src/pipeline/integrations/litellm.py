@@ -17,7 +17,7 @@ from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
 from pipeline.guard import Guard, Subject, raised
-from pipeline.integrations.asking import as_json, checked, missing
+from pipeline.integrations.judged_calls import as_json, checked, missing
 from pipeline.outcome import Outcome
 from pipeline.stage import Traffic
 

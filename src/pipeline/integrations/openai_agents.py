@@ -15,7 +15,7 @@ from cmf.tools import ToolDefinition
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, as_json, as_settings, checked, missing, unsayable
+from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, cannot_be_judged, checked, missing
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
                 answer = await inner.get_response(**judged.given(given, admitted))
                 return judged.answer(answer, admitted), answer
 
-            outcome, answer = await aaround(guard, judged.request(given, stream=False), ask)
+            outcome, answer = await ajudged_call(guard, judged.request(given, stream=False), ask)
             return replace(answer, output=judged.items(outcome))
 
         async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -107,7 +107,7 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
                 events = [_json_of(event) async for event in inner.stream_response(**judged.given(given, admitted))]
                 return judged.folded(events, admitted), None
 
-            outcome, _ = await aaround(guard, judged.request(given, stream=True), ask)
+            outcome, _ = await ajudged_call(guard, judged.request(given, stream=True), ask)
             for event in judged.events(outcome):
                 yield event
 
@@ -225,7 +225,7 @@ def _json_of(item: Any) -> Any:
     if isinstance(item, dict):
         return item
     if not hasattr(item, "model_dump"):
-        raise unsayable(type(item).__name__)
+        raise cannot_be_judged(type(item).__name__)
     return item.model_dump(mode="json", exclude_unset=True)
 
 

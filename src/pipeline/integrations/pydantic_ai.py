@@ -20,7 +20,7 @@ from cmf.tools import ToolDefinition
 from cmf.value import replace as replaced
 from pipeline.decision import Action
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, as_json, as_settings, checked, missing, unsayable
+from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, cannot_be_judged, checked, missing
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def capability(guard: Guard) -> AbstractCapability[Any]:
     class CmfCapability(AbstractCapability[Any]):
         async def for_run(self, ctx: Any) -> AbstractCapability[Any]:
             if not isinstance(ctx.model, Model):  # a realtime session does not wrap a model
-                raise unsayable("a realtime session")
+                raise cannot_be_judged("a realtime session")
             return self
 
         def get_wrapper_model(self, model: Model) -> Model:
@@ -88,7 +88,7 @@ def guarded_model(guard: Guard, inner: Model) -> Model:
                 answer = await self.wrapped.request(asked.left(admitted), model_settings, asked.offered(admitted))
                 return _response(answer), answer
 
-            outcome, answer = await aaround(guard, asked.request(), ask)
+            outcome, answer = await ajudged_call(guard, asked.request(), ask)
             left: ModelResponse = _answer(outcome, answer)
             return left
 
@@ -106,19 +106,19 @@ def guarded_model(guard: Guard, inner: Model) -> Model:
                     answer = stream.get()
                 return _response(answer), answer
 
-            outcome, answer = await aaround(guard, asked.request(), ask)
+            outcome, answer = await ajudged_call(guard, asked.request(), ask)
             said = _answer(outcome, answer)
             yield CompletedStreamedResponse(said, model_request_parameters=model_request_parameters, replay_events=True)
 
         async def count_tokens(self, *_: Any, **__: Any) -> Any:
-            raise unsayable("a request to count tokens")
+            raise cannot_be_judged("a request to count tokens")
 
         async def compact_messages(self, *_: Any, **__: Any) -> Any:
-            raise unsayable("a request to compact messages")
+            raise cannot_be_judged("a request to compact messages")
 
         def __getattr__(self, item: str) -> Any:
             if "batch" in item:
-                raise unsayable("a batch of requests")
+                raise cannot_be_judged("a batch of requests")
             return super().__getattr__(item)
 
     for name in [name for name in dir(WrapperModel) if "batch" in name and not name.startswith("__")]:
@@ -127,7 +127,7 @@ def guarded_model(guard: Guard, inner: Model) -> Model:
 
 
 def _no_batch(_: Any) -> Any:
-    raise unsayable("a batch of requests")
+    raise cannot_be_judged("a batch of requests")
 
 
 class _ModelCall:
@@ -247,7 +247,7 @@ def _pieces(part: Any) -> list[tuple[Role, Part]]:
             piece = _item(part.content)
             beside = FrozenDict({"pydantic_ai": FrozenDict(_own(piece.extra) | _own(extra))})
             return [(Role.ASSISTANT, replaced(piece, extra=beside) if beside["pydantic_ai"] else piece)]
-    raise unsayable(f"a part of kind {part.part_kind}")
+    raise cannot_be_judged(f"a part of kind {part.part_kind}")
 
 
 def _call(part: Any, extra: FrozenDict | None) -> ToolCallPart:
@@ -277,7 +277,7 @@ def _item(item: Any) -> Part:
         extra = _rest(item, _LINK_FIELDS)
         linked: Part = _MEDIA.get(kind.partition("-")[0], DocumentPart)(type="url", data=item.url, extra=extra)
         return linked
-    raise unsayable(f"content of kind {kind or type(item).__name__}")
+    raise cannot_be_judged(f"content of kind {kind or type(item).__name__}")
 
 
 def _edited(part: Any, pieces: list[tuple[Part, Part | None]]) -> list[Any]:
@@ -297,7 +297,7 @@ def _edited(part: Any, pieces: list[tuple[Part, Part | None]]) -> list[Any]:
 
 def _text(piece: Part) -> str:
     if not isinstance(piece, TextPart):
-        raise unsayable("media that policy changed")
+        raise cannot_be_judged("media that policy changed")
     return piece.text
 
 
@@ -319,7 +319,7 @@ def _made(part: Any, piece: Part) -> Any:
         case ToolResultPart():
             make: Any = ToolReturnPart if feedback else type(part)
             return make(tool_name=piece.tool_name, content=thaw(piece.content), tool_call_id=piece.tool_call_id)
-    raise unsayable("media that policy changed")
+    raise cannot_be_judged("media that policy changed")
 
 
 def _bare(message: Any, parts: list[Any]) -> Any:
@@ -348,7 +348,7 @@ def _answer(outcome: Outcome, answer: Any) -> Any:
             same = (at for at, (_, one) in enumerate(known) if type(one) is type(piece) and one not in left)
             at = next(same, None)
             if at is None:
-                raise unsayable("a part that stages cannot add")
+                raise cannot_be_judged("a part that stages cannot add")
             parts.append(_made(known[at][0], piece))
         else:
             parts.append(known[at][0])
@@ -393,7 +393,7 @@ def _plain(content: Any) -> Any:
 
     items = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(item, BinaryContent | FileUrl) for item in items):
-        raise unsayable("media in a tool's result")
+        raise cannot_be_judged("media in a tool's result")
     return as_json(content)
 
 

@@ -17,7 +17,6 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
-from pipeline.origins.asking import Asking, as_sources
 from pipeline.origins.content_values import address_entries
 from pipeline.origins.control_values import ControlValues
 from pipeline.origins.designation import Designation, is_name
@@ -25,6 +24,7 @@ from pipeline.origins.field_paths import Path, escaped, record_of, shape
 from pipeline.origins.naming import Naming, asks_for_all
 from pipeline.origins.occurrences import Answer, Occurrences
 from pipeline.origins.reckoning import Reckoning
+from pipeline.origins.requested_acts import RequestedActs, as_sources
 from pipeline.origins.result_fields import argument_values, result_values, strings
 from pipeline.origins.sources import (
     CLAIM,
@@ -99,7 +99,7 @@ class Index:
         self._claims = Claims()
         self._length = 0
         self._calls: Calls[_Call] = Calls()
-        self._asking = Asking(self._texts)
+        self._requested = RequestedActs(self._texts)
         self._untrusted: dict[Group, int] = {}
         self._reckoning = Reckoning()
         self._chosen: set[Hashable] = set()
@@ -143,9 +143,9 @@ class Index:
 
     def _read_text(self, part: Any, said: _Said) -> Texts:
         if said.role is Role.USER:
-            self._asking.read_user(self._length, part.text)
+            self._requested.read_user(self._length, part.text)
         elif said.role is Role.ASSISTANT:
-            self._asking.read_model(part.text if said.speaker is not CLAIM else None)
+            self._requested.read_model(part.text if said.speaker is not CLAIM else None)
         theirs = said.speaker is CLAIM and said.role in (Role.ASSISTANT, Role.TOOL)
         yield CLAIM if theirs else SPEAKERS[said.role], part.text
 
@@ -277,7 +277,7 @@ class Index:
 
     def _asked_of_thing(self, call: ToolCallPart, profile: Profile, acts: AskedFor) -> list[Origin]:
         """The entry of a request by the user that names the thing to act on (its id, say) and not its kind."""
-        asking = self._asking.messages_with(AskedFor(verbs=acts.verbs)) if acts.objects and profile.sink else []
+        asking = self._requested.messages_with(AskedFor(verbs=acts.verbs)) if acts.objects and profile.sink else []
         for path, content in argument_values(call) if asking else ():
             if isinstance(content, str) and profile.use_of(path) == "control":
                 said = any(source["kind"] == "user" for source in self._sources(content)[0])
@@ -286,7 +286,7 @@ class Index:
         return []
 
     def _designation(self) -> Designation:
-        return Designation(self._texts, self._group_list, self._asking.said)
+        return Designation(self._texts, self._group_list, self._requested.said)
 
     def _look_into(
         self, held: Any, path: tuple[str | int, ...], at: str, profile: Profile | None, entries: list[Origin]
@@ -330,7 +330,7 @@ class Index:
             span = entry.get("span")
             if naming.names(entry, content if span is None else str(content)[slice(*span)]):
                 entry["named"] = True
-        for part in naming.replacing(content, self._asking.said) if not (control or is_trusted(whole)) else ():
+        for part in naming.replacing(content, self._requested.said) if not (control or is_trusted(whole)) else ():
             if not all_trusted(self._told_otherwise("", part, self._entry("", "string", "other", part))):
                 whole["named"] = True
         return entries
@@ -342,7 +342,7 @@ class Index:
         """The entries of a control value: `whole`; if no trusted text has it, also other forms and pieces."""
         if is_trusted(whole) or isinstance(content, bool) or "complete" in whole or self.work > self._until:
             return [whole]
-        self._reckoning.read(self._asking.said)
+        self._reckoning.read(self._requested.said)
         return ControlValues(self._texts, self._entry, self._reckoning).entries(path, content, whole)
 
     def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
@@ -373,7 +373,7 @@ class Index:
     def _call_entry(self, profile: Profile | None) -> Origin:
         """The entry of the call as a whole: the profile's facts, and where the user asked for it or delegated it."""
         acts = profile.asked_for if profile is not None else None
-        sources = self._asking.sources(acts) if acts is not None else []
+        sources = self._requested.sources(acts) if acts is not None else []
         known: Origin = {"profile": "unknown" if self._profiles else "none"}
         if profile is not None:
             known = {
@@ -382,7 +382,7 @@ class Index:
                 "irreversible": profile.irreversible,
                 "askable": bool(acts),
             }
-            if acts and profile.sink and asks_for_all(self._texts, self._group_list, acts, self._asking.said):
+            if acts and profile.sink and asks_for_all(self._texts, self._group_list, acts, self._requested.said):
                 known["named"] = True
         return {"path": "", "type": "call", "use": "control", "sources": sources} | known
 

@@ -11,7 +11,7 @@ from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
 from cmf.message import Message
 from cmf.request import Request, Response
-from pipeline.checks.view_uris import WITHOUT, hint_for
+from pipeline.checks.view_uris import WITHOUT_URI, hint_for
 
 __all__ = ["write"]  # a fixture
 
@@ -22,7 +22,7 @@ MATCHES = f"{LIB}\nuri_matches(uri, pattern) if uri == pattern\n"
 @given(value=values)
 def test_no_uri_that_a_view_has_is_found(value: Message | Request | Response) -> None:
     for view in iter_views(value):
-        assert view.uri is None or (view.kind not in WITHOUT and hint_for(view.uri, {view.kind}) is None), view.kind
+        assert view.uri is None or (view.kind not in WITHOUT_URI and hint_for(view.uri, {view.kind}) is None), view.kind
 
 
 @pytest.mark.spec("POL-37")

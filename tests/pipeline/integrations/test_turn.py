@@ -18,7 +18,7 @@ from cmf.value import replace
 from pipeline import Context, Guard
 from pipeline.errors import ApprovalError, CallError, EmissionError, StoreError
 from pipeline.integrations import turn as turns
-from pipeline.integrations.asking import aaround, around, as_json, as_settings
+from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, judged_call
 from pipeline.integrations.turn import Answered, Got, Judge, Release, Send, Turn, turn
 
 JSON = {"content-type": "application/json"}
@@ -139,9 +139,9 @@ async def test_a_request_that_a_stage_made_something_else_of_is_not_asked(guard:
     def never(admitted: Any) -> Any:
         raise AssertionError
 
-    for asks in (lambda: around(odd, request, never), None):
+    for asks in (lambda: judged_call(odd, request, never), None):
         with pytest.raises(CallError) as caught:
-            _ = asks() if asks is not None else await aaround(odd, request, never)
+            _ = asks() if asks is not None else await ajudged_call(odd, request, never)
         assert caught.value.code == "guard.other-request"
 
 

@@ -1,4 +1,4 @@
-"""Where the user asks for an act: in which of his messages, by which words. Spec: docs/spec/provenance.md [PROV-3]."""
+"""Which of the user's messages ask for an act, by their words. Spec: docs/spec/provenance.md [PROV-3]."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DELEGATION: Final = AskedFor(
         r"(?<!\w)(?:actions?|tasks?|instructions?|steps?|to-?dos?|to-?do list|check ?list)(?!\w)",
     )
 )
-"""The words by which a user hands over to a text: "do the tasks on my list at …". Spec: [PROV-3]."""
+"""The words by which a user delegates to a text: "do the tasks on my list at …". Spec: [PROV-3]."""
 
 
-class Asking:
-    """The user's messages, each with the question that it said yes to."""
+class RequestedActs:
+    """The user's messages, each with the model's question to which it agrees."""
 
     def __init__(self, texts: Occurrences) -> None:
         self.said: list[tuple[int, str]] = []
@@ -30,7 +30,7 @@ class Asking:
         self._question: str | None = None
 
     def read_user(self, number: int, text: str) -> None:
-        """Read a text of the user. If it says yes to the model's question, it also says what the question asks."""
+        """Read a text of the user. One that agrees to the model's question also asks for what the question names."""
         self.said.append((number, text))
         if self._question is not None and agrees(text):
             self.said.append((number, self._question))
@@ -66,4 +66,4 @@ def as_sources(found: Iterable[tuple[int, str]]) -> list[Origin]:
     ]
 
 
-__all__ = ["DELEGATION", "Asking", "as_sources"]
+__all__ = ["DELEGATION", "RequestedActs", "as_sources"]

@@ -32,7 +32,7 @@ def missing(package: str, extra: str) -> ConfigError:
     return ConfigError(f"{package} is not installed", code="integration.not-installed", hint=hint)
 
 
-def around(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
+def judged_call(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
     """The outcome of the response, and the second result of `ask`.
 
     `ask` gets the outcome of the request, if that is allowed, and returns the response together with any value that the
@@ -47,8 +47,8 @@ def around(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
     return raised(guard.run(response, context=_facts(admitted))), kept
 
 
-async def aaround(guard: Guard, request: Request, ask: AsyncAsk[_T]) -> tuple[Outcome, _T]:
-    """`around`, awaiting both."""
+async def ajudged_call(guard: Guard, request: Request, ask: AsyncAsk[_T]) -> tuple[Outcome, _T]:
+    """`judged_call`, awaiting both."""
     admitted = raised(await guard.arun(request))
     response, kept = await ask(_unchanged_settings(admitted, request))
     return raised(await guard.arun(response, context=_facts(admitted))), kept
@@ -91,10 +91,20 @@ def as_settings(settings: Mapping[str, Any]) -> Any:
 _HEADERS: Final = ("extra_headers", "headers", "default_headers")
 
 
-def unsayable(what: str) -> CallError:
+def cannot_be_judged(what: str) -> CallError:
     """The error for a framework's value that cannot be judged."""
     hint = "leave it out, or judge it with guard.check and pass it on as text"
     return CallError(f"{what} cannot be judged and is not sent", code="integration.unsayable", hint=hint)
 
 
-__all__ = ["Ask", "AsyncAsk", "aaround", "around", "as_json", "as_settings", "checked", "missing", "unsayable"]
+__all__ = [
+    "Ask",
+    "AsyncAsk",
+    "ajudged_call",
+    "as_json",
+    "as_settings",
+    "cannot_be_judged",
+    "checked",
+    "judged_call",
+    "missing",
+]
