@@ -31,7 +31,9 @@ class Key(Section):
     """A name for the key."""
     hash: KeyHash
     """The key's SHA-256, as `cmf config key` prints it."""
-    subject: Annotated[dict[str, Any], AfterValidator(lambda said: SubjectExtension.model_validate(said) and said)]
+    subject: Annotated[
+        dict[str, Any], AfterValidator(lambda fields: SubjectExtension.model_validate(fields) and fields)
+    ]
     """Who asks with this key: `id`, and `roles`, `permissions`, `teams`, `claims` as policy reads them."""
 
     @model_validator(mode="after")
@@ -98,8 +100,8 @@ class Claims(Section):
         "id", "roles", "permissions", "teams", mode="before", json_schema_input_type=str | list[str] | None
     )
     @classmethod
-    def _steps(cls, said: Any) -> Any:
-        return (said,) if isinstance(said, str) else said
+    def _steps(cls, path: Any) -> Any:
+        return (path,) if isinstance(path, str) else path
 
 
 class Issuer(Section):

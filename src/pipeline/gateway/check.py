@@ -88,11 +88,11 @@ class Checks:
         question = question_of(incoming.body)
         read = _mcp(question) if question.format == _MCP else _read(question, incoming.headers)
         outcome = await self.judged(incoming, read.value, history=read.history, call_id=read.call_id)
-        said = _answer_for(outcome)
+        answer = _answer_for(outcome)
         if outcome.value is not None:
             with refusing_unemittable(outcome, 400):
-                said["body"] = read.written(emit(outcome, question.format))
-        return Answer(status=200, media_type=JSON, body=dumps(said), headers=decision_headers(outcome.decision))
+                answer["body"] = read.written(emit(outcome, question.format))
+        return Answer(status=200, media_type=JSON, body=dumps(answer), headers=decision_headers(outcome.decision))
 
     async def left_of(
         self, incoming: IncomingRequest, value: Request | Response, format_name: str
@@ -215,7 +215,7 @@ def _message(place: str, body: dict[str, Any], *, is_answer: bool) -> Mapping[st
 def _answer_for(outcome: Outcome) -> dict[str, Any]:
     """The answer without the body. Refusal 503 if policy was unavailable."""
     decision = outcome.decision
-    said: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "decision_id": decision.id,
         "verdict": decision.verdict.value,
         "action": decision.action.value,
@@ -227,10 +227,10 @@ def _answer_for(outcome: Outcome) -> dict[str, Any]:
     except PolicyUnavailable as error:
         raise of_decision(error) from None
     except DecisionError as error:
-        said |= {"code": error.code, "message": error.user_message}
+        answer |= {"code": error.code, "message": error.user_message}
     if decision.approval_ids:
-        said["approvals"] = list(decision.approval_ids)
-    return said | {"rules": list(_rules(decision)), "coverage": decision.coverage.to_json()}
+        answer["approvals"] = list(decision.approval_ids)
+    return answer | {"rules": list(_rules(decision)), "coverage": decision.coverage.to_json()}
 
 
 def _rules(decision: Decision) -> Iterator[dict[str, Any]]:
@@ -241,7 +241,7 @@ def _rules(decision: Decision) -> Iterator[dict[str, Any]]:
 
 
 def _rule(hit: Hit, path: str | None) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "rule": hit.rule,
         "code": hit.code,
         "effect": hit.effect.value,
@@ -250,8 +250,8 @@ def _rule(hit: Hit, path: str | None) -> dict[str, Any]:
         "path": path,
     }
     if hit.mode is not Mode.ENFORCE:
-        said["mode"] = hit.mode.value
-    return said if hit.excused is None else said | {"excused": True}
+        fields["mode"] = hit.mode.value
+    return fields if hit.excused is None else fields | {"excused": True}
 
 
 __all__ = ["Checks", "Format", "Question", "question_of"]

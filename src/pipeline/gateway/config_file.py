@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pipeline.errors import ConfigError
 from pipeline.gateway import config_words
 from pipeline.gateway.environment import key_in, upstreams
-from pipeline.gateway.mcp_settings import BY_COMMAND, McpServer
+from pipeline.gateway.mcp_settings import STDIO_KEYS, McpServer
 from pipeline.gateway.sections import Secret
 from pipeline.gateway.settings import Settings
 from pipeline.policies.library import WORD, shipped
@@ -202,12 +202,16 @@ def _value_at(value: Any, steps: Iterable[int | str]) -> Any:
 
 
 def _unknown(path: str, key: str, section: type[BaseModel], where: str) -> ConfigError:
-    near = get_close_matches(key, section.model_fields, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(section.model_fields)}"
-    if section is McpServer and key in BY_COMMAND:
-        hint = "`url` reaches a server over HTTP; write `cmf mcp-proxy` before the command of one that is started"
     if where == "the environment" and _OF_KUBERNETES.fullmatch(key):
         hint = "Kubernetes made it for a service called cmf: set enableServiceLinks: false, or call it something else"
+    elif section is McpServer and key in STDIO_KEYS:
+        hint = (
+            "only servers over HTTP, with a `url`, are set here; start a stdio server with `cmf mcp-proxy -- COMMAND`"
+        )
+    elif near := get_close_matches(key, section.model_fields, n=1):
+        hint = f"did you mean `{near[0]}`?"
+    else:
+        hint = f"the known keys are {', '.join(section.model_fields)}"
     return ConfigError("this key is not known", path=f"{where}: {path}", code="config.unknown-key", hint=hint)
 
 

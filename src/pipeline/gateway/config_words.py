@@ -91,8 +91,8 @@ def _one_of(expected: str, value: Any) -> tuple[str, str]:
     words = [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
     if isinstance(value, bool) and "enforce" in words:  # YAML reads `off` as false
         return "no route goes without judgement: mode is enforce or observe", "write enforce or observe"
-    said = str(value).casefold() if isinstance(value, str) else ""
-    near = get_close_matches(said, words, n=1) or [word for word in words if said and said in word.split("_")]
+    written = str(value).casefold() if isinstance(value, str) else ""
+    near = get_close_matches(written, words, n=1) or [word for word in words if written and written in word.split("_")]
     return f"this is none of {', '.join(words)}", f"did you mean {near[0]}?" if near else "write one of these"
 
 

@@ -60,7 +60,7 @@ class _Text(NamedTuple):
     key: str
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         return str(self.holder[self.key])
 
 
@@ -82,8 +82,8 @@ async def guarded(checks: Checks, incoming: IncomingRequest, *, edit_answers: bo
     texts = _edited(body, left, places) if edit_answers or sent.input_type == "request" else None
     if texts is None:
         raise would_change(outcome, "Policy allows this only with changes that LiteLLM would not make.")
-    said = {"action": "GUARDRAIL_INTERVENED", "texts": texts}
-    return Answer(status=200, media_type=JSON, body=dumps(said), headers=headers)
+    edited = {"action": "GUARDRAIL_INTERVENED", "texts": texts}
+    return Answer(status=200, media_type=JSON, body=dumps(edited), headers=headers)
 
 
 # -- what was sent, as a chat request or answer -----------------------------------------------------------------------
@@ -102,8 +102,8 @@ def _refuse_unjudged(sent: GuardrailRequest) -> None:
 def _body(sent: GuardrailRequest) -> _Object:
     named: _Object = {} if sent.model is None else {"model": sent.model}
     if sent.input_type == "response":
-        said = enumerate(_loose(sent, "assistant"))
-        choices = [{"index": at, "message": message, "finish_reason": "stop"} for at, message in said]
+        answers = enumerate(_loose(sent, "assistant"))
+        choices = [{"index": at, "message": message, "finish_reason": "stop"} for at, message in answers]
         return {**named, "choices": choices}
     messages = sent.structured_messages or list(_loose(sent, "user"))
     return {**named, "messages": messages, **({"tools": sent.tools} if sent.tools else {})}
@@ -138,16 +138,16 @@ def _value(sent: GuardrailRequest, body: _Object) -> Request | Response:
 
 def _session(sent: GuardrailRequest) -> str | None:
     """The session named by LiteLLM's client, kept apart by LiteLLM's keys: all its clients are one subject here."""
-    said = {name.lower(): text for name, text in (sent.request_headers or {}).items()}.get(SESSION_HEADER)
-    if said is None:
+    session = {name.lower(): text for name, text in (sent.request_headers or {}).items()}.get(SESSION_HEADER)
+    if session is None:
         return None
-    if not _SESSION.fullmatch(said):
+    if not _SESSION.fullmatch(session):
         hint = f"up to 64 letters, digits and ._:@/=+-; `extra_headers: [{SESSION_HEADER}]` has LiteLLM hand it over"
         raise wrong("$.request_headers", "this is not a session id", hint)
     key = str((sent.request_data or {}).get("user_api_key_hash") or "")
     if not _KEY.fullmatch(key):
         raise wrong("$.request_data", "it does not say whose session this is", "have LiteLLM require keys of its own")
-    return f"{said}/{key[:32]}"
+    return f"{session}/{key[:32]}"
 
 
 # -- what was extracted, and where it is -------------------------------------------------------------------------------
@@ -177,20 +177,20 @@ def _texts(body: _Object) -> Iterator[_Text]:
 
 def _places_of(sent: GuardrailRequest, texts: Sequence[_Text]) -> list[int]:
     """Which text of the body each of LiteLLM's texts is. Refusal for a text, image or call that is not in it."""
-    standing: defaultdict[str, deque[int]] = defaultdict(deque)
-    for at, text in enumerate(texts):
-        standing[text.said].append(at)
+    remaining: defaultdict[str, deque[int]] = defaultdict(deque)
+    for at, one in enumerate(texts):
+        remaining[one.text].append(at)
     found: list[int] = []
-    for number, said in enumerate(sent.texts or ()):
-        if not standing[said]:
+    for number, text in enumerate(sent.texts or ()):
+        if not remaining[text]:
             raise _unknown(f"$.texts[{number}]")
-        found.append(standing[said].popleft())
+        found.append(remaining[text].popleft())
     if sent.structured_messages:
-        _check_standing(sent)
+        _check_in_messages(sent)
     return found
 
 
-def _check_standing(sent: GuardrailRequest) -> None:
+def _check_in_messages(sent: GuardrailRequest) -> None:
     body: _Object = {"messages": sent.structured_messages}
     images = {canonical_bytes(part) for part in map(_url_of, _parts(body)) if part is not None}
     for number, image in enumerate(sent.images or ()):
@@ -220,14 +220,14 @@ def _edited(body: _Object, left: Any, places: Sequence[int]) -> list[str] | None
     before, after = list(_texts(body)), list(_texts(now))
     if len(before) != len(after):
         return None
-    texts = [after[at].said for at in places]
+    texts = [after[at].text for at in places]
     became: defaultdict[str, set[str]] = defaultdict(set)
     for old, new in zip(before, after, strict=True):
-        became[old.said].add(new.said)
-        new.holder[new.key] = old.said
+        became[old.text].add(new.text)
+        new.holder[new.key] = old.text
     # Which of two equal texts LiteLLM means is only known if it sends all of them in order.
     unsure = any(len(one) > 1 for one in became.values()) and list(places) != list(range(len(before)))
-    changed = {at for at, one in enumerate(before) if became[one.said] != {one.said}}
+    changed = {at for at, one in enumerate(before) if became[one.text] != {one.text}}
     if unsure or not changed <= set(places) or canonical_bytes(now) != canonical_bytes(body):
         return None
     return texts

@@ -193,8 +193,8 @@ class HttpUpstream:
                 pass
         else:
             async with aclosing(arriving()) as wire:
-                async for said in self._adapter.stream_response(wire, request):
-                    live.hear(said)
+                async for event in self._adapter.stream_response(wire, request):
+                    live.hear(event)
         response = so_far()
         if response.error is None and not is_whole(response):
             raise UpstreamError(
@@ -220,19 +220,19 @@ class HttpUpstream:
         if client_status(reply.status) >= 500 or reply.status == 429:  # its own fault, or about our key
             self._note("upstream.error", f"status {reply.status}{_KEY_HINTS.get(reply.status, '')}")
         try:
-            said = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
+            error = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
         except (CmfError, UpstreamError):
-            said = None
-        return error_of(reply.status, said, _wait(reply.headers.get("retry-after", "")))
+            error = None
+        return error_of(reply.status, error, _wait(reply.headers.get("retry-after", "")))
 
 
 def _said(events: Iterable[WireEvent]) -> Iterable[WireEvent]:
     return (event for event in events if "data" in event)
 
 
-def _wait(said: str) -> int | None:
+def _wait(header: str) -> int | None:
     """The seconds in a Retry-After header, whole and a day at most; None for a date or anything else."""
-    return min(int(said), _MAX_WAIT) if _SECONDS.fullmatch(said) else None
+    return min(int(header), _MAX_WAIT) if _SECONDS.fullmatch(header) else None
 
 
 async def _bounded(reply: aiohttp.ClientResponse, limit: int) -> bytes:

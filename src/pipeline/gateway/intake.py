@@ -90,14 +90,14 @@ def session_of(headers: Mapping[str, str]) -> str | None:
 
 def check_uncut(headers: Mapping[str, str]) -> None:
     """Refusal unless Envoy declares that it sent the whole body: 413 for a cut one, 400 without that header."""
-    said = headers.get(_PARTIAL)
-    if said == "true":
+    partial = headers.get(_PARTIAL)
+    if partial == "true":
         raise Refusal(
             413,
             "envoy.cut-body",
             "Envoy cut this body short; the rest would go on unjudged. Raise `max_request_bytes`.",
         )
-    if said != "false":
+    if partial != "false":
         message = "Envoy sent no body, or does not say that it is complete: set `with_request_body`."
         raise Refusal(400, "envoy.no-body", message)
 
@@ -161,25 +161,25 @@ async def _bytes(receive: Receive, limits: Limits) -> bytes:
 
 
 async def unless_gone(receive: Receive, work: Awaitable[_T]) -> _T:
-    """The result of `work`. If the client leaves first, `work` is cancelled, and ClientGone raised.
+    """The result of `work`. If the client disconnects first, `work` is cancelled, and ClientGone raised.
 
     A cancellation from elsewhere, as by `asyncio.timeout`, is passed on as such.
     """
     own = cast("asyncio.Task[object]", asyncio.current_task())
-    gone = asyncio.ensure_future(_gone(receive))
-    gone.add_done_callback(leave := lambda _: own.cancel())
+    disconnected = asyncio.ensure_future(_disconnected(receive))
+    disconnected.add_done_callback(cancel_work := lambda _: own.cancel())
     try:
         return await work
     except asyncio.CancelledError:
-        if gone.done() and own.uncancel() == 0:
+        if disconnected.done() and own.uncancel() == 0:
             raise ClientGone from None
         raise
     finally:
-        gone.remove_done_callback(leave)
-        gone.cancel()
+        disconnected.remove_done_callback(cancel_work)
+        disconnected.cancel()
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -256,9 +256,9 @@ class McpGateway:
                 else:
                     await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
             except ClientGone:  # it will not answer what the server asked meanwhile
-                gone = refusals.client_gone()
-                told = [body for one in asked for body in session.link.cut(one, gone, side=Side.SERVER)]
-                self._in_background(_tell_all(session, told))
+                refused = refusals.client_gone()
+                answers = [body for one in asked for body in session.link.cut(one, refused, side=Side.SERVER)]
+                self._in_background(_tell_all(session, answers))
                 raise
             finally:  # a client that left waits for no call, sent or not
                 for one in calls:
@@ -276,8 +276,8 @@ class McpGateway:
         self, request: _Request, session: McpSession, messages: AsyncIterator[dict[str, Any]]
     ) -> None:
         """Send the answer to `initialize` and, if it succeeded, the new session's id."""
-        said = [body async for body in messages]
-        answer = next((body for body in said if "method" not in body), None)
+        bodies = [body async for body in messages]
+        answer = next((body for body in bodies if "method" not in body), None)
         if answer is None or "result" not in answer:
             await request.reply.value(200, answer)
             return
@@ -303,8 +303,8 @@ class McpGateway:
 
     def _found(self, request: _Request) -> McpSession:
         session = request.sessions.find(request.headers.get(SESSION), request.subject)
-        said = request.headers.get(VERSION)
-        if said is not None and said != session.link.version:
+        version = request.headers.get(VERSION)
+        if version is not None and version != session.link.version:
             raise Refusal(400, "mcp.version", "This is not the protocol version that the session negotiated.")
         named = intake.session_of(request.headers)
         if named is not None and named != session.context.session:

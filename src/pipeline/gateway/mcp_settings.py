@@ -11,7 +11,7 @@ from pipeline.decision import Mode
 from pipeline.gateway.sections import Seconds, Secret, Section, address
 
 PATH: Final = "/mcp/"  # then the server's name
-BY_COMMAND: Final = ("args", "command", "stdio", "transport")  # what other products' settings say of stdio servers
+STDIO_KEYS: Final = ("args", "command", "stdio", "transport")  # keys of stdio servers in other products' settings
 
 
 def endpoint(url: str) -> str:
@@ -54,4 +54,4 @@ class McpServer(Section):
     """Sessions of one subject at once."""
 
 
-__all__ = ["BY_COMMAND", "PATH", "Endpoint", "McpServer", "endpoint"]
+__all__ = ["PATH", "STDIO_KEYS", "Endpoint", "McpServer", "endpoint"]

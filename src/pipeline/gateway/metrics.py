@@ -225,8 +225,8 @@ def _head(name: str, kind: str) -> Iterator[str]:
 def _family(name: str, kind: str, rows: Iterable[tuple[Mapping[str, str], int]]) -> Iterator[str]:
     yield from _head(name, kind)
     for labels, value in rows:
-        said = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        yield f"{name}{{{said}}} {value}" if said else f"{name} {value}"
+        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        yield f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}"
 
 
 def _escaped(text: str) -> str:

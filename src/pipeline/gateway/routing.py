@@ -14,9 +14,9 @@ Target = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}(/[A-Za-z0-9._@
 Aliases = Mapping[str, tuple[str, ...]]
 
 
-def _chain(said: object) -> object:
+def _chain(value: object) -> object:
     """The targets of a chain written as one string, `claude,local/llama3:8b`."""
-    return [one.strip() for one in said.split(",")] if isinstance(said, str) else said
+    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
 
 
 Chain = Annotated[tuple[Target, ...], BeforeValidator(_chain, json_schema_input_type=str | list[str])]

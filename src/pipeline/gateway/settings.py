@@ -124,11 +124,14 @@ class Route(Destinations):
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 
     def takes_all(self, models: str) -> bool:
-        """Whether one pattern of this route takes every model name that the pattern `models` takes."""
+        """Whether one pattern of this route takes every model name that the pattern `models` takes.
+
+        Two sample names decide: each `*` of `models` stands for nothing in the first, for a long text in the second.
+        """
         if "[" in models:
             return models in self.models
-        some = models.replace("?", "\0")
-        names = (some.replace("*", ""), some.replace("*", "\0" * _LONG_NAME))
+        sample = models.replace("?", "\0")  # which `?` and `*` match, and no letter of a pattern
+        names = (sample.replace("*", ""), sample.replace("*", "\0" * _LONG_NAME))
         return any(all(fnmatchcase(name, pattern) for name in names) for pattern in self.models)
 
 

@@ -64,13 +64,13 @@ class Telemetry:
         end = time_ns()
         span = self._tracer.start_span(
             "run_guardrail cmf", kind=SpanKind.INTERNAL, start_time=end - round(seconds * 1e9),
-            attributes=self._said_of(record),
+            attributes=self._attributes_of(record),
         )  # fmt: skip
         span.end(end)
         self._decisions.record(seconds, {"cmf.verdict": record.verdict, "cmf.action": record.action})
 
-    def _said_of(self, record: Record) -> dict[str, Any]:
-        said: dict[str, Any] = {
+    def _attributes_of(self, record: Record) -> dict[str, Any]:
+        attributes: dict[str, Any] = {
             "cmf.decision.id": record.id,
             "cmf.verdict": record.verdict,
             "cmf.action": record.action,
@@ -78,13 +78,13 @@ class Telemetry:
             "cmf.rules": sorted(rules_in(record)),
         }
         if self._genai_names:
-            said |= {
+            attributes |= {
                 "gen_ai.operation.name": "run_guardrail",
                 "gen_ai.guardrail.verdict.type": _VERDICTS.get(record.verdict, "modify"),
                 "gen_ai.guardrail.action.type": _ACTIONS.get(record.action, "block"),
                 "gen_ai.security.policy.id": record.revision,
             }
-        return said
+        return attributes
 
     def around(self, application: Application) -> Application:
         """The application with a span and a measurement around each of its requests."""
@@ -93,16 +93,16 @@ class Telemetry:
             if scope["type"] != "http" or scope["path"] in ("/healthz", "/readyz", "/metrics"):
                 await application(scope, receive, send)
                 return
-            with self._request(scope) as heard:
+            with self._request(scope) as observe:
 
-                async def told(event: Event) -> None:
+                async def send_observed(event: Event) -> None:
                     if event["type"] == "http.response.start":
-                        heard(
+                        observe(
                             event["status"], {name.decode(): text.decode("latin-1") for name, text in event["headers"]}
                         )
                     await send(event)
 
-                await application(scope, receive, told)
+                await application(scope, receive, send_observed)
 
         return traced
 
@@ -113,27 +113,27 @@ class Telemetry:
         headers = _decoded(scope["headers"])
         endpoint = endpoint_of(scope["path"], [], headers)
         dialect = "-" if endpoint is None else endpoint.dialect.name
-        does = "unknown" if endpoint is None else endpoint.operation.value
+        operation = "unknown" if endpoint is None else endpoint.operation.value
         begin = time_ns()
         status = 0
         with self._tracer.start_as_current_span(
-            f"gateway {does}", context=_context(headers), kind=SpanKind.SERVER,
+            f"gateway {operation}", context=_context(headers), kind=SpanKind.SERVER,
             attributes={"http.request.method": scope["method"] if endpoint else "_OTHER", "cmf.dialect": dialect},
             record_exception=False, set_status_on_exception=False,
         ) as span:  # fmt: skip
 
-            def heard(found: int, told: Mapping[str, str]) -> None:
+            def observe(code: int, response_headers: Mapping[str, str]) -> None:
                 nonlocal status
-                status = found
-                span.set_attribute("http.response.status_code", found)
+                status = code
+                span.set_attribute("http.response.status_code", code)
                 for name, header in _HEADERS.items():
-                    if header in told:
-                        span.set_attribute(name, told[header])
-                if found >= 500:
+                    if header in response_headers:
+                        span.set_attribute(name, response_headers[header])
+                if code >= 500:
                     span.set_status(Status(StatusCode.ERROR))
 
             try:
-                yield heard
+                yield observe
             finally:
                 known: dict[str, str | int] = {"cmf.dialect": dialect, "http.response.status_code": status}
                 self._requests.record((time_ns() - begin) / 1e9, known)

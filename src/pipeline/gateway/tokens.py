@@ -115,9 +115,9 @@ def _subject(claims: Mapping[str, Any], issuer: Issuer) -> SubjectExtension:
         raise _refused("the claims that are `kept` of it are too large")
     fields: dict[str, Any] = {"id": f"{issuer.subject_prefix}{named}"} | ({"claims": kept} if kept else {})
     for field, path in (("roles", wanted.roles), ("permissions", wanted.permissions), ("teams", wanted.teams)):
-        said = None if path is None else _at(claims, path)
-        if said is not None:
-            fields[field] = _names(said)
+        claim = None if path is None else _at(claims, path)
+        if claim is not None:
+            fields[field] = _names(claim)
     return SubjectExtension.model_validate(fields)
 
 
@@ -129,9 +129,9 @@ def _at(claims: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _names(said: Any) -> list[str]:
+def _names(claim: Any) -> list[str]:
     """The names in a claim: a list of them, or one text with spaces between them."""
-    names = said.split() if isinstance(said, str) else said
+    names = claim.split() if isinstance(claim, str) else claim
     if not isinstance(names, list) or len(names) > MAX_NAMES or not all(map(is_name, names)):
         raise _refused("its roles, permissions or teams are no names, or too many")
     return sorted(set(names))

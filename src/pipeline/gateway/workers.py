@@ -139,8 +139,8 @@ class Crew(Operations):
 
     async def metrics(self) -> str:
         """See `Operations`; each worker's metrics have its number as the label `worker`."""
-        told = await self._ask_all("GET", "/metrics", ASKED_SECONDS)
-        texts = {str(number): body.decode() for number, (_, body) in told.items()}
+        answers = await self._ask_all("GET", "/metrics", ASKED_SECONDS)
+        texts = {str(number): body.decode() for number, (_, body) in answers.items()}
         own = (
             f"# HELP cmf_gateway_workers Processes that serve.\n# TYPE cmf_gateway_workers gauge\n"
             f"cmf_gateway_workers {len(self.pids)}\n"
@@ -152,18 +152,18 @@ class Crew(Operations):
 
     async def ready(self) -> tuple[bool, dict[str, Any]]:
         """See `Operations`: ready is who can serve with every one of its processes that answers."""
-        told = await self._ask_all("GET", "/readyz", ASKED_SECONDS)
-        said = {str(number): _json(body) for number, (_, body) in sorted(told.items())}
-        is_ready = bool(told) and all(status == 200 for status, _ in told.values())
-        status = {"status": "ok" if is_ready else "not ready", "wanted": self._settings.workers, "workers": said}
+        answers = await self._ask_all("GET", "/readyz", ASKED_SECONDS)
+        bodies = {str(number): _json(body) for number, (_, body) in sorted(answers.items())}
+        is_ready = bool(answers) and all(status == 200 for status, _ in answers.values())
+        status = {"status": "ok" if is_ready else "not ready", "wanted": self._settings.workers, "workers": bodies}
         return is_ready, status
 
     async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
         """See `Operations`."""
-        told = await self._ask_all("POST", "/admin/reload", RELOAD_SECONDS, by)
+        answers = await self._ask_all("POST", "/admin/reload", RELOAD_SECONDS, by)
         entries: list[dict[str, Any]] = []
         for number in range(self._settings.workers):
-            body = _json(told[number][1]) if number in told else None
+            body = _json(answers[number][1]) if number in answers else None
             policies = body.get("policies") if isinstance(body, dict) else None
             silent = [{"routes": [], "refused": "worker.silent"}]
             entries += [{"worker": number, **entry} for entry in policies or silent]
@@ -173,8 +173,8 @@ class Crew(Operations):
         self, method: str, path: str, seconds: float, by: str | None = None
     ) -> dict[int, tuple[int, bytes]]:
         numbers = [number for number, one in self._processes.items() if one.returncode is None]
-        told = await asyncio.gather(*(self._ask(number, method, path, seconds, by) for number in numbers))
-        return {number: one for number, one in zip(numbers, told, strict=True) if one is not None}
+        answers = await asyncio.gather(*(self._ask(number, method, path, seconds, by) for number in numbers))
+        return {number: one for number, one in zip(numbers, answers, strict=True) if one is not None}
 
     async def _ask(
         self, number: int, method: str, path: str, seconds: float, by: str | None
