@@ -265,11 +265,14 @@ class McpGateway:
                     list(session.link.cut(str(one["id"])))
 
     async def _pass_on(self, request: _Request, session: McpSession, step: Step) -> None:
-        """Pass on what needs no answer, and acknowledge it; refuse what is not passed on."""
+        """Pass on what needs no answer, and acknowledge it; refuse what is not passed on, or not taken."""
         if not step.onward:
             raise Refusal(400, "mcp.not-passed", "Policy does not pass this message on.")
-        for body in step.onward:
-            await _tell(session.server, body)
+        try:
+            for body in step.onward:
+                await session.server.send(body)
+        except Refused as refused:
+            raise Refusal(502, refused.code, refused.message) from None
         await request.reply.value(202, None)
 
     async def _initialize(
@@ -419,8 +422,7 @@ async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, An
 async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
     """Post what needs no answer; a failure is only logged, as nobody waits."""
     try:
-        async with aclosing(server.post(body)) as values:
-            _ = [value async for value in values]
+        await server.send(body)
     except Refused as refused:
         note(refused.code, Side.SERVER)
 

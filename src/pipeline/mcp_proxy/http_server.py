@@ -10,7 +10,7 @@ import io
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -85,6 +85,11 @@ class HttpServer:
             headers.pop(VERSION, None)
         async for value in self._request("POST", headers, dumps(body), first=first, reads=is_call):
             yield value
+
+    async def send(self, body: dict[str, Any]) -> None:
+        """Post a message that has no answer, without reading the reply. Refused as for `post`."""
+        async with aclosing(self.post(body)) as values:
+            _ = [value async for value in values]
 
     async def listen(self) -> AsyncGenerator[Any, None]:
         """Listen to the server's own stream: yield None once it is open, then its values. Refused: mcp.no-stream."""

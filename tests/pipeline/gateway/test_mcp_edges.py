@@ -182,14 +182,26 @@ def test_a_server_s_call_that_is_late_ends_when_the_server_says_something_else(t
 
 
 @pytest.mark.spec("MCPX-62")
-@pytest.mark.parametrize("answer", [(500, {}, []), json_reply(FINE | {"id": 9, "result": {"text": SECRET}})])
-def test_what_a_server_says_to_a_notification_reaches_nobody(tmp_path: Path, small: str, answer: Any) -> None:
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((202, {}, []), (202, b"")),
+        (json_reply(FINE | {"id": 9, "result": {"text": SECRET}}), (202, b"")),
+        ((500, {}, [SECRET.encode()]), (502, "mcp.unreadable")),
+        ((404, {}, []), (502, "mcp.session-lost")),
+    ],
+)
+def test_a_notification_is_acknowledged_only_if_the_server_took_it_and_its_reply_reaches_nobody(
+    tmp_path: Path, small: str, answer: Any, expected: tuple[int, Any]
+) -> None:
     server = polite(lambda said: answer if said.body and said.body.get("method") == INITIALIZED["method"] else None)
     with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
         status, headers, _ = send(gateway, HELLO)
         told = send(gateway, INITIALIZED, mcp_session_id=headers["mcp-session-id"])
 
-    assert (status, told[0], told[2]) == (200, 202, b"")
+    assert status == 200
+    assert SECRET.encode() not in told[2]
+    assert (told[0], code_of(told[2]) if told[2] else told[2]) == expected
 
 
 @pytest.mark.spec("MCPX-61")
