@@ -74,8 +74,8 @@ def run_tests(policies: PolicySet, wanted: Callable[[Module], bool] = lambda _: 
         problem = _problem(result)
         if problem and printing is None and prints(policies, tests):
             printing = Printing(policies, tests, places)
-        said = printing.lines([(name, {})]) if problem and printing is not None else ()
-        yield Checked(name.removeprefix("data."), place.module, place.line, problem, printed=tuple(said))
+        printed = printing.lines([(name, {})]) if problem and printing is not None else ()
+        yield Checked(name.removeprefix("data."), place.module, place.line, problem, printed=tuple(printed))
 
 
 def _problem(result: EngineResult) -> str:

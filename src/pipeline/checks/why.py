@@ -324,12 +324,12 @@ class _Queries:
                 )
             ways = found
         whole = len(body.steps)
-        told = ways[:MAX_WAYS]
+        shown = ways[:MAX_WAYS]
         return Body(
             name=body.shown,
             place=body.place,
-            ways=tuple({name: value for name, value in way.items() if name != _VALUE} for way in told),
-            values=tuple(way.get(_VALUE, True) for way in told),
+            ways=tuple({name: value for name, value in way.items() if name != _VALUE} for way in shown),
+            values=tuple(way.get(_VALUE, True) for way in shown),
             held=whole,
             of=whole,
         )

@@ -51,9 +51,13 @@ def run(
         total = sum(1 for path in files for _ in replay_file.lines(path))
         if not total:
             fail(f"{file}: no records; create some with `cmf eval --record`", Exit.USAGE)
-        with progress("measuring", total) as told:
+        with progress("measuring", total) as on_progress:
             figures = measure(
-                loaded, chain.from_iterable(map(replay_file.entries, files)), rounds=rounds, profiles=known, told=told
+                loaded,
+                chain.from_iterable(map(replay_file.entries, files)),
+                rounds=rounds,
+                profiles=known,
+                on_progress=on_progress,
             )
     shown = figures.to_json()
     slower: list[str] = []

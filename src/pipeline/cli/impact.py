@@ -51,9 +51,11 @@ def run(
         if not total:
             fail(f"{records}: no records; create some with `cmf eval --record`", Exit.USAGE)
         wanted = min(total, sample or total)
-        told = opened.enter_context(progress("comparing", wanted))
+        on_progress = opened.enter_context(progress("comparing", wanted))
         found = _sampled(found_in(), total, wanted)
-        impact = impact_of(found, before, after, expected=wanted, profiles=profiles, jobs=jobs, told=told, ray=ray)
+        impact = impact_of(
+            found, before, after, expected=wanted, profiles=profiles, jobs=jobs, on_progress=on_progress, ray=ray
+        )
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
     match output:
         case ReportAs.TEXT:

@@ -127,8 +127,8 @@ def judge(
     tap = None if engine is None else Tap(engine)
     runner = CaseRunner(loaded) if tap is None else CaseRunner(loaded, engine=tap)
     try:
-        with progress("judging", len(chosen)) as told:
-            timed = [_timed(runner, case, printing, tap, told) for case in chosen]
+        with progress("judging", len(chosen)) as on_progress:
+            timed = [_timed(runner, case, printing, tap, on_progress) for case in chosen]
     finally:
         runner.close()
     hit = {rule for result, _ in timed for rule in result.rules}
@@ -160,7 +160,7 @@ def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]
 
 
 def _timed(
-    runner: CaseRunner, case: Case, printing: Printing | None, tap: Tap | None, told: Callable[[int], None]
+    runner: CaseRunner, case: Case, printing: Printing | None, tap: Tap | None, on_progress: Callable[[int], None]
 ) -> _Timed:
     asked = 0 if tap is None else len(tap.asked)
     start = time.perf_counter()
@@ -168,7 +168,7 @@ def _timed(
     took = time.perf_counter() - start
     if tap is not None and printing is not None and result.status == "failed":
         result = dataclasses.replace(result, printed=tuple(printing.lines(tap.asked[asked:])))
-    told(1)
+    on_progress(1)
     return result, took
 
 

@@ -253,9 +253,9 @@ class Link:
         if not changed or not self._enforce:
             return body
         kept = [tool for tool in tools if tool["name"] not in changed]
-        told = [{"name": name, "code": CHANGED} for name in sorted(changed)]
+        stripped = [{"name": name, "code": CHANGED} for name in sorted(changed)]
         meta = result.get("_meta")
-        meta = {**(meta if isinstance(meta, dict) else {}), "cmf/stripped": told}
+        meta = {**(meta if isinstance(meta, dict) else {}), "cmf/stripped": stripped}
         return {**body, "result": {**result, "tools": kept, "_meta": meta}}
 
     def _remember_stripped(self, offered: dict[str, Any], result: dict[str, Any]) -> None:

@@ -67,7 +67,8 @@ def _part(part: Part, server: str) -> Part:
 def unrepeated(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[int, bool] | None]:
     """An answer without structured content that only repeats a text of it; the text's place, and whether it is wrapped.
 
-    Servers say most results twice. The text is judged, and what policy leaves of it is said again.
+    Servers send most results twice: as text and as structured content. The text is judged, and what policy leaves
+    of it becomes both again (`repeat`).
     """
     result = body.get("result")
     if not isinstance(result, dict) or "structuredContent" not in result or not isinstance(result.get("content"), list):

@@ -234,7 +234,7 @@ def _line(defined: Sequence[range], marks: Json | None) -> int:
 
 def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str, Json]) -> list[Json]:
     """For each active rule: on how many views it was evaluated and hit, and where it stopped."""
-    told = []
+    rows = []
     rules = [rule for rule in compiled.policies.rules if rule.mode is not Mode.OFF]
     why = compiled.why if len(rules) <= MAX_EXPLAINED else None
     begin = perf_counter()
@@ -242,7 +242,7 @@ def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str,
         until = begin + WHY_SECONDS * number / len(rules)
         asked = [view for view in views if view.kind in rule.kinds]
         documents = [seen[view.path] for view in asked if view.path in seen]
-        told.append(
+        rows.append(
             {
                 "rule": rule.id,
                 "title": visible(rule.title),
@@ -253,7 +253,7 @@ def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str,
                 "stopped": [] if why is None else list(_stopping_points(why, rule, documents, until)),
             }
         )
-    return told
+    return rows
 
 
 def _stopping_points(why: Why, rule: Rule, documents: Sequence[Json], until: float) -> Iterator[Json]:
@@ -265,8 +265,8 @@ def _stopping_points(why: Why, rule: Rule, documents: Sequence[Json], until: flo
     for document in documents:
         if perf_counter() > until:
             break
-        (told,) = why.rules(document, only=[rule.id], query_seconds=QUERY_SECONDS)
-        for effect, bodies in told.bodies.items():
+        (explained,) = why.rules(document, only=[rule.id], query_seconds=QUERY_SECONDS)
+        for effect, bodies in explained.bodies.items():
             for body in bodies:
                 known = best.get((effect, body.place))
                 if known is None or body.holds or (not known.holds and body.held > known.held):
@@ -326,10 +326,12 @@ def _printed(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> list[Json
     try:
         if compiled.printing is None:
             return []
-        said = compiled.printing.lines(asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
+        lines = compiled.printing.lines(asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
     except (EngineError, PolicyError):
         return []
-    return [{"file": one.path, "line": one.line, "text": visible(one.text)[:MAX_PRINTED]} for one in said[:MAX_PRINTED]]
+    return [
+        {"file": one.path, "line": one.line, "text": visible(one.text)[:MAX_PRINTED]} for one in lines[:MAX_PRINTED]
+    ]
 
 
 def _out(outcome: Outcome, target: str) -> Json:

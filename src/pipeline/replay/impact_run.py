@@ -42,7 +42,7 @@ def impact_of(
     expected: int,
     profiles: Path | None = None,
     jobs: int | None = None,
-    told: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[int], None] = lambda _: None,
     ray: bool = False,
 ) -> Impact:
     """The effect of the change from `base` to `head` on the entries in the lines.
@@ -54,7 +54,7 @@ def impact_of(
         expected: the approximate number of lines: a few are not worth starting processes.
         profiles: a profiles file, for both sets.
         jobs: the number of processes; by default one per available core.
-        told: called with the number of lines finished since the last call.
+        on_progress: called with the number of lines finished since the last call.
         ray: whether to use a Ray cluster, an existing one or a local one [BAT-5].
 
     Raises:
@@ -73,7 +73,7 @@ def impact_of(
         for compared in judged:
             for one in compared:
                 impact.add(one)
-            told(len(compared))
+            on_progress(len(compared))
     return impact
 
 

@@ -60,7 +60,7 @@ def measure(
     *,
     rounds: int,
     profiles: Profiles | None = None,
-    told: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[int], None] = lambda _: None,
 ) -> Figures:
     """The figures of judging each entry `rounds` times on one core, after one warm-up.
 
@@ -88,7 +88,7 @@ def measure(
             replay.judged(entry)
             decisions.append(perf_counter_ns() - begin)
             evaluations.append(seen.evaluate_ns)
-        told(1)
+        on_progress(1)
     return Figures(
         revision=policies.revision,
         entries=judged,

@@ -205,7 +205,7 @@ def test_many_entries_come_to_the_same_on_one_core_as_on_two(tmp_path: Path) -> 
     counted: list[int] = []
 
     alone = impact_of(many, base, head, expected=len(many), jobs=1)
-    spread = impact_of(many, base, head, expected=len(many), jobs=2, told=counted.append)
+    spread = impact_of(many, base, head, expected=len(many), jobs=2, on_progress=counted.append)
 
     assert spread == alone
     assert sum(counted) == len(many) == spread.entries
