@@ -29,7 +29,7 @@ _HELP: Final = {
     "cmf_gateway_refusals_total": "Requests refused, by the code sent to the client.",
     "cmf_gateway_in_flight": "Requests in progress.",
     "cmf_gateway_unrecorded_total": "Decisions that could not be recorded, by outcome: refused, or released anyway.",
-    "cmf_audit_records": "Records written by this process.",
+    "cmf_audit_records_total": "Records written by this process.",
     "cmf_audit_unprotected_records": "Records that no exported head covers yet.",
     "cmf_audit_head_export_failures_total": "Heads that could not be exported.",
     "cmf_audit_own_record_failures_total": "Records of the gateway's own acts that could not be written.",

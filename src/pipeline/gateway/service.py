@@ -80,7 +80,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         metrics = Metrics(
             lambda: {name: guard.revision for name, guard in by_route.items()},
             lambda: {
-                "records": store.audit_state.records,
+                "records_total": store.audit_state.records,
                 "unprotected_records": store.audit_state.unprotected,
                 "head_export_failures_total": store.audit_state.export_failures,
                 "own_record_failures_total": chronicle.failures,

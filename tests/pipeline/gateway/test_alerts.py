@@ -32,6 +32,7 @@ EXPRESSIONS = [rule["expr"] for rule in RULES] + ASKED
 SCRAPED = {"job", "instance", "worker", "le"}  # labels that Prometheus, several processes and histograms add
 METRIC = re.compile(r"\b(cmf_\w+|up)\b(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)=(~?)"([^"]*)"')
+GROWING = re.compile(r"(?:rate|increase)\((cmf_\w+)")
 FAMILY = re.compile(r"^# TYPE (\w+) ", re.MULTILINE)
 LINE = re.compile(r"^(\w+)(?:\{(.*)\})? \S+$", re.MULTILINE)
 
@@ -65,6 +66,9 @@ def test_each_expression_names_metrics_labels_and_values_that_there_are(exported
 
     assert named
     assert expression.count("(") == expression.count(")")
+    assert [
+        name for name in GROWING.findall(expression) if not name.endswith(("_total", "_bucket", "_sum", "_count"))
+    ] == []
     for metric, matchers in named:
         assert metric in exported
         for label, by_pattern, value in LABEL.findall(matchers):

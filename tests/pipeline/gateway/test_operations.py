@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import platform
+import re
 import signal
 import socket
 import sqlite3
@@ -77,6 +78,14 @@ def test_what_is_counted_is_told_on_the_other_port_and_not_to_clients(one: Servi
     assert 'cmf_rule_hits_total{rule="test/words"} 1' in text
     for never in ("cmf_forwarded_on_failure_total 0", 'cmf_gateway_unrecorded_total{outcome="released"} 0'):
         assert never in text
+
+
+@pytest.mark.spec("GW-61")
+def test_what_only_grows_is_a_counter_and_named_so(one: Serving) -> None:
+    families = re.findall(r"^# TYPE (\w+) (\w+)$", asked(one.operations, "GET", "/metrics")[1], re.MULTILINE)
+
+    assert ("cmf_audit_records_total", "counter") in families
+    assert [name for name, kind in families if (kind == "counter") != name.endswith("_total")] == []
 
 
 @pytest.mark.spec("GW-151")
