@@ -115,6 +115,24 @@ def test_of_a_batch_refusals_come_back_and_the_rest_goes_on_one_by_one(tmp_path:
     ]  # fmt: skip
 
 
+@pytest.mark.spec("MCPX-40")
+def test_a_notification_of_a_batch_that_the_server_refuses_keeps_no_call_from_its_response(
+    tmp_path: Path, small: str
+) -> None:
+    changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+
+    def answers(said: Said) -> Any:
+        refused = said.method == "POST" and said.body.get("method") == changed["method"]
+        return (500, {}, []) if refused else batching(said)
+
+    server = polite(answers)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        session = begun(gateway)
+        status, _, raw = send(gateway, [PING | {"id": 5}, changed, PING | {"id": 7}], mcp_session_id=session)
+
+    assert (status, [(one["id"], "error" in one) for one in messages(raw)]) == (200, [(5, False), (7, False)])
+
+
 @pytest.mark.spec("MCPX-64")
 def test_of_a_batch_whose_client_left_no_call_stays_in_work(tmp_path: Path, small: str) -> None:
     silent = iter([True])
