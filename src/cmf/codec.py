@@ -98,7 +98,7 @@ def dumps_sorted(value: Any, default: Callable[[Any], Any]) -> bytes | None:
         return None
 
 
-def dumps_told(value: Any) -> tuple[str, bool]:
+def dumps_with_range(value: Any) -> tuple[str, bool]:
     """`value` as `dumps` spells it, and whether all its numbers are known to be within ±(2^53 - 1).
 
     False may also mean that it would take looking at each one: a sixth of the time of doing so, and most often enough.
@@ -108,7 +108,7 @@ def dumps_told(value: Any) -> tuple[str, bool]:
 
 
 def is_small(value: Any) -> bool:
-    """Whether all numbers of a JSON value are known to be within ±(2^53 - 1), as `dumps_told` reports."""
+    """Whether all numbers of a JSON value are known to be within ±(2^53 - 1), as `dumps_with_range` reports."""
     text = _small_text(value)
     return text is not None and not _may_be_large(text)
 
@@ -172,8 +172,8 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
         spelt = orjson.dumps(value)
         if type(value) is dict and (
             spelt == raw
-            or spelt == (bare := raw.replace(b" ", b""))
-            or spelt.replace(b" ", b"") == bare
+            or spelt == (raw_unspaced := raw.replace(b" ", b""))
+            or spelt.replace(b" ", b"") == raw_unspaced
             or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
         ):
             size = len(spelt)
@@ -282,7 +282,7 @@ def _duplicate_path(text: str) -> str:
             seen: set[str] = set()
             for key, item in value:
                 if key in seen:
-                    return _below(path, key).removesuffix(_UNTOLD)
+                    return _below(path, key).removesuffix(_ELLIPSIS)
                 seen.add(key)
                 stack.append((_below(path, key), item))
         elif isinstance(value, list):
@@ -292,10 +292,10 @@ def _duplicate_path(text: str) -> str:
 
 def _below(path: str, key: str) -> str:
     """The path of the value under `key`; a key that is not a short name could be content, and is left out."""
-    return f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else path + _UNTOLD
+    return f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else path + _ELLIPSIS
 
 
-_UNTOLD = "[…]"
+_ELLIPSIS = "[…]"
 
 
 class _Pairs(list[Any]):

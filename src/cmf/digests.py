@@ -41,10 +41,10 @@ def content_digest(value: Message | Request | Response) -> str:
 
     It survives stamping, a provider swap and a restart; reuse, approvals and the record of history go by it.
     """
-    return hashlib.sha256(canonical_bytes(_said(value))).hexdigest()
+    return hashlib.sha256(canonical_bytes(_content(value))).hexdigest()
 
 
-def _said(value: Message | Request | Response) -> Any:
+def _content(value: Message | Request | Response) -> Any:
     positions: dict[str, str] = {}
 
     def position(tool_id: str) -> str:
@@ -53,33 +53,33 @@ def _said(value: Message | Request | Response) -> Any:
 
     pairing = Pairing(position, lambda: position(f"\0{len(positions)}"))
     if isinstance(value, Message):
-        return _said_message(value, pairing)
+        return _message_content(value, pairing)
     fields = fields_of(value)
     if isinstance(value, Request):
         fields.pop("session_id", None)
-        fields["messages"] = [_said_message(message, pairing) for message in value.messages]
+        fields["messages"] = [_message_content(message, pairing) for message in value.messages]
         return fields
     fields.pop("usage", None)
     fields["choices"] = [
-        {**fields_of(choice), "message": _said_message(choice.message, pairing)} for choice in value.choices
+        {**fields_of(choice), "message": _message_content(choice.message, pairing)} for choice in value.choices
     ]
     return fields
 
 
-def _said_message(message: Message, pairing: Pairing) -> dict[str, Any]:
+def _message_content(message: Message, pairing: Pairing) -> dict[str, Any]:
     fields = {name: item for name, item in fields_of(message).items() if name not in _MINTED}
-    fields["content"] = [_said_part(part, pairing) for part in message.content]
+    fields["content"] = [_part_content(part, pairing) for part in message.content]
     return fields
 
 
-def _said_part(part: Part, pairing: Pairing) -> dict[str, Any]:
+def _part_content(part: Part, pairing: Pairing) -> dict[str, Any]:
     fields = fields_of(part)
     if isinstance(part, ToolCallPart | ToolResultPart):
         fields["tool_call_id"] = pairing.name_of(part)
     if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
-        fields["content"] = [_said_part(inner, pairing) for inner in part.content]
+        fields["content"] = [_part_content(inner, pairing) for inner in part.content]
     if isinstance(part, PromptResultPart):
-        fields["messages"] = [_said_message(message, pairing) for message in part.messages]
+        fields["messages"] = [_message_content(message, pairing) for message in part.messages]
     return fields
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias
 
 from cmf import binary
-from cmf.codec import SAFE_INTEGER, dumps, dumps_told, is_small
+from cmf.codec import SAFE_INTEGER, dumps, dumps_with_range, is_small
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -138,7 +138,7 @@ _LINES: Final = {
     "content": [" shown[{hole.name!r}] = result_text(part.{hole.of})"],
     "field": [" held = part.{hole.of}", " if held is not None: shown[{hole.name!r}] = held"],
     "spelled": [
-        " spelled, small = ('{{}}', True) if part.{hole.of} is None else dumps_told(part.{hole.of})",
+        " spelled, small = ('{{}}', True) if part.{hole.of} is None else dumps_with_range(part.{hole.of})",
         " shown[{hole.name!r}] = spelled",
     ],
     "again": [
@@ -240,7 +240,7 @@ def _prompt_request(part: PromptRequestPart, shown: dict[str, Any]) -> tuple[dic
     uri, keys = addressed("prompt", (part.server_id, part.name))
     properties: dict[str, Any] = known(server_id=part.server_id, request_id=part.prompt_request_id)
     shown |= {"uri": uri, "name": part.name, "mime_type": "application/json"}
-    shown["content"], small = dumps_told(part.arguments)
+    shown["content"], small = dumps_with_range(part.arguments)
     shown["arguments"] = part.arguments if small else exact_json(part.arguments, "/arguments", properties)
     return properties, keys
 

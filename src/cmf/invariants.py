@@ -22,23 +22,23 @@ from cmf.tools import ToolRegistry
 Profile = Literal["ledger", "wire"]
 PROFILES: Final = get_args(Profile)
 
-_SPOKEN: Final = {ContentType.TEXT, ContentType.OPAQUE}
-_SHOWN: Final = {
+_TEXTUAL: Final = {ContentType.TEXT, ContentType.OPAQUE}
+_MEDIA_AND_RESOURCES: Final = {
     ContentType.IMAGE,
     ContentType.AUDIO,
     ContentType.RESOURCE,
     ContentType.RESOURCE_REF,
 }
 _ALLOWED: Final[dict[Role, frozenset[ContentType]]] = {
-    Role.SYSTEM: frozenset(_SPOKEN),
-    Role.DEVELOPER: frozenset(_SPOKEN),
+    Role.SYSTEM: frozenset(_TEXTUAL),
+    Role.DEVELOPER: frozenset(_TEXTUAL),
     Role.USER: frozenset(
-        _SPOKEN
-        | _SHOWN
+        _TEXTUAL
+        | _MEDIA_AND_RESOURCES
         | {ContentType.VIDEO, ContentType.DOCUMENT, ContentType.PROMPT_REQUEST, ContentType.PROMPT_RESULT}
     ),
     Role.ASSISTANT: frozenset(
-        _SPOKEN | _SHOWN | {ContentType.TOOL_CALL, ContentType.THINKING, ContentType.REDACTED_THINKING}
+        _TEXTUAL | _MEDIA_AND_RESOURCES | {ContentType.TOOL_CALL, ContentType.THINKING, ContentType.REDACTED_THINKING}
     ),
     Role.TOOL: frozenset({ContentType.TOOL_RESULT, ContentType.OPAQUE}),
 }

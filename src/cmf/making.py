@@ -37,18 +37,18 @@ def shape_maker(shape: Shape[_Made], *names: str) -> Callable[..., _Made]:
     """
     if native.shape_maker is None:
         return py_shape_maker(shape, *names)
-    _, cls, fields = _told(shape, names)
+    _, cls, fields = _source(shape, names)
     made: Callable[..., _Made] = native.shape_maker(cls, fields, len(names))
     return made
 
 
-def _told(field: Field, names: Sequence[str]) -> tuple[Any, ...]:
+def _source(field: Field, names: Sequence[str]) -> tuple[Any, ...]:
     """The field in the form that `cmf.native.shape_maker` takes."""
     if isinstance(field, str):
         return "given", names.index(field)
     if isinstance(field, tuple):
-        return "several", tuple(_told(inner, names) for inner in field)
-    given = {name: _told(inner, names) for name, inner in field.fields.items()}
+        return "several", tuple(_source(inner, names) for inner in field)
+    given = {name: _source(inner, names) for name, inner in field.fields.items()}
     return "made", field.cls, slots(field.cls, given)
 
 

@@ -124,13 +124,13 @@ class Scope:
         if message is None:
             return _NOTHING
         if self.facts is None:
-            self.facts = self._known_of(message)
+            self.facts = self._message_fields(message)
         return {**self.facts, "extra": message.extra} if first and message.extra else self.facts
 
-    def _known_of(self, message: Message) -> dict[str, Any]:
+    def _message_fields(self, message: Message) -> dict[str, Any]:
         shown: dict[str, Any] = {}
-        for name, untold in shown_to(self._grants).message:
-            if (held := getattr(message, name)) is not untold:
+        for name, omitted_at in shown_to(self._grants).message:
+            if (held := getattr(message, name)) is not omitted_at:
                 shown[name] = str.__str__(held)
         return shown
 
@@ -148,9 +148,9 @@ class Scope:
         subject = self.subject
         if subject is not None and (self._grants is None or fields_of(subject)):
             security["subject"] = subject
-        for name, untold in what.security:
-            if (held_one := getattr(self.security, name)) is not untold:
-                security[name] = held_one
+        for name, omitted_at in what.security:
+            if (item := getattr(self.security, name)) is not omitted_at:
+                security[name] = item
         if security:
             shown["security"] = security
         return shown
@@ -174,7 +174,7 @@ class Shown(NamedTuple):
 def shown_to(grants: Grants) -> Shown:
     """What `grants` allow a reader to see: for `Scope`, and for the native module, which writes the same [INP-6]."""
     return Shown(
-        tuple((name, untold) for name, (needs, untold) in _MESSAGE.items() if granted(grants, needs)),
+        tuple((name, omitted_at) for name, (needs, omitted_at) in _MESSAGE.items() if granted(grants, needs)),
         tuple(slot for slot in _SLOTS if granted(grants, _READ_SLOT[slot])),
         tuple(field for field, needs in SUBJECT_FIELDS.items() if granted(grants, needs)),
         tuple(_LABELS.items()) if granted(grants, Capability.READ_LABELS) else (),

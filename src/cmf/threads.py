@@ -105,7 +105,7 @@ def _chosen(siblings: Sequence[Message], wanted: str | None) -> Message:
 
 # -- the agent-threads form --------------------------------------------------------------------------------------------
 
-_OURS: Final = "cmf"
+_OWN_KEY: Final = "cmf"
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool"})
 _MESSAGE_KEYS: Final = ("id", "parentMessageId", "role", "parts", "createdAt", "metadata")
 _MESSAGE_REST: Final = frozenset({"session_id", "channel", "status", "extensions", "extra"})
@@ -132,7 +132,7 @@ def from_agent_threads(body: Any, path: str = "$") -> Message:
         raise ShapeError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(sorted(_ROLES))}")
     created = body.get("createdAt")
     moment = _moment(created, f"{path}.createdAt")
-    metadata, fields = _ours(metadata, _MESSAGE_REST)
+    metadata, fields = _take_own(metadata, _MESSAGE_REST)
     carried: dict[str, Any] = {"metadata": metadata}
     if rest := {key: item for key, item in body.items() if key not in _MESSAGE_KEYS}:
         carried["rest"] = rest
@@ -146,17 +146,17 @@ def from_agent_threads(body: Any, path: str = "$") -> Message:
     try:
         return Message.model_validate({**message, "content": parts, "created_at": moment, "extra": extra})
     except ShapeError as error:
-        raise _there(error, path) from None
+        raise _at_path(error, path) from None
 
 
-def _ours(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _take_own(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """`holder` without our own key, and its value; a key of that name with another kind of value is the provider's."""
-    ours = holder.get(_OURS)
-    if not isinstance(ours, dict) or not ours or not ours.keys() <= names:
+    own_fields = holder.get(_OWN_KEY)
+    if not isinstance(own_fields, dict) or not own_fields or not own_fields.keys() <= names:
         return holder, {}
-    if not isinstance(ours.get("extra", {}), dict) or FORMAT in ours.get("extra", {}):
+    if not isinstance(own_fields.get("extra", {}), dict) or FORMAT in own_fields.get("extra", {}):
         return holder, {}
-    return {key: item for key, item in holder.items() if key != _OURS}, dict(ours)
+    return {key: item for key, item in holder.items() if key != _OWN_KEY}, dict(own_fields)
 
 
 def _moment(text: Any, path: str) -> datetime | None:
@@ -196,8 +196,8 @@ def _part(part: Any, path: str) -> Part:
     for name in _NEEDS[kind]:
         if name not in part:
             raise ShapeError(f"a {kind} part needs {name}", path=f"{path}.{name}", hint="add it")
-    theirs, fields = _ours(part, _PART_REST)
-    extra = {key: item for key, item in theirs.items() if key not in (*_NEEDS[kind], "type")}
+    remaining, fields = _take_own(part, _PART_REST)
+    extra = {key: item for key, item in remaining.items() if key not in (*_NEEDS[kind], "type")}
     cls, own = _fields(kind, part)
     if cls is DocumentPart and "name" in extra:
         own["title"] = extra.pop("name")
@@ -207,7 +207,7 @@ def _part(part: Any, path: str) -> Part:
     try:
         made: Part = cls(**own, **fields, extra=carried or None)
     except ShapeError as error:
-        raise _there(error, path) from None
+        raise _at_path(error, path) from None
     return made
 
 
@@ -215,10 +215,10 @@ def _content(output: Any, path: str) -> Any:
     try:
         return ToolResultPart(content=output).content
     except ShapeError as error:
-        raise _there(error, f"{path}.output") from None
+        raise _at_path(error, f"{path}.output") from None
 
 
-def _there(error: ShapeError, path: str) -> ShapeError:
+def _at_path(error: ShapeError, path: str) -> ShapeError:
     """The error where that form has it: its own path names our fields."""
     return ShapeError(error.message, path=path, code=error.code, hint=error.hint)
 
@@ -250,7 +250,7 @@ def to_agent_threads(message: Message) -> dict[str, Any]:
     own: Mapping[str, Any] = message.extra.get(FORMAT, {}) if message.extra else {}
     metadata = thaw(own.get("metadata", {"schemaVersion": SCHEMA_VERSION}))
     if rest := _rest(message.model_dump(), _MESSAGE_REST):
-        metadata[_OURS] = rest
+        metadata[_OWN_KEY] = rest
     body: dict[str, Any] = {
         "id": message.id,
         "parentMessageId": message.parent_id,
@@ -287,7 +287,7 @@ def _write(part: Part, path: str) -> dict[str, Any]:
         if item is None and name in ("toolCallId", "toolName", "mimeType"):
             raise UnsupportedError(f"agent-threads needs {name}", path=path, hint="set it before the export")
     if rest := _rest(part.model_dump(), _PART_REST):
-        wire[_OURS] = rest
+        wire[_OWN_KEY] = rest
     own: dict[str, Any] = thaw(part.extra.get(FORMAT, {})) if part.extra else {}
     return wire | own
 

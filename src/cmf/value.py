@@ -119,10 +119,12 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
         elif not (after_index and step in _TAGS):  # pydantic names the union's branch; JSON has no such step
             path = f"{path}.{step}"
         after_index = isinstance(step, int)
-    ours = first.get("ctx", {}).get("error")
-    if isinstance(ours, ShapeError):  # raised by a validator of the format: it has its own code, and a path from there
-        ours.at(path)
-        return ours
+    own_error = first.get("ctx", {}).get("error")
+    if isinstance(
+        own_error, ShapeError
+    ):  # raised by a validator of the format: it has its own code, and a path from there
+        own_error.at(path)
+        return own_error
     more = error.error_count() - 1
     also = f" (and {more} more)" if more else ""
     title = error.title if error.title.isidentifier() else "value"

@@ -16,32 +16,34 @@ from cmf.enums import MessageStatus
 from cmf.errors import CmfError
 from cmf.request import ErrorInfo, Request, Response
 
-Hear = Callable[[WireEvent], Iterable[StreamEvent]]
+EventDecoder = Callable[[WireEvent], Iterable[StreamEvent]]
 """What one wire event adds at once: `TextDelta`, `ThinkingDelta`, `ToolUseStart`, `ToolUseInputDelta`."""
 
 CUT = ErrorInfo(message="the stream ended before its answer did", type="stream.cut")
 
 
-async def drive(adapter: Adapter, events: Arriving, context: Request | None, hear: Hear) -> AsyncIterator[StreamEvent]:
-    """The canonical events of a stream: what `hear` gives for each event, then the end.
+async def drive(
+    adapter: Adapter, events: Arriving, context: Request | None, decode: EventDecoder
+) -> AsyncIterator[StreamEvent]:
+    """The canonical events of a stream: what `decode` adds for each event, then the end.
 
     The end is, for a whole answer: each tool call with its arguments, the usage, `MessageComplete`. For one that was
     cut, broke off with an error, or cannot be read: `StreamError`, with what had arrived. [STR-1] to [STR-5]
     """
-    heard: list[WireEvent] = []
+    received: list[WireEvent] = []
     async for event in arriving(events):
-        heard.append(event)
-        arrived: Any = event
-        if not isinstance(arrived, dict):
+        received.append(event)
+        item: Any = event
+        if not isinstance(item, dict):
             continue  # it is no event; the fold refuses it, too
         try:
-            said = list(hear(event))
+            added = list(decode(event))
         except CmfError:
             continue  # text that is no text; the fold refuses it in a moment
-        for each in said:
-            yield each
+        for one in added:
+            yield one
     try:
-        response = adapter.from_wire_response(adapter.fold_events(heard), context)
+        response = adapter.from_wire_response(adapter.fold_events(received), context)
     except CmfError as error:
         yield StreamError(error=ErrorInfo(message=error.message, type=error.code))
         return
@@ -51,10 +53,10 @@ async def drive(adapter: Adapter, events: Arriving, context: Request | None, hea
 
 def arriving(events: Arriving) -> AsyncIterable[WireEvent]:
     """The events one after the other: as they come, or of what is there already, a list or what `fold_events` takes."""
-    return events if isinstance(events, AsyncIterable) else _there(events)
+    return events if isinstance(events, AsyncIterable) else _each(events)
 
 
-async def _there(events: Iterable[WireEvent]) -> AsyncIterator[WireEvent]:
+async def _each(events: Iterable[WireEvent]) -> AsyncIterator[WireEvent]:
     for event in events:
         yield event
 

@@ -149,11 +149,11 @@ def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
         encoded.update(extra)
         return encoded
     for key, value in extra.items():
-        mine = encoded.get(key, _ABSENT)
-        if mine is _ABSENT:
+        held = encoded.get(key, _ABSENT)
+        if held is _ABSENT:
             encoded[key] = value
-        elif type(mine) is dict and isinstance(value, dict):  # a frozen one is a value of its own
-            merge(mine, value)
+        elif type(held) is dict and isinstance(value, dict):  # a frozen one is a value of its own
+            merge(held, value)
     return encoded
 
 

@@ -48,17 +48,17 @@ def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
     if isinstance(plain, dict) and isinstance(raw, dict):
         steps: dict[str, Any] = {}
         for key in plain.keys() | raw.keys():
-            mine, theirs = plain.get(key, _ABSENT), raw.get(key, _ABSENT)
-            if same_spelling(mine, theirs):  # most are equal, and this comparison is native
+            plain_item, raw_item = plain.get(key, _ABSENT), raw.get(key, _ABSENT)
+            if same_spelling(plain_item, raw_item):  # most are equal, and this comparison is native
                 continue
-            step = difference(mine, theirs)
+            step = difference(plain_item, raw_item)
             if step is None:
                 return None
             if step:
                 steps[key] = step
         return {"at": steps} if steps else {}
     if isinstance(plain, list) and isinstance(raw, list) and len(plain) == len(raw):
-        found = [difference(mine, theirs) for mine, theirs in zip(plain, raw, strict=True)]
+        found = [difference(plain_item, raw_item) for plain_item, raw_item in zip(plain, raw, strict=True)]
         if any(step is None for step in found):
             return None
         steps = {str(index): step for index, step in enumerate(found) if step}
@@ -72,9 +72,13 @@ def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
     if plain is not _ABSENT and same_spelling(plain, raw):
         return {}
     if isinstance(raw, str) and raw and isinstance(plain, str):
-        mine, theirs = loads_object(plain), loads_object(raw)
-        return {"json": raw} if mine is not None and theirs is not None and same_spelling(mine, theirs) else None
-    if isinstance(raw, str) and raw and _bare(plain) == raw:
+        plain_item, raw_item = loads_object(plain), loads_object(raw)
+        return (
+            {"json": raw}
+            if plain_item is not None and raw_item is not None and same_spelling(plain_item, raw_item)
+            else None
+        )
+    if isinstance(raw, str) and raw and _only_text(plain) == raw:
         return {"flat": True}
     for kind in _TEXT_BLOCKS if isinstance(plain, str) and isinstance(raw, list) else ():
         if raw == _text_block(kind, plain):
@@ -87,10 +91,10 @@ def _text_block(kind: str, text: str) -> list[dict[str, str]]:
     return [{"type": kind, "text": text} if kind else {"text": text}]
 
 
-def _bare(blocks: Any) -> str | None:
+def _only_text(blocks: Any) -> str | None:
     """The text of a list that holds one text block and nothing else."""
-    alone = blocks[0] if isinstance(blocks, list) and len(blocks) == 1 else None
-    text = alone.get("text") if isinstance(alone, dict) else None
+    block = blocks[0] if isinstance(blocks, list) and len(blocks) == 1 else None
+    text = block.get("text") if isinstance(block, dict) else None
     return text if isinstance(text, str) else None
 
 
@@ -129,12 +133,12 @@ def _applied(plain: Any, step: Any) -> Any:
     if "set" in step:
         return plain if _has_text(step["set"]) else thaw(step["set"])
     if "flat" in step:
-        text = _bare(plain)
+        text = _only_text(plain)
         return plain if text is None else text
     if "json" in step:
-        mine = loads_object(plain) if isinstance(plain, str) else None
-        theirs = loads_object(step["json"]) if isinstance(step["json"], str) else None
-        same = mine is not None and theirs is not None and same_json(mine, theirs)
+        plain_item = loads_object(plain) if isinstance(plain, str) else None
+        raw_item = loads_object(step["json"]) if isinstance(step["json"], str) else None
+        same = plain_item is not None and raw_item is not None and same_json(plain_item, raw_item)
         return step["json"] if same else plain
     if "block" in step:
         known = isinstance(plain, str) and step["block"] in _TEXT_BLOCKS

@@ -329,10 +329,10 @@ RESULT: dict[str, Any] = {"type": "tool-output-available", "toolCallId": "c", "o
          {"type": "text-delta", "id": "lost", "delta": "b"}],
     ],
 )  # fmt: skip
-def test_a_part_that_holds_less_than_was_said_is_sent_on_as_it_came(chunks: list[dict[str, Any]]) -> None:
+def test_a_part_that_holds_less_than_its_chunks_is_sent_as_they_came(chunks: list[dict[str, Any]]) -> None:
     body = AISDK.fold_events(events(START, *chunks, FINISH, "[DONE]"))
 
-    assert "told" in body["cmf_stream"]
+    assert "histories" in body["cmf_stream"]
     assert AISDK.fold_events(AISDK.to_wire_events(AISDK.from_wire_response(body))) == body
 
 
@@ -344,7 +344,7 @@ def test_an_edited_part_is_not_sent_on_as_it_came(kept: Any) -> None:
     response = AISDK.from_wire_response(AISDK.fold_events(events(START, *said, FINISH)))
     call, result = response.message.content
     edited = replace(response.message, content=(call, replace(result, content="***")))
-    extra = response.extra if kept is None else {"aisdk": {"stream": {"told": kept}}}
+    extra = response.extra if kept is None else {"aisdk": {"stream": {"histories": kept}}}
 
     sent = json.dumps(AISDK.to_wire_events(replace(response, choices=(Choice(message=edited),), extra=extra)))
 

@@ -8,7 +8,7 @@ import pytest
 
 from cmf.adapters import get
 from cmf.adapters.chat_completions.pieces import adds_nothing
-from cmf.adapters.chat_completions.stream import Ear
+from cmf.adapters.chat_completions.stream import LiveDecoder
 from cmf.adapters.stream import TextDelta
 from cmf.codec import dumps
 from cmf.decomposition import iter_views
@@ -48,7 +48,7 @@ def test_what_is_no_chunk_no_choice_and_no_call_is_kept() -> None:
         ]
     )
 
-    assert body["cmf_unheard"] == [{"choices": "odd choice"}, ["odd data"]]
+    assert body["cmf_unrecognized"] == [{"choices": "odd choice"}, ["odd data"]]
     assert body["cmf_stream"] == {"tool_calls": ["odd call"]}
     assert body["choices"][0]["message"]["reasoning_details"] == ["odd detail"]
 
@@ -369,7 +369,7 @@ def test_a_whole_body_in_an_event_is_not_its_end() -> None:
 @pytest.mark.spec("OAC-22")
 def test_a_number_or_an_object_among_pieces_is_the_text_that_it_spells() -> None:
     pieces: list[Any] = ["1 + 1 = ", 2, ". ", {"a": 1}]
-    heard = [said for piece in pieces for said in Ear().hear({"data": {"choices": [{"delta": {"content": piece}}]}})]
+    live = [one for piece in pieces for one in LiveDecoder()({"data": {"choices": [{"delta": {"content": piece}}]}})]
 
     assert _fold(*({"content": piece} for piece in pieces))["content"] == '1 + 1 = 2. {"a":1}'
-    assert [said.text for said in heard if isinstance(said, TextDelta)] == ["1 + 1 = ", "2", ". ", '{"a":1}']
+    assert [one.text for one in live if isinstance(one, TextDelta)] == ["1 + 1 = ", "2", ". ", '{"a":1}']

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.gemini.stream import Ear
+from cmf.adapters.gemini.stream import LiveDecoder
 from cmf.adapters.stream import ToolUseInputDelta, ToolUseStart
 from cmf.enums import MessageStatus
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, chunks, heard, shown
@@ -179,8 +179,8 @@ class TestStreams:
     def test_arguments_are_heard_as_they_grow(self) -> None:
         begun = {"functionCall": {"name": "f", "id": "1", "willContinue": True}}
         piece = {"functionCall": {"partialArgs": [{"jsonPath": "$.a", "stringValue": "xy"}], "willContinue": True}}
-        ear = Ear()
-        said = [one for part in (begun, piece) for one in ear.hear({"data": [answered(part)]})]
+        decode = LiveDecoder()
+        said = [one for part in (begun, piece) for one in decode({"data": [answered(part)]})]
         assert said[0] == ToolUseStart(index=0, tool_call_id="1", name="f")
         assert isinstance(said[1], ToolUseInputDelta)
         assert said[1].received_chars > 0
@@ -188,15 +188,15 @@ class TestStreams:
     @pytest.mark.spec("GEM-24")
     @pytest.mark.parametrize("data", [5, "[DONE]", {"candidates": "x"}, {"candidates": [5]}, {"candidates": [{}]}])
     def test_the_ear_never_raises(self, data: Any) -> None:
-        assert Ear().hear({"data": data}) == []
-        assert Ear().hear({}) == []
+        assert LiveDecoder()({"data": data}) == []
+        assert LiveDecoder()({}) == []
 
     @pytest.mark.spec("GEM-24")
     def test_events_of_other_shapes_are_read_or_shown(self) -> None:
         candidate = answered({"text": "a"}, index=0)["candidates"][0]
         events = [*chunks([answered({"text": "a"})], "[DONE]", {"candidates": ["odd"]}), {"comment": "ping"}]
         body = GEMINI.fold_events(events)
-        assert body == answered({"text": "a"}) | {"cmf_unheard": ["odd"]}
+        assert body == answered({"text": "a"}) | {"cmf_unrecognized": ["odd"]}
         twice = GEMINI.fold_events(chunks({"candidates": [candidate, candidate]}))
         assert len(GEMINI.from_wire_response(twice).choices) == 2
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.ollama.stream import Ear
+from cmf.adapters.ollama.stream import LiveDecoder
 from cmf.adapters.stream import TextDelta, ThinkingDelta, ToolUseStart
 from cmf.content import TextPart, ThinkingPart, ToolCallPart
 from cmf.enums import MessageStatus
@@ -92,12 +92,12 @@ class TestStreams:
         "data", [5, {"message": 5}, {"message": {"content": 5, "tool_calls": [5, {"function": 5}]}}]
     )
     def test_the_ear_never_raises(self, data: Any) -> None:
-        assert list(Ear().hear({"data": data})) == []
+        assert list(LiveDecoder()({"data": data})) == []
 
     @pytest.mark.spec("OLL-14")
     def test_a_stream_is_heard_as_it_comes(self) -> None:
         line = answered(content="a", thinking="b", tool_calls=[{"id": "1", "function": {"name": "f"}}])
-        assert list(Ear().hear({"data": line})) == [
+        assert list(LiveDecoder()({"data": line})) == [
             ThinkingDelta(text="b"), TextDelta(text="a"), ToolUseStart(index=0, tool_call_id="1", name="f"),
         ]  # fmt: skip
 
@@ -105,7 +105,7 @@ class TestStreams:
     def test_a_message_beside_what_is_none_is_shown(self) -> None:
         body = OLLAMA.fold_events([{"data": {"message": "odd"}}, {"data": answered(content="a")}])
         assert body["message"] == "odd"
-        assert body["cmf_unheard"] == [{"message": answered(content="a")["message"]}]
+        assert body["cmf_unrecognized"] == [{"message": answered(content="a")["message"]}]
 
 
 @pytest.mark.spec("OLL-16")
@@ -144,11 +144,11 @@ def test_generated_lines_are_joined_and_heard() -> None:
     lines.append({"data": {"model": "m", "response": "", "done": True, "done_reason": "stop"}})
 
     body = OLLAMA.fold_events(lines)
-    ear = Ear()
+    decode = LiveDecoder()
 
     assert body == {"model": "m", "thinking": "hm", "response": "so", "done": True, "done_reason": "stop"}
     assert OLLAMA.fold_events(OLLAMA.to_wire_events(OLLAMA.from_wire_response(body))) == body
-    assert [event for line in lines for event in ear.hear(line)] == [
+    assert [event for line in lines for event in decode(line)] == [
         ThinkingDelta(text="h"), ThinkingDelta(text="m"), TextDelta(text="s"), TextDelta(text="o"),
     ]  # fmt: skip
 

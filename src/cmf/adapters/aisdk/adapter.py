@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk.chunks import Ear, chunks
+from cmf.adapters.aisdk.chunks import LiveDecoder, chunks
 from cmf.adapters.aisdk.decode import FORMAT, read_message
 from cmf.adapters.aisdk.encode import names_in, write_group, write_messages, write_plain
 from cmf.adapters.aisdk.fold import STREAM, fold
@@ -130,7 +130,7 @@ class AiSdkAdapter(Adapter):
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
-        return drive(self, events, context, Ear())
+        return drive(self, events, context, LiveDecoder())
 
     # -- what a model's adapter is asked ------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ def _plain_request(request: Request, shape: Mapping[str, Any]) -> Any:
 
 
 def _response(raw: Any, names: Mapping[str, str]) -> Response:
-    if not isinstance(raw, dict) or not _TOLD & raw.keys():
+    if not isinstance(raw, dict) or not _RESPONSE_KEYS & raw.keys():
         return unrecognized(raw, FORMAT)
     notes = raw.get(STREAM)
     notes = notes if isinstance(notes, FrozenDict) else FrozenDict()
@@ -216,12 +216,12 @@ def _response(raw: Any, names: Mapping[str, str]) -> Response:
         message = replace(message, status=status)
     word = notes.get("finishReason")
     word = word if isinstance(word, str) else None
-    stop = _meant(word, message) if word is not None else None
+    stop = _stop_reason(word, message) if word is not None else None
     choice = trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word)
     return trusted(Response, choices=(choice,), error=error, extra=freeze({FORMAT: own}) if own else None)
 
 
-_TOLD: Final = frozenset({"role", "parts", "error", STREAM, PARTIAL})  # what a message, an error or a fold has
+_RESPONSE_KEYS: Final = frozenset({"role", "parts", "error", STREAM, PARTIAL})  # what a message, an error or a fold has
 
 
 def _status(notes: FrozenDict, *, partial: bool, failed: bool) -> MessageStatus:
@@ -241,9 +241,9 @@ def _error(notes: FrozenDict) -> ErrorInfo | None:
 
 
 def _only_an_error(body: FrozenDict, own: dict[str, Any]) -> Response:
-    said = body["error"]
-    text = said.get("message") if isinstance(said, dict) else said
-    kept = {key: item for key, item in body.items() if key != "error" or not isinstance(said, str)}
+    raw_error = body["error"]
+    text = raw_error.get("message") if isinstance(raw_error, dict) else raw_error
+    kept = {key: item for key, item in body.items() if key != "error" or not isinstance(raw_error, str)}
     error = trusted(ErrorInfo, message=text if isinstance(text, str) else None)
     own = {**own, "body": frozen_mapping(kept)} if kept else own
     return trusted(Response, error=error, extra=freeze({FORMAT: own}) if own else None)
@@ -270,7 +270,7 @@ def _notes(response: Response) -> dict[str, Any]:
     return {**notes, "errors": [{"type": "error", "errorText": error.message or ""}, *others]}
 
 
-def _meant(word: str, message: Message) -> StopReason:
+def _stop_reason(word: str, message: Message) -> StopReason:
     """The stop reason of a word; `tool-calls` is one only where there is a call."""
     reason = STOP_REASONS.get(word, StopReason.OTHER)
     return StopReason.OTHER if reason is StopReason.CALL and not has_call(message.content) else reason
@@ -280,7 +280,7 @@ def _stop_word(choice: Choice | None) -> str | None:
     if choice is None:
         return None
     raw, reason = choice.raw_stop_reason, choice.stop_reason
-    if raw is not None and _meant(raw, choice.message) is reason:
+    if raw is not None and _stop_reason(raw, choice.message) is reason:
         return raw
     if reason is StopReason.CALL and not has_call(choice.message.content):
         return "stop"

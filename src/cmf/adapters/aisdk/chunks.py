@@ -11,7 +11,7 @@ from cmf.adapters.fields import object_in
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.frozen import same_json
 
-_SPOKEN: Final = ("text", "reasoning")
+_TEXTS: Final = ("text", "reasoning")
 
 
 def chunks(
@@ -22,9 +22,9 @@ def chunks(
     Args:
         body: the UI message, or `{"error": …}`.
         notes: what the fold had listed beside it: errors, chunks that no message holds, and those of parts that hold
-            less than was said are sent again.
+            less than their chunks did are sent again.
         finish_reason: the wire's word for why the model stopped.
-        whole: the answer came to its end, so that `finish` and `[DONE]` may be said.
+        whole: the answer came to its end, so that `finish` and `[DONE]` may be sent.
     """
     found = [*_chunks(body, notes)]
     if whole and not ("error" in body and "parts" not in body):
@@ -49,37 +49,37 @@ def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[
         if isinstance(chunk, dict) and chunk.get("type") in ("start", "message-metadata"):
             yield dict(chunk)
     yield start
-    stepping = False
-    told = object_in(notes, "told")
-    unended: set[Any] = set()  # kinds of text that are still open
+    in_step = False
+    histories = object_in(notes, "histories")
+    still_open: set[Any] = set()  # kinds of text that are still open
     for at, part in enumerate(parts):
         if part.get("type") == "step-start":
-            if stepping:
+            if in_step:
                 yield {"type": "finish-step"}
-            stepping = True
+            in_step = True
             yield {"type": "start-step"}
-        elif as_told := _as_told(part, told.get(str(at))):
-            if part.get("type") in unended:
-                yield {"type": "finish-step"}  # what it goes on with is open no more
-            yield from as_told
+        elif history := _history(part, histories.get(str(at))):
+            if part.get("type") in still_open:
+                yield {"type": "finish-step"}  # its text is closed, so that this one cannot continue it
+            yield from history
         else:
             yield from _part(part)
         if part.get("state") == "streaming":
-            unended.add(part.get("type"))
+            still_open.add(part.get("type"))
     for name in ("chunks", "errors"):
         listed = notes.get(name)
         yield from (dict(chunk) for chunk in (listed if isinstance(listed, list) else ()) if isinstance(chunk, dict))
-    if stepping:
+    if in_step:
         yield {"type": "finish-step"}
     if isinstance(notes.get("abort"), dict):
         yield dict(notes["abort"])
 
 
-def _as_told(part: Mapping[str, Any], told: Any) -> list[dict[str, Any]]:
+def _history(part: Mapping[str, Any], histories: Any) -> list[dict[str, Any]]:
     """The chunks that a part came in, with its text in the first delta; none where they no longer make this part."""
     chunks: list[dict[str, Any]] = []
     text = part.get("text")
-    for chunk in told if isinstance(told, list) else ():
+    for chunk in histories if isinstance(histories, list) else ():
         chunks.append(dict(chunk) if isinstance(chunk, dict) else {})
         if chunks[-1].get("type") in ("text-delta", "reasoning-delta"):
             chunks[-1]["delta"], text = text, ""
@@ -91,15 +91,15 @@ def _as_told(part: Mapping[str, Any], told: Any) -> list[dict[str, Any]]:
 
 def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     kind = part.get("type")
-    if kind in _SPOKEN and isinstance(part.get("text"), str):
-        yield from _spoken(part, str(kind))
+    if kind in _TEXTS and isinstance(part.get("text"), str):
+        yield from _text_part(part, str(kind))
     elif isinstance(kind, str) and (kind.startswith("tool-") or kind == "dynamic-tool"):
         yield from _tool(part, kind)
     else:
         yield dict(part)
 
 
-def _spoken(part: Mapping[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+def _text_part(part: Mapping[str, Any], kind: str) -> Iterator[dict[str, Any]]:
     own = part.get("id", kind)  # one part is open at a time, so that one id serves all
     start = {"type": f"{kind}-start", "id": own}
     if part.get("providerMetadata") is not None:
@@ -156,11 +156,11 @@ def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]
     rest = {key: item for key, item in approval.items() if key not in ("id", "approved", "reason")}
     yield {"type": "tool-approval-request", "toolCallId": call_id, "approvalId": approval["id"], **rest}
     if answered:
-        said = {key: approval[key] for key in ("approved", "reason") if key in approval}
-        yield {"type": "tool-approval-response", "approvalId": approval["id"], **said}
+        outcome = {key: approval[key] for key in ("approved", "reason") if key in approval}
+        yield {"type": "tool-approval-response", "approvalId": approval["id"], **outcome}
 
 
-class Ear:
+class LiveDecoder:
     """What each event adds at once: the live preview of a stream. Deltas that fold to nothing add nothing."""
 
     __slots__ = ("_calls", "_open", "_received")
@@ -179,12 +179,12 @@ class Ear:
         if kind in ("finish-step", "reset-step"):
             self._open.clear()
         elif kind in ("text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta", "reasoning-end"):
-            return self._hear_text(chunk, kind)
+            return self._text_chunk(chunk, kind)
         elif kind.startswith("tool-input-"):
-            return self._hear_tool(chunk, kind)
+            return self._tool_chunk(chunk, kind)
         return []
 
-    def _hear_text(self, chunk: Mapping[str, Any], kind: str) -> list[StreamEvent]:
+    def _text_chunk(self, chunk: Mapping[str, Any], kind: str) -> list[StreamEvent]:
         what, _, step = kind.partition("-")
         if step == "start":
             self._open[what, hashable(chunk.get("id"))] = None
@@ -199,16 +199,16 @@ class Ear:
             return [TextDelta(text=text) if what == "text" else ThinkingDelta(text=text)]
         return []
 
-    def _hear_tool(self, chunk: Mapping[str, Any], kind: str) -> list[StreamEvent]:
+    def _tool_chunk(self, chunk: Mapping[str, Any], kind: str) -> list[StreamEvent]:
         call_id, name = chunk.get("toolCallId"), chunk.get("toolName")
         if not isinstance(call_id, str):
             return []
-        heard: list[StreamEvent] = []
+        added: list[StreamEvent] = []
         if call_id not in self._calls and isinstance(name, str):
             self._calls[call_id] = len(self._calls)
-            heard.append(ToolUseStart(index=self._calls[call_id], tool_call_id=call_id, name=name))
+            added.append(ToolUseStart(index=self._calls[call_id], tool_call_id=call_id, name=name))
         text = chunk.get("inputTextDelta")
         if kind == "tool-input-delta" and call_id in self._calls and isinstance(text, str):
             self._received[call_id] = self._received.get(call_id, 0) + len(text)
-            heard.append(ToolUseInputDelta(index=self._calls[call_id], received_chars=self._received[call_id]))
-        return heard
+            added.append(ToolUseInputDelta(index=self._calls[call_id], received_chars=self._received[call_id]))
+        return added

@@ -46,13 +46,13 @@ class _Reading:
     raw_input: list[int] = field(default_factory=list)
     dynamic: list[int] = field(default_factory=list)
     calls: set[str] = field(default_factory=set)
-    spoken: list[list[Part]] = field(default_factory=lambda: [[]])
+    answers: list[list[Part]] = field(default_factory=lambda: [[]])
     results: list[list[Part]] = field(default_factory=lambda: [[]])
 
     def begin_step(self) -> None:
         """What follows came from another call of the model."""
-        if self.spoken[-1] or self.results[-1]:
-            self.spoken.append([])
+        if self.answers[-1] or self.results[-1]:
+            self.answers.append([])
             self.results.append([])
 
 
@@ -80,12 +80,12 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
     if parts is not None:
         for at, part in enumerate(parts):
             _read_part(part, f"{path}.parts[{at}]", at, role, names, reading)
-        shape = _said_twice(fields, parts)
+        shape = _repeated_content(fields, parts)
     elif fields.peek("parts") is not None:
         raise ShapeError("`parts` is not a list", path=f"{path}.parts", hint="see the AI SDK's UIMessage")
     elif (text := fields.take("content", str)) is not None:
         # The shape of version 4, which is still in databases.
-        reading.spoken[-1].append(trusted(TextPart, text=text))
+        reading.answers[-1].append(trusted(TextPart, text=text))
         shape = {"form": "content"}
     messages = _messages(reading, role, split=split and role is Role.ASSISTANT)
     messages[0] = replace(messages[0], extra=fields.rest(FORMAT))
@@ -96,7 +96,7 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
     return _laid_out(messages, shape, raw, path, index, encode)
 
 
-def _said_twice(fields: Fields, parts: Sequence[Any]) -> dict[str, Any]:
+def _repeated_content(fields: Fields, parts: Sequence[Any]) -> dict[str, Any]:
     """A `content` that repeats the text of the parts is spelling; else it stays with the message."""
     content = fields.peek("content")
     texts = [part["text"] for part in parts if part.get("type") == "text" and isinstance(part.get("text"), str)]
@@ -108,11 +108,11 @@ def _said_twice(fields: Fields, parts: Sequence[Any]) -> dict[str, Any]:
 
 def _messages(reading: _Reading, role: Role, *, split: bool) -> list[Message]:
     if not split:
-        content = tuple(part for spoken in reading.spoken for part in spoken)
+        content = tuple(part for answers in reading.answers for part in answers)
         return [trusted(Message, role=role, content=content)]
     messages: list[Message] = []
-    for spoken, results in zip(reading.spoken, reading.results, strict=True):
-        kept = [part for part in spoken if not any(part is result for result in results)]
+    for answers, results in zip(reading.answers, reading.results, strict=True):
+        kept = [part for part in answers if not any(part is result for result in results)]
         if kept or not messages:
             messages.append(trusted(Message, role=role, content=tuple(kept)))
         messages += [trusted(Message, role=Role.TOOL, content=(result,)) for result in results]
@@ -156,7 +156,7 @@ def _read_part(raw: Any, path: str, at: int, role: Role, names: Names, reading: 
         part = _file(fields)
     if part is None:
         part = trusted(OpaquePart, provider=FORMAT, type=kind, value=raw)
-    reading.spoken[-1].append(part)
+    reading.answers[-1].append(part)
 
 
 def _text(fields: Fields, kind: str, role: Role) -> Part | None:
@@ -224,9 +224,9 @@ def _read_tool(fields: Fields, kind: str, at: int, names: Names, reading: _Readi
         executed_by=ran,
         extra=fields.rest(FORMAT),
     )
-    reading.spoken[-1].append(call)
+    reading.answers[-1].append(call)
     if result is not None:
-        reading.spoken[-1].append(result)
+        reading.answers[-1].append(result)
         if ran == "client":
             reading.results[-1].append(result)
     return True

@@ -237,16 +237,16 @@ def _write_part(part: Part, message: Message) -> dict[str, Any] | None:
 
 
 def _write_text(part: TextPart, message: Message) -> dict[str, Any]:
-    return _spoken({"type": "text", "text": part.text}, part, message)
+    return _text_part({"type": "text", "text": part.text}, part, message)
 
 
 def _write_thinking(part: ThinkingPart, message: Message) -> dict[str, Any]:
     if part.signature is not None:
         drop(FORMAT, "signature", "the proof of another provider", message=message)
-    return _spoken({"type": "reasoning", "text": part.text}, part, message)
+    return _text_part({"type": "reasoning", "text": part.text}, part, message)
 
 
-def _spoken(wire: dict[str, Any], part: Part, message: Message) -> dict[str, Any]:
+def _text_part(wire: dict[str, Any], part: Part, message: Message) -> dict[str, Any]:
     if message.role is Role.ASSISTANT:
         wire["state"] = "done"
     own = extra_of(part, FORMAT)

@@ -2,7 +2,7 @@
 
 The fold builds what the SDK's own client would hold at the end. What such a client forgets or never keeps (an error, a
 superseded input, a transient chunk, a delta without its start) is listed under `cmf_stream`, which ends in the
-response's `extra`: nothing of a stream goes by unseen. A part that holds less than its chunks said is there with them.
+response's `extra`: nothing of a stream is lost. A part that holds less than its chunks did is listed with them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN_KEYS: Final = frozenset(
         "approved", "reason", "title", "toolMetadata", "preliminary",
     }
 )  # fmt: skip
-_Heard: TypeAlias = dict[str, Any] | None  # what a chunk went into: a part, the message, or nothing
+_Target: TypeAlias = dict[str, Any] | None  # what a chunk went into: a part, the message, or nothing
 _DELTAS: Final = {"text-delta": "delta", "reasoning-delta": "delta", "tool-input-delta": "inputTextDelta"}
 _MARKS: Final = ("text-start", "text-end", "reasoning-end")
 
@@ -41,10 +41,10 @@ class Fold:
         self._open: dict[tuple[str, Any], dict[str, Any]] = {}
         self._unused: dict[tuple[str, Any], dict[str, Any]] = {}
         self._tools: dict[Any, dict[str, Any]] = {}
-        self._texts: dict[int, list[str]] = {}  # by identity of the part: what it is to say
+        self._texts: dict[int, list[str]] = {}  # by identity of the part: the deltas of its text
         self._inputs: dict[Any, list[str]] = {}
-        self._told: dict[int, list[dict[str, Any]]] = {}  # by identity of the part: the chunks that made it
-        self._odd: set[int] = set()  # the parts whose chunks had other fields too
+        self._chunks: dict[int, list[dict[str, Any]]] = {}  # by identity of the part: the chunks that made it
+        self._divergent: set[int] = set()  # the parts that hold less than their chunks did
         self._finished = self._started = False
 
     # -- chunk by chunk -----------------------------------------------------------------------------------------------
@@ -62,18 +62,18 @@ class Fold:
         kind = data.get("type")
         handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
         if isinstance(kind, str) and (kind.startswith("data-") or kind in _COPIED):
-            self._copy(data, kind)
+            self._complete_part(data, kind)
         elif handler is None:
             self._note("chunks", data)
         elif (part := handler(self, data)) is None:
             self._note("dropped", data)
         else:
-            self._told.setdefault(id(part), []).append(data)
+            self._chunks.setdefault(id(part), []).append(data)
 
     def _note(self, name: str, chunk: Any) -> None:
         self.notes.setdefault(name, []).append(chunk)
 
-    def _copy(self, chunk: dict[str, Any], kind: str) -> None:
+    def _complete_part(self, chunk: dict[str, Any], kind: str) -> None:
         """A chunk that is a complete part; a later one of the same id replaces it."""
         if chunk.get("transient") is True:
             self._note("chunks", chunk)
@@ -83,8 +83,8 @@ class Fold:
         same = [at for at, part in enumerate(parts) if named and part["type"] == kind and part.get("id") == chunk["id"]]
         if same:
             old, parts[same[0]] = parts[same[0]], chunk
-            self._told[id(chunk)] = [*self._told.get(id(old), [old]), chunk]
-            self._odd.add(id(chunk))
+            self._chunks[id(chunk)] = [*self._chunks.get(id(old), [old]), chunk]
+            self._divergent.add(id(chunk))
         else:
             parts.append(chunk)
 
@@ -119,7 +119,7 @@ class Fold:
         parts = self.parts()
         at = max((at for at, part in enumerate(parts, 1) if part["type"] == "step-start"), default=0)
         for part in parts[at:]:
-            self._note("reset", {"part": part, "told": self._history(part)})
+            self._note("reset", {"part": part, "history": self._history(part)})
         del parts[at:]
         kept = {id(part) for part in parts}
         self._open, self._unused = {}, {key: part for key, part in self._unused.items() if id(part) in kept}
@@ -158,58 +158,58 @@ class Fold:
         _take(part, "providerMetadata", chunk)
         return part
 
-    def extend(self, chunk: dict[str, Any]) -> _Heard:
+    def add_delta(self, chunk: dict[str, Any]) -> _Target:
         """Some more of it."""
         if not isinstance(chunk.get("delta"), str):
             return None
-        part = self._spoken(chunk, "-delta") or self._begun(chunk)
+        part = self._open_part(chunk, "-delta") or self._part_without_start(chunk)
         self._texts.setdefault(id(part), []).append(chunk["delta"])
         if chunk.keys() - {"type", "id", "delta", "providerMetadata"}:
-            self._odd.add(id(part))
+            self._divergent.add(id(part))
         self._replaced(part, chunk)
         return part
 
-    def close(self, chunk: dict[str, Any]) -> _Heard:
+    def close(self, chunk: dict[str, Any]) -> _Target:
         """It is whole."""
-        part = self._spoken(chunk, "-end")
+        part = self._open_part(chunk, "-end")
         if part is not None:
             part["state"] = "done"
             self._replaced(part, chunk)
             self._open = {key: one for key, one in self._open.items() if one is not part}
         return part
 
-    def _spoken(self, chunk: dict[str, Any], suffix: str) -> _Heard:
-        """The part that the chunk goes on with; one with a strange id is kept to be seen."""
+    def _open_part(self, chunk: dict[str, Any], suffix: str) -> _Target:
+        """The part that the chunk goes on with; if their ids differ, the part is listed with its chunks."""
         if (key := open_key(self._open, str(chunk["type"]).removesuffix(suffix), chunk.get("id"))) is None:
             return None
         part = self._open[key]
         if key[1] == hashable(chunk.get("id")):
             self._unused.pop(key, None)
         else:
-            self._odd.add(id(part))
+            self._divergent.add(id(part))
         return part
 
-    def _begun(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _part_without_start(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The part of a delta that nothing began, as in a stream that is resumed."""
         kind = str(chunk["type"]).removesuffix("-delta")
         part = self.open({**chunk, "type": f"{kind}-start"})
         del self._unused[kind, hashable(chunk.get("id"))]
-        self._odd.add(id(part))
+        self._divergent.add(id(part))
         return part
 
     def _replaced(self, part: dict[str, Any], chunk: dict[str, Any]) -> None:
         old, new = part.get("providerMetadata"), chunk.get("providerMetadata")
         if old is not None and new is not None and not same_json(old, new):
-            self._odd.add(id(part))
+            self._divergent.add(id(part))
         _take(part, "providerMetadata", chunk)
 
     # -- tools --------------------------------------------------------------------------------------------------------
 
-    def tool_start(self, chunk: dict[str, Any]) -> _Heard:
+    def tool_start(self, chunk: dict[str, Any]) -> _Target:
         """A call begins; its input is still to come."""
         return self._tool(chunk, state="input-streaming", input=None)
 
-    def tool_delta(self, chunk: dict[str, Any]) -> _Heard:
+    def tool_delta(self, chunk: dict[str, Any]) -> _Target:
         """Some of a call's input, as text of JSON."""
         call_id, text = chunk.get("toolCallId"), chunk.get("inputTextDelta")
         part = self._tools.get(call_id) if isinstance(call_id, str) else None
@@ -217,17 +217,17 @@ class Fold:
             return None
         self._inputs.setdefault(call_id, []).append(text)
         if chunk.keys() - {"type", "toolCallId", "inputTextDelta"}:
-            self._odd.add(id(part))
+            self._divergent.add(id(part))
         return part
 
-    def tool_input(self, chunk: dict[str, Any]) -> _Heard:
+    def tool_input(self, chunk: dict[str, Any]) -> _Target:
         """The whole input of a call."""
         if "input" not in chunk:
             return None
         self._compare_input(chunk)
         return self._tool(chunk, state="input-available", input=chunk["input"])
 
-    def tool_input_error(self, chunk: dict[str, Any]) -> _Heard:
+    def tool_input_error(self, chunk: dict[str, Any]) -> _Target:
         """An input that the call's schema refuses."""
         self._compare_input(chunk)
         part = self._tools.get(hashable(chunk.get("toolCallId")))
@@ -236,27 +236,27 @@ class Fold:
         return self._tool(chunk, dynamic=dynamic, state="output-error", errorText=chunk.get("errorText"), **given)
 
     def _compare_input(self, chunk: dict[str, Any]) -> None:
-        """The deltas are another spelling of the input; where they are not, they are kept to be seen."""
+        """The deltas are another spelling of the input; where they are not, the part is listed with them."""
         call_id, given = hashable(chunk.get("toolCallId")), chunk.get("input")
         if call_id not in self._inputs or (text := "".join(self._inputs.pop(call_id))) == given:
             return
         spelt = loads_object(text)
         if not (spelt is not None and same_json(spelt, given)) and not (text == "" and given == {}):
-            self._odd.add(id(self._tools[call_id]))
+            self._divergent.add(id(self._tools[call_id]))
 
-    def tool_output(self, chunk: dict[str, Any]) -> _Heard:
+    def tool_output(self, chunk: dict[str, Any]) -> _Target:
         """What the tool returned; of several outputs the last is final."""
         part = self._answered(chunk) if "output" in chunk else None
         if part is None:
             return None
         if "output" in part and not same_json(part["output"], chunk["output"]):
-            self._odd.add(id(part))
+            self._divergent.add(id(part))
         given = {"input": part.get("input")}
         return self._tool(
             chunk, state="output-available", output=chunk["output"], preliminary=chunk.get("preliminary"), **given
         )
 
-    def tool_output_error(self, chunk: dict[str, Any]) -> _Heard:
+    def tool_output_error(self, chunk: dict[str, Any]) -> _Target:
         """The tool failed."""
         part = self._answered(chunk)
         if part is None:
@@ -264,14 +264,14 @@ class Fold:
         given = {"input": part.get("input"), "rawInput": part.get("rawInput")}
         return self._tool(chunk, state="output-error", errorText=chunk.get("errorText"), **given)
 
-    def tool_denied(self, chunk: dict[str, Any]) -> _Heard:
+    def tool_denied(self, chunk: dict[str, Any]) -> _Target:
         """The user did not let it run."""
         part = self._answered(chunk)
         if part is not None:
             part["state"] = "output-denied"
         return part
 
-    def approval_asked(self, chunk: dict[str, Any]) -> _Heard:
+    def approval_asked(self, chunk: dict[str, Any]) -> _Target:
         """The user is asked whether it may run."""
         part = self._tools.get(hashable(chunk.get("toolCallId")))
         if part is None or "approvalId" not in chunk:
@@ -281,7 +281,7 @@ class Fold:
         part["approval"] = {"id": chunk["approvalId"], **rest}
         return part
 
-    def approval_given(self, chunk: dict[str, Any]) -> _Heard:
+    def approval_given(self, chunk: dict[str, Any]) -> _Target:
         """The user has answered."""
         for part in self._tools.values():
             approval = part.get("approval")
@@ -291,7 +291,7 @@ class Fold:
                 return part
         return None
 
-    def _answered(self, chunk: dict[str, Any]) -> _Heard:
+    def _answered(self, chunk: dict[str, Any]) -> _Target:
         """The part of the call that is answered; one without a name where the call is in an earlier message."""
         call_id = chunk.get("toolCallId")
         if not isinstance(call_id, str):
@@ -302,7 +302,7 @@ class Fold:
             self.body["parts"].append(part)
         return part
 
-    def _tool(self, chunk: dict[str, Any], *, dynamic: bool | None = None, state: str, **fields: Any) -> _Heard:
+    def _tool(self, chunk: dict[str, Any], *, dynamic: bool | None = None, state: str, **fields: Any) -> _Target:
         call_id, name = chunk.get("toolCallId"), chunk.get("toolName")
         if not isinstance(call_id, str):
             return None
@@ -334,20 +334,20 @@ class Fold:
     def parts(self) -> list[dict[str, Any]]:
         """The parts so far, with all fields of their chunks."""
         for part in self.body["parts"]:
-            if said := self._texts.pop(id(part), None):
-                part["text"] += "".join(said)
+            if deltas := self._texts.pop(id(part), None):
+                part["text"] += "".join(deltas)
         return self.body["parts"]  # type: ignore[no-any-return]
 
     def whole(self) -> dict[str, Any]:
         """The body: a UI message, or `{"error": …}` for a stream that is nothing but an error."""
         unanswered = (self._tools[name] for name in self._inputs)
         failed = (part for part in self._tools.values() if "errorText" in part and part["state"] != "output-error")
-        self._odd |= {id(part) for part in (*self._unused.values(), *unanswered, *failed)}
+        self._divergent |= {id(part) for part in (*self._unused.values(), *unanswered, *failed)}
         parts = self.parts()
         self._find_lost()
-        told = {str(at): self._history(part) for at, part in enumerate(parts) if id(part) in self._odd}
-        if told:
-            self.notes["told"] = told
+        histories = {str(at): self._history(part) for at, part in enumerate(parts) if id(part) in self._divergent}
+        if histories:
+            self.notes["histories"] = histories
         errors = self.notes.get("errors")
         body = self.body
         if errors and not body["parts"] and not self._started and isinstance(errors[0].get("errorText"), str):
@@ -362,30 +362,30 @@ class Fold:
         """Find the chunks with text that neither the message nor the notes hold any more."""
         kept = {*strings_in(self.body), *strings_in(self.notes), *_OWN_KEYS}
         kept |= {part["type"].removeprefix("tool-") for part in self.body["parts"]}
-        said = ((part, self._told.get(id(part), ())) for part in (self.body, *self.body["parts"]))
-        told = [(part, chunk) for part, chunks in said for chunk in chunks if chunk["type"] not in _DELTAS]
-        kept |= {hashable(chunk.get("id")) for _, chunk in told if chunk["type"] in _MARKS}
-        for part, chunk in told:
+        by_part = ((part, self._chunks.get(id(part), ())) for part in (self.body, *self.body["parts"]))
+        whole = [(part, chunk) for part, chunks in by_part for chunk in chunks if chunk["type"] not in _DELTAS]
+        kept |= {hashable(chunk.get("id")) for _, chunk in whole if chunk["type"] in _MARKS}
+        for part, chunk in whole:
             if kept.issuperset(strings_in({**chunk, "type": None})):
                 continue
             if part is self.body:
                 self._note("superseded", chunk)
             else:
-                self._odd.add(id(part))
+                self._divergent.add(id(part))
 
     def _history(self, part: dict[str, Any]) -> list[dict[str, Any]]:
         """The chunks that made a part: of a run of deltas one, and of text none that the part itself holds."""
         runs: list[tuple[dict[str, Any], list[str]]] = []
-        for chunk in self._told.get(id(part), ()):
+        for chunk in self._chunks.get(id(part), ()):
             key = _DELTAS.get(chunk["type"])
-            said = {name: item for name, item in chunk.items() if name != key}
-            if key is None or not runs or runs[-1][0] != said:
-                runs.append((said, []))
+            fields = {name: item for name, item in chunk.items() if name != key}
+            if key is None or not runs or runs[-1][0] != fields:
+                runs.append((fields, []))
             runs[-1][1].append(chunk.get("inputTextDelta", ""))
-        for said, text in runs:
-            if said["type"] == "tool-input-delta":
-                said["inputTextDelta"] = "".join(text)
-        return [said for said, _ in runs]
+        for fields, text in runs:
+            if fields["type"] == "tool-input-delta":
+                fields["inputTextDelta"] = "".join(text)
+        return [fields for fields, _ in runs]
 
 
 def open_key(found: Mapping[tuple[str, Any], Any], kind: str, own_id: Any) -> tuple[str, Any] | None:
@@ -414,7 +414,7 @@ def _merged(old: Any, new: Any) -> Any:
     return {**old, **{key: _merged(old[key], item) if key in old else item for key, item in new.items()}}
 
 
-_HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Heard]]] = {
+_HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Target]]] = {
     "start": Fold.start,
     "message-metadata": Fold.metadata,
     "finish": Fold.finish,
@@ -424,10 +424,10 @@ _HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Heard]]] = {
     "error": Fold.fail,
     "abort": Fold.abort,
     "text-start": Fold.open,
-    "text-delta": Fold.extend,
+    "text-delta": Fold.add_delta,
     "text-end": Fold.close,
     "reasoning-start": Fold.open,
-    "reasoning-delta": Fold.extend,
+    "reasoning-delta": Fold.add_delta,
     "reasoning-end": Fold.close,
     "tool-input-start": Fold.tool_start,
     "tool-input-delta": Fold.tool_delta,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cmf.adapters.anthropic_messages.blocks import FORMAT
 from cmf.adapters.anthropic_messages.request import HTTP, decode_request, encode_request
 from cmf.adapters.anthropic_messages.response import decode_response, encode_response
-from cmf.adapters.anthropic_messages.stream import Fold, Hearing, events_of
+from cmf.adapters.anthropic_messages.stream import Fold, LiveDecoder, events_of
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
@@ -63,7 +63,7 @@ class AnthropicMessagesAdapter(Adapter):
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
-        return drive(self, events, context, Hearing())
+        return drive(self, events, context, LiveDecoder())
 
 
 ADAPTER: Final = AnthropicMessagesAdapter()

@@ -310,8 +310,8 @@ def _media_extra(block: FrozenDict, known: frozenset[str], fields: dict[str, Any
     if not left:
         # Writing treats a part of another format differently; the mark keeps this one as it is.
         return rest_of(block, known, always=kind == "file" or _rewritten_if_foreign(fields))
-    mine = {key: item for key, item in block.items() if key not in known} | {"source": frozen_mapping(left)}
-    return frozen_mapping({FORMAT: frozen_mapping(mine)})
+    own = {key: item for key, item in block.items() if key not in known} | {"source": frozen_mapping(left)}
+    return frozen_mapping({FORMAT: frozen_mapping(own)})
 
 
 def _rewritten_if_foreign(fields: dict[str, Any]) -> bool:
@@ -365,9 +365,9 @@ def _compaction(block: FrozenDict, _path: str, _names: Names) -> Part | None:
 
 def _browser_state(block: FrozenDict, _path: str, _names: Names) -> Part:
     """The tabs of the client's browser, as the text of their JSON, of which the provider makes the model's [ANT-30]."""
-    said = {key: item for key, item in block.items() if key not in _BESIDE_BROWSER}
+    shown = {key: item for key, item in block.items() if key not in _BESIDE_BROWSER}
     beside = {key: item for key, item in block.items() if key in _BESIDE_BROWSER}
-    return trusted(TextPart, text=dumps(said).decode("utf-8"), extra=frozen_mapping({FORMAT: frozen_mapping(beside)}))
+    return trusted(TextPart, text=dumps(shown).decode("utf-8"), extra=frozen_mapping({FORMAT: frozen_mapping(beside)}))
 
 
 def _tool_change(block: FrozenDict, _path: str, _names: Names) -> Part | None:

@@ -82,8 +82,8 @@ def _text(part: TextPart, message: Message) -> Block:
     own = own_extra(part, "text", message)
     if own.get("type") == COMPACTION:
         return {**own, "content": part.text}
-    if own.get("type") == BROWSER and (said := loads_object(part.text)) is not None:
-        return {**said, **own}
+    if own.get("type") == BROWSER and (decoded := loads_object(part.text)) is not None:
+        return {**decoded, **own}
     return merge(block, own)
 
 
@@ -258,8 +258,8 @@ def _cut(content: str, cuts: Any) -> list[Block]:
 
 
 def _unsupported(part: VideoPart | AudioPart, _message: Message) -> Block:
-    said = f"{part.content_type.value} cannot be sent in this format"
-    raise UnsupportedError(said, about=part, hint="route to a model that can")
+    problem = f"{part.content_type.value} cannot be sent in this format"
+    raise UnsupportedError(problem, about=part, hint="route to a model that can")
 
 
 def _not_carried(part: ResourceRefPart | PromptRequestPart | PromptResultPart, message: Message) -> None:

@@ -46,7 +46,7 @@ _TOP: Final = -1  # the group number of what came in `system`
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _MESSAGE_KEYS: Final = frozenset({"role", "content"})
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
-_UNSAID: Final = ("seed", "frequency_penalty", "presence_penalty")
+_UNSUPPORTED_SAMPLING: Final = ("seed", "frequency_penalty", "presence_penalty")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -182,8 +182,8 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
     """The canonical messages of one wire message: one, but for results, which are a message of their own each."""
     if not isinstance(item, dict):
         raise ShapeError("expected a message", path=path, hint="see the Messages API reference")
-    said, content = item.get("role"), item.get("content")
-    role = _ROLES.get(said) if isinstance(said, str) else None
+    raw_role, content = item.get("role"), item.get("content")
+    role = _ROLES.get(raw_role) if isinstance(raw_role, str) else None
     if role is None:
         raise UnknownRoleError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(_ROLES)}")
     if isinstance(content, str):
@@ -319,10 +319,10 @@ def _fitting(own: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
 def _report_unsaid(request: Request) -> None:
     sampling = request.sampling
     if sampling.seed is sampling.frequency_penalty is sampling.presence_penalty is None:
-        unsaid: Sequence[str] = ()
+        unsupported: Sequence[str] = ()
     else:
-        unsaid = [name for name in _UNSAID if getattr(sampling, name) is not None]
-    for name in unsaid:
+        unsupported = [name for name in _UNSUPPORTED_SAMPLING if getattr(sampling, name) is not None]
+    for name in unsupported:
         drop(FORMAT, f"sampling.{name}", "the format has no such field")
     if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
         drop(FORMAT, "reasoning_effort", "the format has no such level")

@@ -126,8 +126,8 @@ def _decode_message(raw: Any, names: Names) -> Response:
     fields = Fields(raw, "$")
     content = fields.need("content", list) if fields.peek("content") is not None else ()
     fields.drop("content", None)  # gateways write an empty answer so
-    said = fields.take("role", str)
-    if said not in (None, "assistant"):
+    raw_role = fields.take("role", str)
+    if raw_role not in (None, "assistant"):
         raise ShapeError("`role` is not `assistant`", path="$.role", hint="a reply is the assistant's")
     fields.drop("type", "message")
     message = trusted(
@@ -254,8 +254,8 @@ def _encode(response: Response) -> dict[str, Any]:
     elif "type" not in extra:
         body["type"] = "error"
     if response.error is not None:
-        told = {"type": response.error.type or "api_error", "message": response.error.message or ""}
-        body["error"] = _beside(told, extra.get("error"))
+        wire_error = {"type": response.error.type or "api_error", "message": response.error.message or ""}
+        body["error"] = _beside(wire_error, extra.get("error"))
     return merge(body, extra)
 
 

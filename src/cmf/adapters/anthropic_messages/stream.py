@@ -19,7 +19,7 @@ from cmf.errors import ShapeError
 from cmf.value import trusted
 
 # What a delta holds: the fields of its block to which it adds, or its own if they have another name.
-_SAYS: Final[dict[str, tuple[str, ...]]] = {
+_DELTA_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "text_delta": ("text",),
     "citations_delta": ("citation",),
     "thinking_delta": ("thinking",),
@@ -57,16 +57,16 @@ class _Block:
 
     def add(self, delta: Mapping[str, Any]) -> bool:
         """Whether the block could take the delta; if not, nothing of it was taken."""
-        said = delta.get("type")
-        if said == "input_json_delta":
+        delta_type = delta.get("type")
+        if delta_type == "input_json_delta":
             return "partial_json" in delta and self._add_input(delta["partial_json"])
-        if not isinstance(said, str) or self.kind not in _HOLDERS.get(said, ()):
+        if not isinstance(delta_type, str) or self.kind not in _HOLDERS.get(delta_type, ()):
             return False
-        if said == "citations_delta":
+        if delta_type == "citations_delta":
             return "citation" in delta and self._add_citation(delta["citation"])
-        if said == "signature_delta":
+        if delta_type == "signature_delta":
             return "signature" in delta and self._sign(delta["signature"])
-        return self._add_text(delta, _SAYS[said])
+        return self._add_text(delta, _DELTA_KEYS[delta_type])
 
     def _sign(self, signature: Any) -> bool:
         """A signature comes in one piece. If there is another, it counts, and the first is kept to be judged."""
@@ -142,7 +142,7 @@ class Fold:
         if not isinstance(event, dict):
             raise ShapeError("an event is no object", path="$", hint="give `event` and `data`")
         data = event.get("data")
-        if data is None or data in _SILENT:
+        if data is None or data in _NO_CONTENT:
             return
         kind = data.get("type") if isinstance(data, dict) else None
         take = _TAKERS.get(kind) if isinstance(kind, str) else None
@@ -199,7 +199,7 @@ class Fold:
         if block is None or not block.add(delta):
             return False
         self._beside(data, *_known_place(data), "delta")
-        self._beside(delta, *_SAYS[delta["type"]])
+        self._beside(delta, *_DELTA_KEYS[delta["type"]])
         return True
 
     def _unannounced(self, index: int | None, delta: dict[str, Any]) -> _Block | None:
@@ -248,10 +248,10 @@ class Fold:
         self._error = data
         return not self._begun or set(data) == {"type", "error"}  # its other fields have no place in a message
 
-    def _beside(self, said: dict[str, Any], *known: str) -> None:
+    def _beside(self, event: dict[str, Any], *known: str) -> None:
         """Keep fields of an event or delta that are not the format's: hosts and gateways add theirs (counts, times)."""
-        if len(said) > 1 + len(known) or any(key not in known and key != "type" for key in said):
-            self._other.append({key: item for key, item in said.items() if key not in known})
+        if len(event) > 1 + len(known) or any(key not in known and key != "type" for key in event):
+            self._other.append({key: item for key, item in event.items() if key not in known})
 
     def _put(self, holder: dict[str, Any], key: str, item: Any) -> None:
         """Set a field; text that it replaces was sent, so it is kept to be judged."""
@@ -269,8 +269,8 @@ def _place(data: dict[str, Any]) -> int | None:
 
 def _begun_by(delta: dict[str, Any]) -> str | None:
     """The type of the block that a delta begins if none was announced; None if it begins none."""
-    said = delta.get("type")
-    kind = _UNANNOUNCED.get(said) if isinstance(said, str) else None
+    delta_type = delta.get("type")
+    kind = _UNANNOUNCED.get(delta_type) if isinstance(delta_type, str) else None
     return kind if kind is not None and isinstance(delta.get(kind), str) else None
 
 
@@ -288,13 +288,13 @@ _TAKERS: Final[dict[str, Callable[[Fold, dict[str, Any]], bool]]] = {
     "message_stop": Fold._message_stop,
     "error": Fold._broken,
 }
-_SILENT: Final = ({"type": "ping"}, "[DONE]")
+_NO_CONTENT: Final = ({"type": "ping"}, "[DONE]")
 
 
 _HEAD: Final = "head"  # where the blocks are that no delta can name
 
 
-class Hearing:
+class LiveDecoder:
     """What the events of one stream say as they arrive. Called with each; never raises: the fold judges the form."""
 
     def __init__(self) -> None:
@@ -335,16 +335,16 @@ class Hearing:
         return self._text(kind, block)
 
     def _grows(self, index: int | None, delta: dict[str, Any]) -> Iterable[StreamEvent]:
-        said = delta.get("type")
+        delta_type = delta.get("type")
         if index not in self._kinds and (begun := _begun_by(delta)) is not None:
             self._kinds[index] = begun
         kind = self._kinds.get(index)
-        if said == "input_json_delta" and index in self._calls and isinstance(delta.get("partial_json"), str):
+        if delta_type == "input_json_delta" and index in self._calls and isinstance(delta.get("partial_json"), str):
             at, received = self._calls[index]
             received += len(delta["partial_json"])
             self._calls[index] = (at, received)
             return (trusted(ToolUseInputDelta, index=at, received_chars=received),)
-        return self._text(kind, delta) if said == f"{kind}_delta" else ()
+        return self._text(kind, delta) if delta_type == f"{kind}_delta" else ()
 
     def _text(self, kind: Any, holder: dict[str, Any]) -> Iterable[StreamEvent]:
         text = _str(holder.get(kind)) if kind in ("text", "thinking") else None
@@ -363,8 +363,8 @@ def _str(item: Any) -> str | None:
 def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
     """The events that fold to `body`; without an end where it is not `whole`."""
     if not isinstance(body, dict) or not isinstance(body.get("content"), list):
-        told = isinstance(body, dict) and isinstance(body.get("error"), dict)
-        return [_event({**body, "type": "error"} if told else _UNTOLD)]  # some hosts leave the type out
+        has_error = isinstance(body, dict) and isinstance(body.get("error"), dict)
+        return [_event({**body, "type": "error"} if has_error else _UNREADABLE_ERROR)]  # some hosts leave the type out
     usage = body.get("usage")
     ends = whole or body.get("stop_reason") is not None
     head: dict[str, Any] = {key: item for key, item in body.items() if key not in ("content", "error")}
@@ -389,7 +389,10 @@ def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
 
 
 _ENDINGS: Final = ("stop_reason", "stop_sequence", "stop_details")
-_UNTOLD: Final = {"type": "error", "error": {"type": "api_error", "message": "the provider's error is not readable"}}
+_UNREADABLE_ERROR: Final = {
+    "type": "error",
+    "error": {"type": "api_error", "message": "the provider's error is not readable"},
+}
 
 
 def _event(data: dict[str, Any]) -> WireEvent:

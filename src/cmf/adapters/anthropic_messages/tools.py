@@ -99,8 +99,8 @@ def decode_choice(choice: Any) -> tuple[ToolChoice | None, FrozenDict | None]:
     mode = _MODES.get(kind)
     if mode is None or (mode == "tool") is not isinstance(name, str):
         return None, choice
-    said = ("type", "name") if mode == "tool" else ("type",)
-    left = {key: item for key, item in choice.items() if key not in said}
+    read_keys = ("type", "name") if mode == "tool" else ("type",)
+    left = {key: item for key, item in choice.items() if key not in read_keys}
     return trusted(ToolChoice, mode=mode, name=name), frozen_mapping(left) if left else None
 
 

@@ -15,7 +15,7 @@ from cmf.adapters.chat_completions.fold import fold
 from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
 from cmf.adapters.chat_completions.quick_head import quick_head, with_messages
 from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_reply
-from cmf.adapters.chat_completions.stream import Ear, events_of
+from cmf.adapters.chat_completions.stream import LiveDecoder, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
@@ -70,9 +70,11 @@ class ChatCompletions(Adapter):
         raw = freeze(raw)
         path = f"$.messages[{index}]"
         decoded = decoded_message(raw, path, self._dialect, names)
-        return with_spelling((decoded,), raw, format_name=self.name, index=index, path=path, encode=self._alone)[0]
+        return with_spelling((decoded,), raw, format_name=self.name, index=index, path=path, encode=self._encode_group)[
+            0
+        ]
 
-    def _alone(self, group: Sequence[Message]) -> Any:
+    def _encode_group(self, group: Sequence[Message]) -> Any:
         return wire_messages(group[0], self._dialect, CallIds())[0]
 
     @respecting_critical
@@ -161,4 +163,4 @@ class ChatCompletions(Adapter):
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
-        return drive(self, events, context, Ear().hear)
+        return drive(self, events, context, LiveDecoder())

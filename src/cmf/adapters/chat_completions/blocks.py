@@ -269,9 +269,9 @@ def _write_document(part: DocumentPart, dialect: Dialect, message: Message | Non
 
 
 def _write_resource(part: ResourcePart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
-    said = loss.resource_as_text(dialect.format, part, message=message)
-    if isinstance(said, TextPart):
-        return {"type": "text", "text": said.text}
+    shown = loss.resource_as_text(dialect.format, part, message=message)
+    if isinstance(shown, TextPart):
+        return {"type": "text", "text": shown.text}
     raise UnsupportedError(
         f"{dialect.format} cannot carry a resource but as its text", about=part, hint="read it first"
     )

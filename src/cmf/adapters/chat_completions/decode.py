@@ -53,7 +53,7 @@ def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, repl
     joined = None
     if role is Role.ASSISTANT:
         joined = _reasoning(fields, dialect, parts)
-    _content(fields, dialect, parts, reply=reply, said=role is Role.ASSISTANT)
+    _content(fields, dialect, parts, reply=reply, from_model=role is Role.ASSISTANT)
     if role is Role.ASSISTANT:
         _answer(fields, dialect, parts, names)
     return trusted(Message, role=role, content=tuple(parts), extra=dialect.rest(fields, joined))
@@ -85,7 +85,7 @@ def _tool_result(fields: Fields, dialect: Dialect, names: Names) -> ToolResultPa
     return trusted(ToolResultPart, tool_call_id=call_id, tool_name=name, content=content)
 
 
-def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool, said: bool) -> None:
+def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool, from_model: bool) -> None:
     """The parts of `content`; with `said`, it may be any JSON: some services parse a model's answer for the client."""
     text = fields.take("content", str)
     if text is not None:
@@ -94,7 +94,7 @@ def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool
         return
     if fields.peek("content") is None:
         return
-    if said and not _is_blocks(fields.peek("content")):
+    if from_model and not _is_blocks(fields.peek("content")):
         text = dumps(fields.left().pop("content")).decode()
         parts.append(trusted(TextPart, text=text, extra=frozen_mapping({f"{dialect.format}.key": JSON})))
         return
@@ -171,20 +171,20 @@ def _answer(fields: Fields, dialect: Dialect, parts: list[Part], names: Names) -
     _audio(fields, dialect, parts)
     for index, raw in enumerate(listed_in(fields, "tool_calls")):
         parts.append(_tool_call(raw, f"{fields.path}.tool_calls[{index}]", index, dialect))
-    if "function_call" in fields and not _says_nothing(fields.peek("function_call")):
+    if "function_call" in fields and not _is_empty(fields.peek("function_call")):
         parts.append(_function_call(fields.need("function_call", dict), fields.path, dialect))
     for part in parts:
         if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
             names[part.tool_call_id] = part.name
 
 
-def _says_nothing(raw: Any) -> bool:
+def _is_empty(raw: Any) -> bool:
     """Whether it is an object of which nothing is filled in: some services give all fields of a reply."""
     return isinstance(raw, dict) and not any(raw.values())
 
 
 def _audio(fields: Fields, dialect: Dialect, parts: list[Part]) -> None:
-    raw = fields.take("audio", dict) if not _says_nothing(fields.peek("audio")) else None
+    raw = fields.take("audio", dict) if not _is_empty(fields.peek("audio")) else None
     if raw is None:
         return
     inner = Fields(raw, fields.path)
@@ -218,10 +218,10 @@ def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
     else:
         custom = fields.take("custom", dict)
         inner = Fields(custom or {}, f"{path}.custom")
-        name, said = inner.take("name", str), inner.take("input", str)
-        if name is None or said is None:
+        name, text_input = inner.take("name", str), inner.take("input", str)
+        if name is None or text_input is None:
             return opaque(raw, dialect, "tool_calls")
-        arguments, text, key = frozen_mapping({"input": said}), None, "custom"
+        arguments, text, key = frozen_mapping({"input": text_input}), None, "custom"
         fields.leave("custom", inner)
         fields.drop("type", "custom")
     return trusted(

@@ -149,8 +149,8 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
     if body["content"] is None and not calls and not reply:
         body["content"] = ""
     if foreign:
-        said = body.get(dialect.reasoning_key, "")
-        body[dialect.reasoning_key] = said + loss.joined(dialect.format, "thinking", foreign, message=message)
+        own_thoughts = body.get(dialect.reasoning_key, "")
+        body[dialect.reasoning_key] = own_thoughts + loss.joined(dialect.format, "thinking", foreign, message=message)
     if details:
         body["reasoning_details"] = details
     repeated = dialect.key_of(message)
@@ -405,11 +405,11 @@ def _finish_reason(choice: Choice, dialect: Dialect) -> str | None:
 
 
 def _error(error: ErrorInfo, form: str | None) -> dict[str, Any]:
-    said = {
+    fields = {
         name: text
         for name, text in (("message", error.message), ("type", error.type), ("code", error.code))
         if text is not None
     }
     if form == "error_text":
         return {"error": error.message or ""}
-    return said if form == "error_flat" else {"error": said}
+    return fields if form == "error_flat" else {"error": fields}

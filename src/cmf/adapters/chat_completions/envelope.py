@@ -94,8 +94,8 @@ def _untyped(fields: Fields, dialect: Dialect) -> ToolDefinition:
     Raises:
         ShapeError: it has no such key.
     """
-    told = (key for key in fields.left() if key not in ("type", "function", "custom"))
-    name = fields.peek("name") or next(told, None)
+    other_keys = (key for key in fields.left() if key not in ("type", "function", "custom"))
+    name = fields.peek("name") or next(other_keys, None)
     if not isinstance(name, str):
         name = fields.need("type", str)
     return trusted(ToolDefinition, name=name, executed_by="provider", extra=dialect.rest(fields, "untyped"))
@@ -222,8 +222,8 @@ def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageSt
     fields.drop("index", index)
     for key in CHOICE_NULLS:
         fields.drop(key, None)
-    said = fields.need("message", dict) if "message" in fields else {}
-    decoded = decoded_message(said, f"{path}.message", dialect, {}, reply=True)
+    message = fields.need("message", dict) if "message" in fields else {}
+    decoded = decoded_message(message, f"{path}.message", dialect, {}, reply=True)
     if status is not MessageStatus.COMPLETE:
         decoded = replace(decoded, status=status)
     reason = fields.take("finish_reason", str)  # anything else is shown in `extra`

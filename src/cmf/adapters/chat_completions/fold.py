@@ -1,7 +1,7 @@
 """The chunks of a chat completion, folded into the whole body.
 
 The fold loses nothing that policy should see. What chunks say more than once and differently is kept aside under
-`cmf_stream`, what is no chunk under `cmf_unheard`; both are shown, and no body is written with them. Spec:
+`cmf_stream`, what is no chunk under `cmf_unrecognized`; both are shown, and no body is written with them. Spec:
 docs/spec/adapters/openai_chat.md [OAC-20] to [OAC-25].
 """
 
@@ -33,32 +33,32 @@ def fold(events: Iterable[WireEvent]) -> Any:
         if not isinstance(event, dict):
             raise ShapeError("expected an event", path=f"$[{at}]", hint="an event has `data`")
         if "data" in event:
-            folder.hear(event["data"])
+            folder.add(event["data"])
     return folder.body()
 
 
 class _Fold:
     """The state of one fold. Texts are gathered as pieces and joined once, so that a fold is linear in its bytes."""
 
-    __slots__ = ("_aside", "_choices", "_done", "_had_choices", "_heard", "_top", "_unheard")
+    __slots__ = ("_any_chunk", "_aside", "_choices", "_done", "_had_choices", "_top", "_unrecognized")
 
     def __init__(self) -> None:
         self._top: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
         self._aside: Aside = {}
-        self._unheard: list[Any] = []
+        self._unrecognized: list[Any] = []
         self._had_choices = False
-        self._heard = False
+        self._any_chunk = False
         self._done = False
 
-    def hear(self, data: Any) -> None:
+    def add(self, data: Any) -> None:
         if isinstance(data, str) and data.strip() == DONE:
             self._done = True
         elif isinstance(data, dict):
-            self._heard = True
+            self._any_chunk = True
             self._chunk(data)
         else:
-            self._unheard.append(data)
+            self._unrecognized.append(data)
 
     def _chunk(self, chunk: dict[str, Any]) -> None:
         for key, item in chunk.items():
@@ -67,7 +67,7 @@ class _Fold:
                 for position, choice in enumerate(item):
                     self._choice(choice, position)
             elif key.startswith(MARK) or (key == "choices" and item is not None):
-                self._unheard.append({key: item})
+                self._unrecognized.append({key: item})
             elif key in PADDING:
                 self._aside.setdefault(key, []).append(item)
             elif key == "object" and item in (CHUNK, _LAST_CHUNK):
@@ -80,20 +80,20 @@ class _Fold:
 
     def _choice(self, raw: Any, position: int) -> None:
         if not isinstance(raw, dict):
-            self._unheard.append({"choices": raw})
+            self._unrecognized.append({"choices": raw})
             return
         index = raw.get("index")
         at = index if type(index) is int else position
         choice = self._choices.get(at)
         if choice is None:
             choice = self._choices[at] = _Choice(at, self._aside)
-        choice.hear(raw)
+        choice.add(raw)
 
     def body(self) -> Any:
-        if not self._heard and not self._had_choices and len(self._unheard) == 1:
-            return self._unheard[0]  # not a stream at all, but a body in an event
+        if not self._any_chunk and not self._had_choices and len(self._unrecognized) == 1:
+            return self._unrecognized[0]  # not a stream at all, but a body in an event
         body = self._top
-        if self._had_choices or not self._heard:  # else it is an error body, which has no choices
+        if self._had_choices or not self._any_chunk:  # else it is an error body, which has no choices
             body["choices"] = [self._choices[at].whole() for at in sorted(self._choices)]
         failed = any("error" in choice for choice in body.get("choices") or ())
         nothing = "choices" in body and not body["choices"]
@@ -102,8 +102,8 @@ class _Fold:
             body["choices"] = [{"index": 0, "message": {"role": "assistant"}}]
         if self._aside:
             body[STREAM] = {**self._aside, **_padding(self._aside)}
-        if self._unheard:
-            body[f"{MARK}unheard"] = self._unheard
+        if self._unrecognized:
+            body[f"{MARK}unrecognized"] = self._unrecognized
         if broken:
             body[PARTIAL] = True
         return body
@@ -112,7 +112,7 @@ class _Fold:
 def _padding(aside: Aside) -> dict[str, str]:
     """Padding as one text, wherever the stream had it: it is cut anew when it is streamed again."""
     padding = {key: aside[key] for key in PADDING if key in aside}
-    return {key: " ".join(said) for key, said in padding.items() if all(isinstance(one, str) for one in said)}
+    return {key: " ".join(pieces) for key, pieces in padding.items() if all(isinstance(one, str) for one in pieces)}
 
 
 class _Choice:
@@ -139,11 +139,11 @@ class _Choice:
         self._snapshots: list[Any] = []
         self._aside = aside
 
-    def hear(self, raw: dict[str, Any]) -> None:
+    def add(self, raw: dict[str, Any]) -> None:
         for key, item in raw.items():
             if key == "delta" and isinstance(item, dict):
-                for name, said in item.items():
-                    self._delta(name, said)
+                for name, value in item.items():
+                    self._delta(name, value)
             elif key == "message" and item is not None:
                 self._snapshots.append(item)
             elif key in PADDING:
@@ -158,12 +158,12 @@ class _Choice:
                 snapshot(self._fields, key, item, self._aside)
 
     def _logprobs(self, raw: dict[str, Any]) -> None:
-        mine = gathering(self._fields, "logprobs", dict, self._aside)
+        found = gathering(self._fields, "logprobs", dict, self._aside)
         for key, item in raw.items():
             if isinstance(item, list):
-                gathering(mine, key, list, self._aside).extend(map(copied, item))
+                gathering(found, key, list, self._aside).extend(map(copied, item))
             else:
-                snapshot(mine, key, item, self._aside)
+                snapshot(found, key, item, self._aside)
 
     def _delta(self, key: str, item: Any) -> None:
         if key in _TEXTS and isinstance(item, str):
@@ -183,10 +183,10 @@ class _Choice:
                 self._call(call, position, alone=len(item) == 1)
         elif key == "function_call" and isinstance(item, dict):
             self._function = self._function or Pieces(("arguments",), self._aside)
-            self._function.hear(item)
+            self._function.add(item)
         elif key == "audio" and isinstance(item, dict):
             self._sound = self._sound or Pieces(("data", "transcript"), self._aside)
-            self._sound.hear(item)
+            self._sound.add(item)
         elif key == "reasoning_details" and isinstance(item, list):
             gathering(self._message, key, list, self._aside)
             for detail in item:
@@ -233,7 +233,7 @@ class _Choice:
             self._calls_by_index[index] = known
         if isinstance(call_id, str):
             self._calls_by_id[call_id] = known
-        known.hear(raw)
+        known.add(raw)
 
     def _unnumbered(self, raw: dict[str, Any], position: int, *, alone: bool) -> Pieces | None:
         """The call that a piece without index and id goes on with: the last one, unless that is whole and this a name.
@@ -255,21 +255,21 @@ class _Choice:
         if known is None or not _goes_on(known.fields, raw):
             known = self._details_by_key[key] = Pieces(_DETAIL_TEXTS, self._aside)
             self._details.append(known)
-        known.hear(raw)
+        known.add(raw)
 
     def _listed(self, key: str, items: list[Any]) -> None:
         """A list of which each delta brings a piece; items that are numbered are merged by number."""
-        mine = gathering(self._message, key, list, self._aside)
+        found = gathering(self._message, key, list, self._aside)
         for item in items:
             number = item.get("index") if isinstance(item, dict) else None
             known = self._numbered.get((key, number)) if type(number) is int else None
             if known is None:
-                mine.append(copied(item))
+                found.append(copied(item))
                 if type(number) is int:
-                    self._numbered[key, number] = mine[-1]
+                    self._numbered[key, number] = found[-1]
                 continue
-            for name, said in item.items():
-                snapshot(known, name, said, self._aside)
+            for name, value in item.items():
+                snapshot(known, name, value, self._aside)
 
     def whole(self) -> dict[str, Any]:
         message = self._message
@@ -290,9 +290,9 @@ class _Choice:
             data = self._sound.pieces("data")
             if len(data) > 1:  # policy sees the whole by digest: no piece is in that
                 self._aside.setdefault("audio", []).extend(data)
-        for said in self._snapshots:
-            if not adds_nothing(said, message):
-                self._aside.setdefault("message", []).append(said)
+        for message_copy in self._snapshots:
+            if not adds_nothing(message_copy, message):
+                self._aside.setdefault("message", []).append(message_copy)
         return {**self._fields, "message": message}
 
 
@@ -315,10 +315,10 @@ def _goes_on(known: dict[str, Any], raw: dict[str, Any]) -> bool:
     """Whether a reasoning detail continues an earlier one: same type and index, and not another id."""
     if known.get("type") != raw.get("type") or known.get("index") != raw.get("index"):
         return False
-    mine, theirs = known.get("id"), raw.get("id")
+    found, other_id = known.get("id"), raw.get("id")
     if raw.get("type") == "reasoning.encrypted":
-        return mine is not None and mine == theirs
-    return mine is None or theirs is None or bool(mine == theirs)
+        return found is not None and found == other_id
+    return found is None or other_id is None or bool(found == other_id)
 
 
 def _joined(last: dict[str, Any], block: Any) -> bool:

@@ -40,7 +40,7 @@ class Pieces:
         made._value = value
         return made
 
-    def hear(self, raw: dict[str, Any]) -> None:
+    def add(self, raw: dict[str, Any]) -> None:
         """Take one more piece."""
         for key, item in raw.items():
             if isinstance(item, str) and key in self._textual:
@@ -51,7 +51,7 @@ class Pieces:
                 inner = self._inner.get(key)
                 if inner is None:
                     inner = self._inner[key] = Pieces(_CALL_TEXTS[key], self._aside)
-                inner.hear(item)
+                inner.add(item)
             elif not (item is None and key in self._texts):
                 snapshot(self.fields, key, item, self._aside)
 
@@ -134,7 +134,7 @@ def adds_nothing(old: Any, new: Any) -> bool:
         return isinstance(new, dict) and all(key in new and adds_nothing(item, new[key]) for key, item in old.items())
     if isinstance(old, list):
         fits = isinstance(new, list) and len(new) >= len(old)
-        return not old or (fits and all(adds_nothing(mine, theirs) for mine, theirs in zip(old, new, strict=False)))
+        return not old or (fits and all(adds_nothing(before, after) for before, after in zip(old, new, strict=False)))
     return True
 
 

@@ -32,7 +32,7 @@ _NO_CONTENT: Final = frozen_mapping({"cut": True})
 _NO_CONTENT_STEPS: Final = frozen_mapping({"content": _NO_CONTENT})
 _NO_CONTENT_SHAPE: Final = frozen_mapping({"at": _NO_CONTENT_STEPS})
 
-_said = maker(Message, "role", "content")
+_message = maker(Message, "role", "content")
 _laid_out = maker(Message, "role", "content", "provider_raw")
 _text_part = maker(TextPart, "text")
 _call = maker(ToolCallPart, "tool_call_id", "name", "arguments")
@@ -43,8 +43,8 @@ _TEXT: Final = Shape(TextPart, {"text": "text"})
 _CALL: Final = Shape(ToolCallPart, {"tool_call_id": "call_id", "name": "name", "arguments": "given"})
 _RESULT: Final = Shape(ToolResultPart, {"tool_call_id": "call_id", "tool_name": "name", "content": "text"})
 _SPELT: Final = Shape(Layout, {"format": "format", "group": "group", "texts": ("spelt",)})
-_text_said = shape_maker(Shape(Message, {"role": "role", "content": (_TEXT,)}), "role", "text")
-_result_said = shape_maker(
+_text_message = shape_maker(Shape(Message, {"role": "role", "content": (_TEXT,)}), "role", "text")
+_result_message = shape_maker(
     Shape(Message, {"role": "role", "content": (_RESULT,)}), *("role", "call_id", "name", "text")
 )
 _called = shape_maker(
@@ -78,10 +78,10 @@ def quick_messages(
                         if len(raw) == 3 and type(call_id) is str:
                             name = names.get(call_id)
                             if name is not None or is_text(call_id):  # the id of a call was looked at there
-                                made = _result_said(_TOOL, call_id, name, content)
+                                made = _result_message(_TOOL, call_id, name, content)
                     elif content:
                         if len(raw) == 2:
-                            made = _text_said(_SPEAKERS[role], content)
+                            made = _text_message(_SPEAKERS[role], content)
                         elif len(raw) == 3 and role == "assistant":
                             made = _calling_with_text(raw, content, len(read), format_name, names)
                 elif content is None and len(raw) == 3 and role == "assistant":
@@ -93,7 +93,9 @@ def quick_messages(
     return tuple(read)
 
 
-def _calling_with_text(raw: dict[str, Any], said: str, index: int, format_name: str, names: Names) -> Message | None:
+def _calling_with_text(
+    raw: dict[str, Any], answer_text: str, index: int, format_name: str, names: Names
+) -> Message | None:
     """An assistant's message of a text and calls; None if these are not plain. Most have one call."""
     calls = raw["tool_calls"]
     if type(calls) is list and len(calls) == 1:
@@ -109,9 +111,9 @@ def _calling_with_text(raw: dict[str, Any], said: str, index: int, format_name: 
             if given is not None and spelling + spelling <= len(text):
                 names[call_id] = name
                 if spelling:
-                    return _called_as_spelt(_ASSISTANT, said, call_id, name, given, format_name, index, text)
-                return _called(_ASSISTANT, said, call_id, name, given)
-    return calling(raw, [_text_part(said)], NO_SHAPE, index, format_name, names)
+                    return _called_as_spelt(_ASSISTANT, answer_text, call_id, name, given, format_name, index, text)
+                return _called(_ASSISTANT, answer_text, call_id, name, given)
+    return calling(raw, [_text_part(answer_text)], NO_SHAPE, index, format_name, names)
 
 
 def calling(
@@ -153,7 +155,7 @@ def calling(
         laid_out = _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, tuple(texts)))
         return capped((laid_out,))[0] if large else laid_out
     if shape is NO_SHAPE:
-        return _said(_ASSISTANT, tuple(parts))
+        return _message(_ASSISTANT, tuple(parts))
     return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, ()))
 
 

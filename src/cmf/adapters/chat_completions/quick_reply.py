@@ -38,14 +38,14 @@ _READ: Final = frozenset({"refusal", "audio", "function_call", "reasoning_detail
 _MOST_NULLS: Final = 8  # the layout of so many is never too large [ADP-13]
 
 _text_part = maker(TextPart, "text")
-_SAID: Final = Shape(Message, {"role": "role", "content": "content", "extra": "said"})
+_MESSAGE: Final = Shape(Message, {"role": "role", "content": "content", "extra": "message_extra"})
 _CHOICE: Final = Shape(
-    Choice, {"message": _SAID, "stop_reason": "reason", "raw_stop_reason": "raw_reason", "extra": "chosen"}
+    Choice, {"message": _MESSAGE, "stop_reason": "reason", "raw_stop_reason": "raw_reason", "extra": "choice_extra"}
 )
 _REPLY: Final = {"usage": "usage", "model": "model", "extra": "extra", "provider_raw": "layout"}
 _replied = shape_maker(
     Shape(Response, {"choices": (_CHOICE,), **_REPLY}),
-    *("role", "content", "said", "reason", "raw_reason", "chosen", "usage", "model", "extra", "layout"),
+    *("role", "content", "message_extra", "reason", "raw_reason", "choice_extra", "usage", "model", "extra", "layout"),
 )
 
 Kept = dict[str, Any]  # kept fields, by their keys
@@ -59,10 +59,10 @@ def quick_reply(body: Any, format_name: str) -> Response | None:
     """The response with its layout, where each key of `body` has its plainest shape; else None."""
     try:
         (choice,) = body["choices"]
-        model, said, raw_reason, index = body["model"], choice["message"], choice["finish_reason"], choice["index"]
-        if body["object"] != "chat.completion" or said["role"] != "assistant" or type(index) is not int or index:
+        model, wire, raw_reason, index = body["model"], choice["message"], choice["finish_reason"], choice["index"]
+        if body["object"] != "chat.completion" or wire["role"] != "assistant" or type(index) is not int or index:
             return None
-        read = _content(said, said["content"], format_name)
+        read = _content(wire, wire["content"], format_name)
     except (KeyError, TypeError, ValueError):  # it has no such shape
         return None
     if read is None or type(model) is not str or not (raw_reason is None or type(raw_reason) is str):
@@ -81,23 +81,25 @@ def quick_reply(body: Any, format_name: str) -> Response | None:
         layout = _layout(format_name, nulls, choice_nulls, message_nulls)
     calls = type(content[-1]) is not TextPart
     reason = None if raw_reason is None else stop_reason(raw_reason, refused=False, calls=calls)
-    said_beside = _extra(format_name, held, MAX_DEPTH - 3)
-    chosen_beside = _extra(format_name, chosen, MAX_DEPTH - 2)
+    message_extra = _extra(format_name, held, MAX_DEPTH - 3)
+    choice_extra = _extra(format_name, chosen, MAX_DEPTH - 2)
     beside = _extra(format_name, kept, MAX_DEPTH)
     counted = usage_of(kept.get("usage"))
-    return _replied(_ASSISTANT, content, said_beside, reason, raw_reason, chosen_beside, counted, model, beside, layout)
+    return _replied(
+        _ASSISTANT, content, message_extra, reason, raw_reason, choice_extra, counted, model, beside, layout
+    )
 
 
-def _content(said: dict[str, Any], text: Any, format_name: str) -> tuple[tuple[Part, ...], Kept, Nulls] | None:
+def _content(wire: dict[str, Any], text: Any, format_name: str) -> tuple[tuple[Part, ...], Kept, Nulls] | None:
     """The parts of a message, what rides along with it, and its nulls; None if it is not plain."""
-    kept, nulls = _kept(said, _OF_MESSAGE, _MESSAGE_NULLS)
+    kept, nulls = _kept(wire, _OF_MESSAGE, _MESSAGE_NULLS)
     parts: list[Part] = []
     if type(text) is str and text and is_text(text):
         parts.append(_text_part(text))
     elif text is not None:
         return None
     if kept.pop("tool_calls", None) is not None:
-        made = calling(said, parts, NO_SHAPE, 0, format_name, {})
+        made = calling(wire, parts, NO_SHAPE, 0, format_name, {})
         if made is None or made.provider_raw is not None:
             return None  # how their arguments are spelled is for the layout of the response
     return (tuple(parts), kept, nulls) if parts and _READ.isdisjoint(kept) else None
@@ -138,12 +140,12 @@ def quick_wire_reply(response: Response, format_name: str) -> dict[str, Any] | N
     if len(response.choices) != 1 or response.error is not None:
         return None
     choice = response.choices[0]
-    kept, said = _own(response, format_name), _wire_said(choice.message, format_name)
-    if kept is None or said is None:
+    kept, wire = _own(response, format_name), _wire_message(choice.message, format_name)
+    if kept is None or wire is None:
         return None
     raw = choice.raw_stop_reason
-    reason = None if raw is None else stop_reason(raw, refused=False, calls="tool_calls" in said)
-    chosen = _with_kept({"index": 0, "message": said, "finish_reason": raw}, _own(choice, format_name))
+    reason = None if raw is None else stop_reason(raw, refused=False, calls="tool_calls" in wire)
+    chosen = _with_extra({"index": 0, "message": wire, "finish_reason": raw}, _own(choice, format_name))
     if chosen is None or reason is not choice.stop_reason:
         return None
     body = {"id": kept.get("id", NO_ID), "object": kept.get("object", "chat.completion")}
@@ -164,15 +166,15 @@ def quick_wire_reply(response: Response, format_name: str) -> dict[str, Any] | N
         return body
     is_same = is_as_counted and "id" in kept and "created" in kept and not response.tools
     is_same = is_same and all(getattr(part, "namespace", None) is None for part in choice.message.content)
-    return body if is_same and _put_nulls(layout.shape, body, chosen, said) else None
+    return body if is_same and _put_nulls(layout.shape, body, chosen, wire) else None
 
 
-def _wire_said(message: Message, format_name: str) -> dict[str, Any] | None:
+def _wire_message(message: Message, format_name: str) -> dict[str, Any] | None:
     if message.role is not _ASSISTANT or message.provider_raw is not None or message.channel is not None:
         return None
     if message.extra is None:
         return quick_wire(message, format_name)
-    return _with_kept(quick_wire(replace(message, extra=None), format_name), _own(message, format_name))
+    return _with_extra(quick_wire(replace(message, extra=None), format_name), _own(message, format_name))
 
 
 def _own(holder: Any, format_name: str) -> Mapping[str, Any] | None:
@@ -184,7 +186,7 @@ def _own(holder: Any, format_name: str) -> Mapping[str, Any] | None:
     return own if isinstance(own, dict) else None
 
 
-def _with_kept(plain: dict[str, Any] | None, kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _with_extra(plain: dict[str, Any] | None, kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The wire object with what rode along; None if there is no telling, or both have a key."""
     if plain is None or kept is None or not plain.keys().isdisjoint(kept):
         return None
@@ -192,13 +194,13 @@ def _with_kept(plain: dict[str, Any] | None, kept: Mapping[str, Any] | None) -> 
     return plain
 
 
-def _put_nulls(step: Any, body: dict[str, Any], choice: dict[str, Any], said: dict[str, Any]) -> bool:
+def _put_nulls(step: Any, body: dict[str, Any], choice: dict[str, Any], wire: dict[str, Any]) -> bool:
     """Whether the layout tells of nothing but nulls that say nothing; where it does, they are in their places now."""
     for plain, nulls, inner in (
         (body, _BODY_NULLS, "choices"),
         (_LIST, _NO_NULLS, "0"),
         (choice, _CHOICE_NULLS, "message"),
-        (said, _MESSAGE_NULLS, ""),
+        (wire, _MESSAGE_NULLS, ""),
     ):
         steps = step.get("at") if len(step) == 1 else None
         step = None

@@ -27,7 +27,7 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
     chunks = [{**base, "choices": [choice]} for choice in choices]
     first: dict[str, Any] = chunks[0] if chunks else {"choices": []}
     chunks = [{**top, **first}, *chunks[1:]]
-    _say_again(aside, chunks)
+    _restore_repeated(aside, chunks)
     if "usage" in body:
         chunks.append({**base, "choices": [], "usage": body["usage"]})
     if "error" in body:
@@ -36,15 +36,15 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
     return [*events, {"data": DONE}] if whole else events
 
 
-def _say_again(aside: Mapping[str, Any], chunks: list[dict[str, Any]]) -> None:
+def _restore_repeated(aside: Mapping[str, Any], chunks: list[dict[str, Any]]) -> None:
     """Put padding, pieces of a sound, and other ids than the last as the folded stream had them [OAC-22]."""
     chunks[0] |= {key: aside[key] for key in PADDING if isinstance(aside.get(key), str)}
     for at, chunk in enumerate(chunks):
         choices = chunk["choices"]
         sound, pieces = choices[0]["delta"].get("audio") if choices else None, aside.get("audio")
         if isinstance(sound, dict) and isinstance(pieces, list) and _adds_up(pieces, sound.get("data")):
-            said = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
-            chunks[at : at + 1] = [{**chunk, "choices": [{**choices[0], "delta": {"audio": one}}]} for one in said]
+            deltas = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
+            chunks[at : at + 1] = [{**chunk, "choices": [{**choices[0], "delta": {"audio": one}}]} for one in deltas]
             break
     others = aside.get("id")
     if isinstance(others, list) and len(others) < len(chunks):
@@ -59,10 +59,10 @@ def _adds_up(pieces: list[Any], data: Any) -> bool:
 def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
     """The deltas of one choice: its role and oddments, reasoning, text, each call; then how it ended."""
     index = choice.get("index", at)
-    said = choice.get("message")
-    message: dict[str, Any] = said if isinstance(said, dict) else {}
-    apart = (*_ORDER, "tool_calls")
-    deltas = [{key: item for key, item in message.items() if key not in apart}]
+    found = choice.get("message")
+    message: dict[str, Any] = found if isinstance(found, dict) else {}
+    own_deltas = (*_ORDER, "tool_calls")
+    deltas = [{key: item for key, item in message.items() if key not in own_deltas}]
     deltas += [{key: message[key]} for key in _ORDER if key in message]
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
@@ -77,7 +77,7 @@ def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
     return [*chunks, {"index": index, "delta": {}, **ending}]
 
 
-class Ear:
+class LiveDecoder:
     """What each chunk adds at once. Shapes that do not fit add nothing here: the fold decides what they are."""
 
     __slots__ = ("_calls", "_count")
@@ -88,51 +88,51 @@ class Ear:
         ] = {}  # choice and call → its number, the characters so far, its id
         self._count: dict[int, int] = {}
 
-    def hear(self, event: WireEvent) -> list[StreamEvent]:
+    def __call__(self, event: WireEvent) -> list[StreamEvent]:
         """The canonical events of one wire event."""
         chunk = event.get("data")
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
-        said: list[StreamEvent] = []
+        added: list[StreamEvent] = []
         for position, choice in enumerate(choices if isinstance(choices, list) else ()):
             delta = choice.get("delta") if isinstance(choice, dict) else None
             if isinstance(delta, dict):
                 index = choice.get("index")
-                self._delta(delta, index if type(index) is int else position, said)
-        return said
+                self._delta(delta, index if type(index) is int else position, added)
+        return added
 
-    def _delta(self, delta: dict[str, Any], choice: int, said: list[StreamEvent]) -> None:
+    def _delta(self, delta: dict[str, Any], choice: int, added: list[StreamEvent]) -> None:
         thoughts = [delta[key] for key in THOUGHTS if isinstance(delta.get(key), str)]
         details = delta.get("reasoning_details")
         if not any(thoughts) and isinstance(details, list):
             thoughts = [one.get("text") or one.get("summary") for one in details if isinstance(one, dict)]
-        said += [ThinkingDelta(text=text, choice=choice) for text in thoughts if text and isinstance(text, str)]
+        added += [ThinkingDelta(text=text, choice=choice) for text in thoughts if text and isinstance(text, str)]
         content = delta.get("content")
         if content is not None and not isinstance(content, str | list):
             content = dumps(content).decode()
         for block in content if isinstance(content, list) else ({"type": "text", "text": content},):
-            self._block(block, choice, said)
+            self._block(block, choice, added)
         refusal = delta.get("refusal")
         if refusal and isinstance(refusal, str):
-            said.append(TextDelta(text=refusal, choice=choice))
+            added.append(TextDelta(text=refusal, choice=choice))
         calls = delta.get("tool_calls")
         for position, call in enumerate(calls if isinstance(calls, list) else ()):
             if isinstance(call, dict):
-                self._call(call, position, choice, said)
+                self._call(call, position, choice, added)
 
-    def _block(self, block: Any, choice: int, said: list[StreamEvent]) -> None:
+    def _block(self, block: Any, choice: int, added: list[StreamEvent]) -> None:
         if not isinstance(block, dict):
             return
         kind = block.get("type")
         text = block.get(kind) if kind in ("text", "refusal") else None
         if text and isinstance(text, str):
-            said.append(TextDelta(text=text, choice=choice))
+            added.append(TextDelta(text=text, choice=choice))
         inner = block.get("thinking") if kind == "thinking" else None
         for item in inner if isinstance(inner, list) else ({"text": inner},):
             thought = item.get("text") if isinstance(item, dict) else None
             if thought and isinstance(thought, str):
-                said.append(ThinkingDelta(text=thought, choice=choice))
+                added.append(ThinkingDelta(text=thought, choice=choice))
 
-    def _call(self, call: dict[str, Any], position: int, choice: int, said: list[StreamEvent]) -> None:
+    def _call(self, call: dict[str, Any], position: int, choice: int, added: list[StreamEvent]) -> None:
         number, call_id = call.get("index", position), call.get("id")
         key = (choice, number if type(number) is int else position)
         known = self._calls.get(key)
@@ -143,7 +143,7 @@ class Ear:
             self._count[choice] = index + 1
             known = self._calls[key] = [index, 0, call_id if isinstance(call_id, str) and call_id else None]
             name = body.get("name")
-            said.append(
+            added.append(
                 ToolUseStart(
                     index=index, tool_call_id=known[2], name=name if isinstance(name, str) else None, choice=choice
                 )
@@ -151,4 +151,4 @@ class Ear:
         more = body.get("arguments", body.get("input"))
         if more and isinstance(more, str):
             known[1] += len(more)
-            said.append(ToolUseInputDelta(index=known[0], received_chars=known[1], choice=choice))
+            added.append(ToolUseInputDelta(index=known[0], received_chars=known[1], choice=choice))

@@ -11,7 +11,7 @@ from cmf.adapters.driver import drive
 from cmf.adapters.gemini.parts import FORMAT
 from cmf.adapters.gemini.request import decode_request, encode_request
 from cmf.adapters.gemini.response import decode_response, encode_response
-from cmf.adapters.gemini.stream import Ear, fold_events, wire_events
+from cmf.adapters.gemini.stream import LiveDecoder, fold_events, wire_events
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.unrecognized import error_text, is_unrecognized
@@ -73,7 +73,7 @@ class GeminiAdapter(Adapter):
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
-        return drive(self, events, context, Ear().hear)
+        return drive(self, events, context, LiveDecoder())
 
 
 ADAPTER = GeminiAdapter()

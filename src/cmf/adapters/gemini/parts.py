@@ -114,13 +114,13 @@ def _function_response(fields: Fields) -> Part | None:
     content: Any = response
     if parts:
         # The text is the response as JSON; the values in it are shown unescaped with it.
-        said = trusted(
+        text_part = trusted(
             TextPart,
             text=dumps(response).decode(),
             extra=frozen_mapping({FORMAT: frozen_mapping({"response": response})}),
         )
         path = f"{fields.path}.functionResponse.parts"
-        content = (said, *(decode_part(part, f"{path}[{index}]") for index, part in enumerate(parts)))
+        content = (text_part, *(decode_part(part, f"{path}[{index}]") for index, part in enumerate(parts)))
     fields.leave("functionResponse", result)
     return trusted(
         ToolResultPart,

@@ -97,20 +97,20 @@ def decode_content(content: Any, path: str, *, system: bool = False, reply: bool
         UnknownRoleError: a role that the provider does not know, in a request's turn.
     """
     fields = Fields(content, path)
-    role = fields.peek("role")
-    speaks = Role.SYSTEM if system else Role.ASSISTANT
-    if role == "model" and not system:
+    raw_role = fields.peek("role")
+    role = Role.SYSTEM if system else Role.ASSISTANT
+    if raw_role == "model" and not system:
         fields.drop("role", "model")
     elif not system and not reply:
-        if role is not None and role not in _ROLES:
+        if raw_role is not None and raw_role not in _ROLES:
             raise UnknownRoleError("unknown role", path=f"{path}.role", hint="use user or model")
-        speaks = Role.USER
-    if speaks is not Role.ASSISTANT:
+        role = Role.USER
+    if role is not Role.ASSISTANT:
         fields.drop("role", "user")
     fields.drop("role", None)
     raw = fields.optional("parts", list) or ()
     parts = [decode_part(part, f"{path}.parts[{index}]") for index, part in enumerate(raw)]
-    runs = user_runs(parts) if speaks is Role.USER else [(speaks, tuple(parts))]
+    runs = user_runs(parts) if role is Role.USER else [(role, tuple(parts))]
     extra = fields.rest(FORMAT)
     return [
         trusted(Message, role=each, content=content, extra=None if at else extra)

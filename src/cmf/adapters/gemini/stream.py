@@ -16,9 +16,9 @@ from cmf.adapters.gemini.parts import CODE, is_text, is_thought
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 
 SUPERSEDED: Final = f"{MARK}superseded"  # values that a later chunk replaced
-UNHEARD: Final = f"{MARK}unheard"  # events that are no chunk
+UNRECOGNIZED: Final = f"{MARK}unrecognized"  # events that are no chunk
 
-_UNSAID: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump has these in every chunk but the last
+_UNSET: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump has these in every chunk but the last
 _PIECES: Final = {  # lists of which each chunk brings its own
     "citationMetadata": ("citations", "citationSources"),
     "logprobsResult": ("chosenCandidates", "topCandidates"),
@@ -43,7 +43,7 @@ class _Fold:
         self._candidates: dict[Any, _Candidate] = {}
         self._any_candidates = False
         self._superseded: list[Any] = []
-        self._unheard: list[Any] = []
+        self._unrecognized: list[Any] = []
 
     def add(self, data: Any) -> None:
         if isinstance(data, list):
@@ -52,20 +52,20 @@ class _Fold:
             return
         if not isinstance(data, dict):
             if data != "[DONE]":
-                self._unheard.append(data)
+                self._unrecognized.append(data)
             return
         for key, value in normal(data, RESPONSE)[0].items():
             if key == "candidates" and isinstance(value, list):
                 self._any_candidates = True
-                self._hear(value)
+                self._add_candidates(value)
             else:
-                _put(self._top, key, value, self._superseded)
+                _set(self._top, key, value, self._superseded)
 
-    def _hear(self, candidates: list[Any]) -> None:
+    def _add_candidates(self, candidates: list[Any]) -> None:
         seen: set[Any] = set()
         for position, raw in enumerate(candidates):
             if not isinstance(raw, dict):
-                self._unheard.append(raw)
+                self._unrecognized.append(raw)
                 continue
             key: Any = _key(raw, position)
             if key in seen:
@@ -80,8 +80,8 @@ class _Fold:
             _settle(body, "candidates", [candidate.body() for candidate in candidates], self._superseded)
         if self._superseded:
             body[SUPERSEDED] = self._superseded
-        if self._unheard:
-            body[UNHEARD] = self._unheard
+        if self._unrecognized:
+            body[UNRECOGNIZED] = self._unrecognized
         if not self._ended(candidates):
             body[PARTIAL] = True
         return body
@@ -114,23 +114,23 @@ class _Candidate:
     def add(self, raw: dict[str, Any]) -> None:
         for key, value in raw.items():
             if key == "content" and isinstance(value, dict):
-                self._add_content(value, ends=raw.get("finishReason") not in _UNSAID)
+                self._add_content(value, ends=raw.get("finishReason") not in _UNSET)
             elif key in _PIECES and isinstance(value, dict):
                 self._add_pieces(key, value)
             else:
-                _put(self._fields, key, value, self._superseded)
+                _set(self._fields, key, value, self._superseded)
 
     def _add_pieces(self, key: str, value: dict[str, Any]) -> None:
         """Set `key`, with the lists that come in pieces after those before, unless it repeats them itself."""
         before = self._fields.get(key)
         if not isinstance(before, dict):
-            _put(self._fields, key, dict(value), self._superseded)
+            _set(self._fields, key, dict(value), self._superseded)
             return
         more = {name: value[name] for name in _PIECES[key] if _brings_more(before.get(name), value.get(name))}
         kept = len(self._superseded)
         if more.keys() < value.keys():
             rest = {name: item for name, item in value.items() if name not in more}
-            _put(self._fields, key, rest, self._superseded)
+            _set(self._fields, key, rest, self._superseded)
         if len(self._superseded) > kept:
             self._own = {}  # what is kept there goes on no more
         for name, new in more.items():
@@ -147,7 +147,7 @@ class _Candidate:
             self._content = {}
         for key, value in raw.items():
             if key != "parts" or not isinstance(value, list):
-                _put(self._content, key, value, self._superseded)
+                _set(self._content, key, value, self._superseded)
                 continue
             if self._parts is None:
                 self._parts = []
@@ -200,18 +200,18 @@ class _Candidate:
         call.pop("willContinue", None)
         for key, value in part.items():
             if key != "functionCall":
-                _put(made, key, value, self._superseded)
-        said = part["functionCall"]
-        if "args" in said:
+                _set(made, key, value, self._superseded)
+        new_call = part["functionCall"]
+        if "args" in new_call:
             self._arguments.settle(call)
-        is_whole = begins and bool(said.get("args")) and said.get("willContinue") is not True
-        grows = isinstance(said.get("partialArgs"), list) and not is_whole
-        for key, value in said.items():
+        is_whole = begins and bool(new_call.get("args")) and new_call.get("willContinue") is not True
+        grows = isinstance(new_call.get("partialArgs"), list) and not is_whole
+        for key, value in new_call.items():
             # A call that is whole as it begins stays as it is, with the pieces that had no place in it once.
             if not (key == "partialArgs" and grows) and (key != "willContinue" or value is not False or begins):
-                _put(call, key, value, self._superseded)
+                _set(call, key, value, self._superseded)
         if grows:
-            self._grow(call, said["partialArgs"])
+            self._grow(call, new_call["partialArgs"])
         made["functionCall"] = call
         return made
 
@@ -221,14 +221,14 @@ class _Candidate:
             if isinstance(call.get("partialArgs"), list):
                 self._extend(call, _UNREAD, unread)
             else:
-                _put(call, "partialArgs", unread, self._superseded)
+                _set(call, "partialArgs", unread, self._superseded)
 
     @property
     def ended(self) -> bool:
         """Whether it came to its end: code that was to run, or a call that was to go on, leaves it open."""
         last = self._parts[-1] if self._parts else None
         waiting = isinstance(last, dict) and (CODE in last or self._goes_on(last, {"functionCall": {}}))
-        return self._fields.get("finishReason") not in _UNSAID and not waiting
+        return self._fields.get("finishReason") not in _UNSET and not waiting
 
     def body(self) -> dict[str, Any]:
         body = dict(self._fields)
@@ -254,7 +254,7 @@ def is_joined(last: Any, part: Any) -> bool:
     return same and last.keys() <= {"text", "thought"}
 
 
-def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) -> None:
+def _set(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) -> None:
     """Set `key`; objects are united. Text that is thereby lost is kept in `superseded`.
 
     Null takes nothing back: a client's dump says so of all that a chunk does not have.
@@ -323,7 +323,7 @@ def _pieces(parts: list[Any]) -> list[list[Any]]:
 # -- live --------------------------------------------------------------------------------------------------------------
 
 
-class Ear:
+class LiveDecoder:
     """What each chunk adds at once. Never raises: what it cannot read, the decoder of the fold will refuse or show."""
 
     def __init__(self) -> None:
@@ -331,11 +331,11 @@ class Ear:
         self._calls: dict[int, int] = {}
         self._received: dict[int, int] = {}
 
-    def hear(self, event: WireEvent) -> list[StreamEvent]:
+    def __call__(self, event: WireEvent) -> list[StreamEvent]:
         """The canonical events of one wire event."""
         data = event.get("data")
         chunks = data if isinstance(data, list) else [data]
-        return [said for chunk in chunks for said in self._chunk(chunk)]
+        return [live for chunk in chunks for live in self._chunk(chunk)]
 
     def _chunk(self, chunk: Any) -> Iterator[StreamEvent]:
         candidates = normal(chunk, RESPONSE)[0].get("candidates") if isinstance(chunk, dict) else None
@@ -359,13 +359,13 @@ class Ear:
             yield from self._call(call, choice)
 
     def _call(self, call: dict[str, Any], choice: int) -> Iterator[StreamEvent]:
-        name, id_ = call.get("name"), call.get("id")
+        name, raw_id = call.get("name"), call.get("id")
         if isinstance(name, str):
             index = self._calls.get(choice, -1) + 1
             self._calls[choice] = index
             self._received[choice] = 0
-            known = id_ if isinstance(id_, str) else None
-            yield ToolUseStart(index=index, tool_call_id=known, name=name, choice=choice)
+            call_id = raw_id if isinstance(raw_id, str) else None
+            yield ToolUseStart(index=index, tool_call_id=call_id, name=name, choice=choice)
         pieces = call.get("partialArgs")
         if choice in self._calls and isinstance(pieces, list):
             self._received[choice] += sum(len(text) for text in strings_in(pieces))

@@ -36,8 +36,8 @@ Names = Mapping[str, str]
 
 def encode_group(messages: Sequence[Message], names: Names | None = None) -> dict[str, Any]:
     """One content of Gemini's from the messages that belong in it, in normal form."""
-    said = any(message.role is Role.ASSISTANT for message in messages)
-    content: dict[str, Any] = {"role": "model" if said else "user"}
+    from_model = any(message.role is Role.ASSISTANT for message in messages)
+    content: dict[str, Any] = {"role": "model" if from_model else "user"}
     parts = content["parts"] = []
     for message in messages:
         parts += _Turn(message, names or {}).each(message.content)
@@ -123,7 +123,7 @@ class _Turn:
             )
         result: dict[str, Any] = {"name": name, **id_}
         if isinstance(part.content, tuple):
-            result["response"], media = self._spoken(part.content, is_error=part.is_error)
+            result["response"], media = self._result_content(part.content, is_error=part.is_error)
             if media:
                 result["parts"] = media
         else:
@@ -143,16 +143,16 @@ class _Turn:
         self._drop("tool_result", "another provider ran it")
         return None
 
-    def _spoken(self, inner: Sequence[Part], *, is_error: bool) -> tuple[dict[str, Any], list[Any]]:
+    def _result_content(self, inner: Sequence[Part], *, is_error: bool) -> tuple[dict[str, Any], list[Any]]:
         """The response object and the parts beside it, of a result that is made of parts."""
         first = inner[0] if inner else None
         if isinstance(first, TextPart) and "response" in extra_of(first, FORMAT):
             response = loads_object(first.text)
             if response is not None:
                 return response, self.each(inner[1:])
-        said = [loss.resource_as_text(FORMAT, one, message=self._message) for one in inner]
-        texts = [one.text for one in said if isinstance(one, TextPart)]
-        media = self.each([one for one in said if not isinstance(one, TextPart)])
+        shown = [loss.resource_as_text(FORMAT, one, message=self._message) for one in inner]
+        texts = [one.text for one in shown if isinstance(one, TextPart)]
+        media = self.each([one for one in shown if not isinstance(one, TextPart)])
         return (_response("\n".join(texts), is_error=is_error) if texts else {}), media
 
     def _media(self, part: MediaPart) -> dict[str, Any]:
@@ -169,9 +169,9 @@ class _Turn:
         return {"fileData": {**typed, "fileUri": part.data, **named}}
 
     def _resource(self, part: ResourcePart) -> dict[str, Any] | None:
-        said = loss.resource_as_text(FORMAT, part, message=self._message)
-        if isinstance(said, TextPart):
-            return {"text": said.text}
+        shown = loss.resource_as_text(FORMAT, part, message=self._message)
+        if isinstance(shown, TextPart):
+            return {"text": shown.text}
         self._drop("resource", "the format has no such part")
         return None
 

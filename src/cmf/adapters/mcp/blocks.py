@@ -197,8 +197,8 @@ def write_arguments(part: ToolCallPart) -> Any:
     try:
         return loads(part.arguments_raw)
     except DecodeError:
-        said = "mcp cannot carry arguments that are no JSON"
-        raise UnsupportedError(said, about=part, hint="repair the call first") from None
+        problem = "mcp cannot carry arguments that are no JSON"
+        raise UnsupportedError(problem, about=part, hint="repair the call first") from None
 
 
 def _tool_result(fields: Fields, names: Names) -> Part | None:
@@ -282,8 +282,8 @@ def _write_text(part: TextPart) -> dict[str, Any]:
 
 def _write_media(part: ImagePart | AudioPart) -> dict[str, Any]:
     if part.type != "base64":
-        said = "mcp carries images and sounds as data only"
-        raise UnsupportedError(said, about=part, hint="resolve the reference first")
+        problem = "mcp carries images and sounds as data only"
+        raise UnsupportedError(problem, about=part, hint="resolve the reference first")
     block = {"type": "image" if isinstance(part, ImagePart) else "audio", "data": part.data}
     if part.media_type is not None:
         block["mimeType"] = part.media_type

@@ -257,8 +257,8 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
     left: dict[str, Any] = fields.rest("wire") or {}
     made = []
     for at, (who, run) in enumerate(runs):
-        mine = {**left, **own} if at == 0 else own
-        extra = frozen_mapping({FORMAT: frozen_mapping(mine)}) if mine else None
+        own_extra = {**left, **own} if at == 0 else own
+        extra = frozen_mapping({FORMAT: frozen_mapping(own_extra)}) if own_extra else None
         made.append(trusted(Message, role=who, content=run, extra=extra))
     # A list of one block is written unlike a lone block, so that is noted; an empty list needs no note. A lone result
     # is noted too, since results of other formats share one object.
@@ -397,13 +397,13 @@ def params_of(method: str, content: RpcContent) -> dict[str, Any]:
 def method_of(messages: Sequence[Message]) -> str:
     """The method for a request of another format: a lone call, reference or prompt, else a completion."""
     if len(messages) == 1 and len(messages[0].content) == 1:
-        for kind, method in _LONE.items():
+        for kind, method in _SINGLE_PART.items():
             if isinstance(messages[0].content[0], kind):
                 return method
     return "sampling/createMessage"
 
 
-_LONE: Final[dict[type, str]] = {
+_SINGLE_PART: Final[dict[type, str]] = {
     ToolCallPart: "tools/call",
     ResourceRefPart: "resources/read",
     PromptRequestPart: "prompts/get",

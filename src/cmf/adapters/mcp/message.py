@@ -59,7 +59,7 @@ def read(body: Any, path: str, known: AnsweredCall, *, alone: bool = False, answ
         return _read_call(fields, body, method, alone=alone)
     if "result" in fields or "error" in fields:
         return _read_answer(fields, known, answering=answering)
-    return _read_bare(body, path, known, answering=answering)
+    return _read_without_envelope(body, path, known, answering=answering)
 
 
 def _read_call(fields: Fields, body: Any, method: str, *, alone: bool) -> RpcMessage:
@@ -106,7 +106,7 @@ def _read_result(
     one.extra |= result.rest("result") or {}
 
 
-def _read_bare(body: FrozenDict, path: str, known: AnsweredCall, *, answering: bool) -> RpcMessage:
+def _read_without_envelope(body: FrozenDict, path: str, known: AnsweredCall, *, answering: bool) -> RpcMessage:
     """A result or an error without its envelope, as documents and tests show them."""
     fields = Fields(body, path)
     one = RpcMessage(RpcContent(), {})

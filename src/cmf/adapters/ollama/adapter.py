@@ -21,7 +21,7 @@ from cmf.adapters.ollama.decode import (
     read_response,
 )
 from cmf.adapters.ollama.encode import encode_envelope, encode_message, plain_response
-from cmf.adapters.ollama.stream import Ear, fold_events, wire_events
+from cmf.adapters.ollama.stream import LiveDecoder, fold_events, wire_events
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
 from cmf.content import ToolResultPart
@@ -47,7 +47,7 @@ class OllamaAdapter(Adapter):
         if listed is not None and not isinstance(listed, list):
             raise ShapeError("`messages` is not an array", path="$.messages", hint="see the provider's reference")
         calls = Calls()
-        messages = tuple(_heard(one, index, calls) for index, one in enumerate(listed or ()))
+        messages = tuple(_message(one, index, calls) for index, one in enumerate(listed or ()))
         envelope = {key: item for key, item in raw.items() if key != "messages" or not item}
         request = replace(decode_envelope(envelope, model), messages=messages)
         plain = encode_envelope(request)
@@ -70,8 +70,10 @@ class OllamaAdapter(Adapter):
 
     def to_http(self, request: Request) -> HttpCall:
         """`POST /api/chat`, or `/api/generate` for a bare prompt; whether to stream is given in the body."""
-        bare = not request.messages and "prompt" in extra_of(request, FORMAT)
-        return HttpCall(path="/api/generate" if bare else "/api/chat", headers={"content-type": "application/json"})
+        is_generate = not request.messages and "prompt" in extra_of(request, FORMAT)
+        return HttpCall(
+            path="/api/generate" if is_generate else "/api/chat", headers={"content-type": "application/json"}
+        )
 
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; an error body is a response with `error`."""
@@ -106,10 +108,10 @@ class OllamaAdapter(Adapter):
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
-        return drive(self, events, context, Ear().hear)
+        return drive(self, events, context, LiveDecoder())
 
 
-def _heard(raw: Any, index: int, calls: Calls) -> Message:
+def _message(raw: Any, index: int, calls: Calls) -> Message:
     path = f"$.messages[{index}]"
     message = decode_message(raw, path)
     result = message.content[0] if message.role is Role.TOOL else None
@@ -117,7 +119,7 @@ def _heard(raw: Any, index: int, calls: Calls) -> Message:
         name = calls.name(result.tool_call_id, result.tool_name)
         if name != result.tool_name:
             message = replace(message, content=(replace(result, tool_name=name),))
-    calls.hear(message)
+    calls.note(message)
     return with_layout(message, layout_of(encode_message(message)[0], raw, path))
 
 

@@ -71,7 +71,7 @@ class Calls:
                 return name or waiting_name
         return name
 
-    def hear(self, message: Message) -> None:
+    def note(self, message: Message) -> None:
         """Note the calls of a message; a new turn of the assistant forgets what was never answered without an id."""
         if message.role is Role.ASSISTANT:
             self._waiting = [call for call in self._waiting if call[0] is not None]
@@ -88,24 +88,24 @@ def decode_message(raw: Any, path: str, name: str | None = None, *, reply: bool 
     """
     fields = Fields(raw, path)
     role = fields.peek("role")
-    speaks = _ROLES.get(role) if isinstance(role, str) else None
+    of_role = _ROLES.get(role) if isinstance(role, str) else None
     if reply:
-        speaks = Role.ASSISTANT
+        of_role = Role.ASSISTANT
         fields.drop("role", "assistant")
-    elif speaks is None:
+    elif of_role is None:
         raise UnknownRoleError("unknown role", path=f"{path}.role", hint="use system, user, assistant or tool")
     else:
         fields.take("role", str)
     fields.drop("role", None)
-    if speaks is Role.TOOL:
+    if of_role is Role.TOOL:
         return _tool_message(fields, name)
-    parts = _spoken(fields)
+    parts = _parts(fields)
     for index, call in enumerate(fields.optional("tool_calls", list) or ()):
         parts.append(_call(call, f"{path}.tool_calls[{index}]", index, reply=reply))
-    return trusted(Message, role=speaks, content=tuple(parts), extra=fields.rest(FORMAT))
+    return trusted(Message, role=of_role, content=tuple(parts), extra=fields.rest(FORMAT))
 
 
-def _spoken(fields: Fields) -> list[Part]:
+def _parts(fields: Fields) -> list[Part]:
     """Thinking, text and images, in the order in which a message has them; empty text is no part."""
     parts: list[Part] = []
     if thinking := fields.optional("thinking", str):

@@ -37,12 +37,12 @@ def encode_message(message: Message, names: Mapping[str, str] = EMPTY, *, reply:
     """The wire messages of one message: one, or one for each of several tool results and one for the rest."""
     results = [part for part in message.content if isinstance(part, ToolResultPart) and part.executed_by == "client"]
     if not results:
-        own = [_spoken(message, message.content, reply=reply)]
+        own = [_wire_message(message, message.content, reply=reply)]
     else:
         own = [_result(part, message, names) for part in results]
         rest = [part for part in message.content if part not in results]
         if rest:
-            own.append(_spoken(message, rest, reply=reply))
+            own.append(_wire_message(message, rest, reply=reply))
     if message.extra:
         original = extra_of(message, FORMAT)
         merge(own[0], original)
@@ -52,7 +52,7 @@ def encode_message(message: Message, names: Mapping[str, str] = EMPTY, *, reply:
     return own
 
 
-def _spoken(message: Message, parts: Iterable[Part], *, reply: bool) -> dict[str, Any]:
+def _wire_message(message: Message, parts: Iterable[Part], *, reply: bool) -> dict[str, Any]:
     texts: list[str] = []
     thoughts: list[str] = []
     images: list[str] = []
@@ -243,11 +243,11 @@ def _answer(message: Message) -> dict[str, Any]:
         raise UnsupportedError(
             "a reply with the result of a tool", about=message, hint="send the result with the next request"
         )
-    (said,) = encode_message(message, reply=True)
-    if said.pop(GENERATED, None) is not True or not said.keys() <= {"role", "content", "thinking"}:
-        return {"message": said}
-    thinking = {"thinking": said["thinking"]} if "thinking" in said else {}
-    return {"response": said["content"], **thinking}
+    (wire,) = encode_message(message, reply=True)
+    if wire.pop(GENERATED, None) is not True or not wire.keys() <= {"role", "content", "thinking"}:
+        return {"message": wire}
+    thinking = {"thinking": wire["thinking"]} if "thinking" in wire else {}
+    return {"response": wire["content"], **thinking}
 
 
 def _end(stop: StopReason) -> StopReason:

@@ -11,7 +11,7 @@ from cmf.adapters.fields import MARK, PARTIAL
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
 
 SUPERSEDED: Final = f"{MARK}superseded"  # values that a later line replaced
-UNHEARD: Final = f"{MARK}unheard"  # lines that are no object
+UNRECOGNIZED: Final = f"{MARK}unrecognized"  # lines that are no object
 
 _NOTHING: Final = object()
 _TEXTS: Final = ("content", "thinking")
@@ -23,34 +23,34 @@ _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\
 def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
     """The whole answer that the lines add up to; marked with `cmf_partial` where it was cut."""
     superseded: list[Any] = []
-    unheard: list[Any] = []
-    whole, said = _Gathered(superseded), _Gathered(superseded)
-    body, message = whole.fields, said.fields
+    unrecognized: list[Any] = []
+    whole, message_so_far = _Gathered(superseded), _Gathered(superseded)
+    body, message = whole.fields, message_so_far.fields
     for event in events:
         line = event.get("data", _NOTHING) if isinstance(event, dict) else _NOTHING
         if not isinstance(line, dict):
             if line is not _NOTHING:
-                unheard.append(line)
+                unrecognized.append(line)
             continue
         for key, value in line.items():
             if key == "message" and isinstance(value, dict):
                 if isinstance(body.get("message", message), dict):
                     body["message"] = message
-                    _add(said, value)
+                    _add(message_so_far, value)
                 else:
-                    unheard.append({key: value})
+                    unrecognized.append({key: value})
             elif key == "logprobs" and isinstance(value, list) and isinstance(body.get(key, value), list):
                 whole.add_items(key, value)
             elif key in _GENERATED and isinstance(value, str) and isinstance(body.get(key), str):
                 whole.add_text(key, value)
             else:
                 whole.put(key, value)
-    said.settle()
+    message_so_far.settle()
     whole.settle()
     if superseded:
         body[SUPERSEDED] = superseded
-    if unheard:
-        body[UNHEARD] = unheard
+    if unrecognized:
+        body[UNRECOGNIZED] = unrecognized
     if body.get("done") is not True and "error" not in body:
         body[PARTIAL] = True
     return body
@@ -133,28 +133,30 @@ def wire_events(body: dict[str, Any]) -> list[WireEvent]:
     last = dict(message)
     for key in ("thinking", "content"):
         if isinstance(message.get(key), str) and message[key]:
-            quiet = {"content": ""} if key == "thinking" and isinstance(message.get("content"), str) else {}
-            events.append({"data": {**about, "message": {**who, **quiet, key: message[key]}, "done": False}})
+            no_text = {"content": ""} if key == "thinking" and isinstance(message.get("content"), str) else {}
+            events.append({"data": {**about, "message": {**who, **no_text, key: message[key]}, "done": False}})
             last[key] = ""
     return [*events, {"data": {**body, "message": last}}]
 
 
 def _generated(body: dict[str, Any]) -> list[WireEvent]:
     about = {key: body[key] for key in ("model", "created_at") if key in body}
-    said = {key: body[key] for key in ("thinking", "response") if isinstance(body.get(key), str) and body[key]}
+    message_so_far = {
+        key: body[key] for key in ("thinking", "response") if isinstance(body.get(key), str) and body[key]
+    }
     events: list[WireEvent] = [
-        {"data": {**about, "response": "", key: text, "done": False}} for key, text in said.items()
+        {"data": {**about, "response": "", key: text, "done": False}} for key, text in message_so_far.items()
     ]
-    return [*events, {"data": {**body, **dict.fromkeys(said, "")}}]
+    return [*events, {"data": {**body, **dict.fromkeys(message_so_far, "")}}]
 
 
-class Ear:
+class LiveDecoder:
     """What each line adds at once. Never raises."""
 
     def __init__(self) -> None:
         self._calls = 0
 
-    def hear(self, event: WireEvent) -> Iterator[StreamEvent]:
+    def __call__(self, event: WireEvent) -> Iterator[StreamEvent]:
         """The canonical events of one line."""
         line = event.get("data")
         message = line.get("message") if isinstance(line, dict) else None
@@ -172,6 +174,6 @@ class Ear:
             name = function.get("name") if isinstance(function, dict) else None
             if isinstance(name, str):
                 id_ = call.get("id")
-                known = id_ if isinstance(id_, str) else None
-                yield ToolUseStart(index=self._calls, tool_call_id=known, name=name)
+                call_id = id_ if isinstance(id_, str) else None
+                yield ToolUseStart(index=self._calls, tool_call_id=call_id, name=name)
                 self._calls += 1

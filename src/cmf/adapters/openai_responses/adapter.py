@@ -123,7 +123,7 @@ class OpenAIResponsesAdapter(Adapter):
         if "at" not in shape:
             return plain
         spelt = layout.apply(plain, shape)
-        return spelt if _says(spelt, response) else plain
+        return spelt if _decodes_to(spelt, response) else plain
 
     # -- streams -------------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class OpenAIResponsesAdapter(Adapter):
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
-        return drive(self, events, context, stream.Ear())
+        return drive(self, events, context, stream.LiveDecoder())
 
 
 ADAPTER: Final = OpenAIResponsesAdapter()
@@ -234,7 +234,7 @@ def _reads_as(item: Any, message: Message) -> bool:
     return role is message.role and parts == message.content and message.extra is None
 
 
-def _says(spelt: Any, response: Response) -> bool:
+def _decodes_to(spelt: Any, response: Response) -> bool:
     """Whether a body decodes to this very response, the folder's marks aside."""
     cut = any(one.message.status is MessageStatus.PARTIAL and one.stop_reason is None for one in response.choices)
     again, _ = decode_answer(freeze({**spelt, PARTIAL: True} if cut else spelt))

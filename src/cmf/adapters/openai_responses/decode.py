@@ -203,13 +203,13 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
     output = left.pop("output") if isinstance(left.get("output"), list) else None
     error = _error(left, form, answered=output is not None)
     choices: tuple[Choice, ...] = ()
-    bare = left.get("output") is None and (left.get("object") == "response" or "status" in left)
-    if output is not None or (error is None and bare):
+    without_output = left.get("output") is None and (left.get("object") == "response" or "status" in left)
+    if output is not None or (error is None and without_output):
         message_parts = _answer_parts(output or ())
         choices = (_choice(left, message_parts, partial=partial),)
         form |= _kinds(message_parts)
-        said = spoken_text(message_parts)
-        if output is not None and left.get("output_text") == said and said:
+        text = joined_text(message_parts)
+        if output is not None and left.get("output_text") == text and text:
             del left["output_text"]
             form["derived"] = True
     elif error is None:
@@ -246,7 +246,7 @@ def _answer_parts(output: Iterable[Any]) -> tuple[Part, ...]:
     return tuple(part for at, item in enumerate(items) for part in reader.read(item, f"$.output[{at}]")[1])
 
 
-def spoken_text(parts: Iterable[Part]) -> str:
+def joined_text(parts: Iterable[Part]) -> str:
     """The text of the answer's `output_text` parts, without refusals: the format's own summary."""
     return "".join(part.text for part in parts if isinstance(part, TextPart) and not is_refusal(part))
 

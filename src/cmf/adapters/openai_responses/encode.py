@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters.fields import extra_of, merge, unmarked
 from cmf.adapters.loss import drop, refuse_foreign_kind
-from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, spoken_text, stop_reason
+from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, joined_text, stop_reason
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
 from cmf.adapters.openai_responses.write import ItemWriter, with_leftover
 from cmf.content import Part
@@ -171,13 +171,13 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
         if "status" not in own:
             body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
         # By the details, without a status.
-        told = not refused and raw is None and (cut or _still(None, own, parts, choice.stop_reason))
-        if not told and (reason is not None or "incomplete_details" in own):
+        explained = not refused and raw is None and (cut or _still(None, own, parts, choice.stop_reason))
+        if not explained and (reason is not None or "incomplete_details" in own):
             body["incomplete_details"] = {"reason": reason} if reason is not None else None
     kinds = form.get("kinds") if form.get("parts") == len(parts) else None
     writer = ItemWriter(answer=True, stem=_stem(own.get("id")))
     body["output"] = writer.items(choice.message, kinds if isinstance(kinds, dict) else NO_SHAPE)
-    if form.get("derived") is True and (text := spoken_text(parts)):
+    if form.get("derived") is True and (text := joined_text(parts)):
         body["output_text"] = text
 
 
@@ -188,8 +188,10 @@ def _stem(answer_id: Any) -> str:
 
 def _still(raw: str | None, own: dict[str, Any], parts: Iterable[Part], wanted: StopReason | None) -> bool:
     """Whether the original status still gives the reason why the answer ended."""
-    meant = stop_reason(raw, own, parts)
-    return meant is wanted or (meant in _ENDED and wanted in _ENDED)  # the status does not tell these apart
+    reason_of_status = stop_reason(raw, own, parts)
+    return reason_of_status is wanted or (
+        reason_of_status in _ENDED and wanted in _ENDED
+    )  # the status does not tell these apart
 
 
 _ENDED: Final = frozenset(
@@ -207,17 +209,21 @@ _STATUS: Final[dict[StopReason | None, tuple[str, str | None]]] = {
 def _write_error(body: dict[str, Any], response: Response, own: dict[str, Any], form: dict[str, Any]) -> None:
     error = response.error
     spelt = form.get("error")
-    said = {} if error is None else error.model_dump()
-    said.pop("status", None)  # of the HTTP answer, not of its body
+    error_fields = {} if error is None else error.model_dump()
+    error_fields.pop("status", None)  # of the HTTP answer, not of its body
     if spelt == "string":
-        body["error"] = said.get("message", "")
-        if "code" in said:
-            body["code"] = said["code"]
+        body["error"] = error_fields.get("message", "")
+        if "code" in error_fields:
+            body["code"] = error_fields["code"]
     elif spelt in ("message", "detail"):
-        body[spelt] = said.get("message", "")
+        body[spelt] = error_fields.get("message", "")
     elif spelt != "none":
         # `type` is the discriminator of nothing here, so it may be absent; clients read `message`.
-        body["error"] = said if own or not said else {"message": "", "type": None, "param": None, "code": None} | said
+        body["error"] = (
+            error_fields
+            if own or not error_fields
+            else {"message": "", "type": None, "param": None, "code": None} | error_fields
+        )
 
 
 def _usage(usage: TokenUsage, *, foreign: bool) -> dict[str, Any]:

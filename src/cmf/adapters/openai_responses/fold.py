@@ -46,7 +46,7 @@ PROGRESS: Final = frozenset(
 _INDEXES: Final = frozenset(
     {"sequence_number", "output_index", "content_index", "summary_index", "annotation_index", "command_index"}
 )
-_UNDER_WAY: Final = frozenset({"in_progress", "queued", "searching", "generating", "interpreting", "calling"})
+_UNFINISHED: Final = frozenset({"in_progress", "queued", "searching", "generating", "interpreting", "calling"})
 _NOTHING: Final = object()
 
 
@@ -69,7 +69,7 @@ class _Fold:
     """The events so far. Everything is linear in their size."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[dict[str, Any], int]] = []  # events about an item, with the item's index
+        self.item_events: list[tuple[dict[str, Any], int]] = []  # events about an item, with the item's index
         self.lives: list[dict[str, Any]] = []  # events about the response
         self.strays: list[Any] = []
         self.padding: list[str] = []
@@ -137,7 +137,7 @@ class _Fold:
             pass
         elif not self._take_piece(kind, data, at):
             return False
-        self.heard.append((data, at))
+        self.item_events.append((data, at))
         return True
 
     def _take_piece(self, kind: str, data: dict[str, Any], at: int) -> bool:
@@ -169,11 +169,11 @@ class _Fold:
 
     def body(self) -> dict[str, Any]:
         """The folded body."""
-        if self.opening is None and self.closing is None and not self.heard:
+        if self.opening is None and self.closing is None and not self.item_events:
             if self.error is not None:
                 return self._error_body()
             if len(self.strays) == 1 and isinstance(self.strays[0], dict) and "type" not in self.strays[0]:
-                return _alone(self.strays[0])
+                return _single_event(self.strays[0])
         last = self.closing if self.closing is not None else self.opening
         body: dict[str, Any] = dict(last) if last is not None else {}
         known = {*self.added, *self.done, *self.parts, *self.pieces, *self.wholes}
@@ -210,7 +210,7 @@ class _Fold:
     def _item(self, at: int) -> Any:
         """The item in its last form: the complete one, with what it lacks taken from its pieces."""
         done = self.done.get(at)
-        parts, pieces, wholes = (heard.get(at, {}) for heard in (self.parts, self.pieces, self.wholes))
+        parts, pieces, wholes = (item_events.get(at, {}) for item_events in (self.parts, self.pieces, self.wholes))
         paths = [path for path in (*parts, *pieces, *wholes) if get(done, path) is None]
         if done is not None and not paths:
             return done
@@ -232,7 +232,7 @@ class _Fold:
         for data in self.lives:
             rest = unexplained(data["response"], body)
             found.add(data, {} if rest is _NOTHING else {"response": rest}, self._others(data, "response"))
-        for data, at in self.heard:
+        for data, at in self.item_events:
             rest = self._rest_of(data, items.get(at))
             place = {"output_index": at} if "item" in rest else {}  # where to say it again
             found.add(data, rest, place, self._others(data, *_PAYLOADS))
@@ -240,13 +240,13 @@ class _Fold:
             for path, pieces in by_path.items():
                 text = "".join(pieces)
                 if text and get(items.get(at), path) != text:
-                    found.say({"output_index": at, "at": pointer(path), "delta": text})
+                    found.keep({"output_index": at, "at": pointer(path), "delta": text})
         for at, tokens_by_path in self.probabilities.items():
             for path, tokens in tokens_by_path.items():
                 rest = unexplained(tokens, get(items.get(at), (*path[:-1], "logprobs")))
                 if rest is not _NOTHING:
-                    found.say({"output_index": at, "at": pointer(path), "logprobs": rest})
-        return [*found.said, *self.strays]
+                    found.keep({"output_index": at, "at": pointer(path), "logprobs": rest})
+        return [*found.listed, *self.strays]
 
     def _others(self, data: dict[str, Any], *known: str) -> dict[str, Any]:
         """Of an event: fields that are neither its payload nor its place."""
@@ -312,21 +312,21 @@ class _Leftovers:
     """What is left of events, each thing once."""
 
     def __init__(self) -> None:
-        self.said: list[Any] = []
+        self.listed: list[Any] = []
         self._known: set[bytes] = set()
 
     def add(self, data: dict[str, Any], *rests: dict[str, Any]) -> None:
         """What is left of one event, under its type; nothing if nothing is."""
         rest = {key: value for each in rests for key, value in each.items()}
         if rest:
-            self.say({"type": data["type"], **rest})
+            self.keep({"type": data["type"], **rest})
 
-    def say(self, what: dict[str, Any]) -> None:
+    def keep(self, what: dict[str, Any]) -> None:
         """Keep it, unless it was kept before."""
         key = dumps(what)
         if key not in self._known:
             self._known.add(key)
-            self.said.append(what)
+            self.listed.append(what)
 
 
 def unexplained(seen: Any, final: Any, key: str = "") -> Any:
@@ -334,21 +334,21 @@ def unexplained(seen: Any, final: Any, key: str = "") -> Any:
     if seen is final or seen is None:
         return _NOTHING
     if isinstance(seen, str):
-        under_way = key == "status" and seen in _UNDER_WAY
-        return _NOTHING if not seen or seen == final or under_way else seen
+        unfinished = key == "status" and seen in _UNFINISHED
+        return _NOTHING if not seen or seen == final or unfinished else seen
     if isinstance(seen, dict):
-        mine = final if isinstance(final, dict) else {}
+        known = final if isinstance(final, dict) else {}
         left = {}
         for name, item in seen.items():
-            rest = unexplained(item, mine.get(name), name)
+            rest = unexplained(item, known.get(name), name)
             if rest is not _NOTHING:
                 left[name] = rest
-            elif name not in mine:
+            elif name not in known:
                 left[name] = item
         return left or _NOTHING
     if isinstance(seen, list):
-        theirs = final if isinstance(final, list) else []
-        rests = [unexplained(item, theirs[at] if at < len(theirs) else None) for at, item in enumerate(seen)]
+        known_items = final if isinstance(final, list) else []
+        rests = [unexplained(item, known_items[at] if at < len(known_items) else None) for at, item in enumerate(seen)]
         return [rest for rest in rests if rest is not _NOTHING] or _NOTHING
     return _NOTHING
 
@@ -372,7 +372,7 @@ def _flat_error(data: dict[str, Any], strays: list[Any]) -> Any:
     }
 
 
-def _alone(body: dict[str, Any]) -> dict[str, Any]:
+def _single_event(body: dict[str, Any]) -> dict[str, Any]:
     """A body that came as the only event of a stream: an error, or else an answer that never ended as a stream does."""
-    said = {key: value for key, value in body.items() if key != PARTIAL}
-    return {**said, PARTIAL: True} if "output" in body or "status" in body or "object" in body else said
+    listed = {key: value for key, value in body.items() if key != PARTIAL}
+    return {**listed, PARTIAL: True} if "output" in body or "status" in body or "object" in body else listed

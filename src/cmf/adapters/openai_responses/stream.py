@@ -47,11 +47,11 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
     elif whole:
         closing = _CLOSINGS.get(str(body.get("status")), "response.completed")
         events.append({"type": closing, "response": body})
-    _say_again(aside, events)
+    _restore_differences(aside, events)
     return _numbered(events)
 
 
-def _say_again(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
+def _restore_differences(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
     lives: dict[str, Any] = {}  # by kind of event: what the response had otherwise then
     items: dict[tuple[str, int], Any] = {}  # the same of an item
     unfolded = aside.get("unfolded")
@@ -63,13 +63,13 @@ def _say_again(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
             items[kind, at] = left["item"]
     begun = [event["type"] for event in events if event["type"] in OPENING]
     events[: len(begun)] = [
-        {"type": kind, "response": _otherwise(events[0]["response"], lives.get(kind))}
+        {"type": kind, "response": _with_texts(events[0]["response"], lives.get(kind))}
         for kind in _OPENINGS
         if kind in begun or kind in lives or (lives and kind == _OPENINGS[-1])
     ]
     for event in events:
         if "item" in event:
-            event["item"] = _otherwise(event["item"], items.get((event["type"], event["output_index"])))
+            event["item"] = _with_texts(event["item"], items.get((event["type"], event["output_index"])))
     padding = aside.get("padding")
     first = next((event for event in events if event["type"].endswith(".delta")), None)
     if first is not None and padding and isinstance(padding, str):
@@ -80,11 +80,11 @@ def _only_texts(left: Any) -> bool:
     return isinstance(left, str) or (isinstance(left, dict) and all(map(_only_texts, left.values())))
 
 
-def _otherwise(said: Any, before: Any) -> Any:
+def _with_texts(new: Any, old: Any) -> Any:
     """What is `said`, with the texts that were in the same places `before`."""
-    if isinstance(said, dict) and isinstance(before, dict):
-        return {**said, **{key: _otherwise(said.get(key), text) for key, text in before.items()}}
-    return before if isinstance(before, str) and (said is None or isinstance(said, str)) else said
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {**new, **{key: _with_texts(new.get(key), text) for key, text in old.items()}}
+    return old if isinstance(old, str) and (new is None or isinstance(new, str)) else new
 
 
 _OPENINGS: Final = ("response.created", "response.queued", "response.in_progress")  # in their order
@@ -184,7 +184,7 @@ def is_ended(response: Response) -> bool:
 # -- decoding as it arrives --------------------------------------------------------------------------------------------
 
 
-class Ear:
+class LiveDecoder:
     """What each event adds at once, for `driver.drive`. Text that comes only at the end of a part is added then.
 
     So is that of an item whose beginning was not heard, in a stream that is resumed: its pieces are the end of a text.
@@ -200,15 +200,15 @@ class Ear:
 
     def __call__(self, event: WireEvent) -> Iterator[StreamEvent]:
         """The canonical events of one wire event."""
-        heard: Any = event  # whatever arrives: what is no event, the fold refuses
-        data = heard.get("data") if isinstance(heard, dict) else None
+        received: Any = event  # whatever arrives: what is no event, the fold refuses
+        data = received.get("data") if isinstance(received, dict) else None
         kind = data.get("type") if isinstance(data, dict) else None
         if not isinstance(kind, str) or data is None:
             return
         base, _, step = kind.rpartition(".")
         text = data.get(piece_key(base, step)) if base in PIECES else None
-        if base in _SPOKEN and isinstance(text, str):
-            yield from self._spoken(base, step, text, data)
+        if base in _TEXT_DELTAS and isinstance(text, str):
+            yield from self._text(base, step, text, data)
         elif base in PIECES and step == "delta" and isinstance(text, str):
             at = data.get("output_index")
             if type(at) is int and at in self._calls:
@@ -224,9 +224,9 @@ class Ear:
             for place, tail in self._held.items():  # of no item of the final response
                 yield place[0](text=tail)
 
-    def _spoken(self, base: str, step: str, text: str, data: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _text(self, base: str, step: str, text: str, data: dict[str, Any]) -> Iterator[StreamEvent]:
         at = self._index(data)
-        place = (_SPOKEN[base], at, *path_of(PIECES[base][:-1], data))
+        place = (_TEXT_DELTAS[base], at, *path_of(PIECES[base][:-1], data))
         if step == "delta" and not self._opened and at not in self._begun and place not in self._texts:
             self._held[place] = self._held.get(place, "") + text
             return
@@ -235,7 +235,7 @@ class Ear:
         fresh = text if step == "delta" else (text[len(before) :] if text.startswith(before) else "")
         if fresh:
             self._texts[place] = before + fresh
-            yield _SPOKEN[base](text=fresh)
+            yield _TEXT_DELTAS[base](text=fresh)
 
     def _index(self, data: dict[str, Any]) -> int:
         """The position of an event's item in the output; by the item's id if the event has no number."""
@@ -269,16 +269,16 @@ class Ear:
             if not isinstance(item, dict) or item.get("type") != "message":
                 continue
             content, name = item.get("content"), item.get("id")
-            heard_at = self._places.get(name, at) if isinstance(name, str) else at  # some servers leave items out
+            output_index = self._places.get(name, at) if isinstance(name, str) else at  # some servers leave items out
             for n, part in enumerate(content if isinstance(content, list) else []):
                 kind = part.get("type") if isinstance(part, dict) else None
                 text = part.get(_TEXT_EVENTS[kind][0]) if isinstance(kind, str) and kind in _TEXT_EVENTS else None
                 if isinstance(text, str):
-                    place = {"output_index": heard_at, "content_index": n}
-                    yield from self._spoken(f"response.{kind}", "done", text, place)
+                    place = {"output_index": output_index, "content_index": n}
+                    yield from self._text(f"response.{kind}", "done", text, place)
 
 
-_SPOKEN: Final[dict[str, type[TextDelta] | type[ThinkingDelta]]] = {
+_TEXT_DELTAS: Final[dict[str, type[TextDelta] | type[ThinkingDelta]]] = {
     "response.output_text": TextDelta,
     "response.refusal": TextDelta,
     "response.reasoning_text": ThinkingDelta,

@@ -33,7 +33,7 @@ from cmf.enums import Role
 from cmf.errors import UnsupportedError
 from cmf.message import NO_SHAPE, Message
 
-_OURS: Final = frozenset({ITEM, INSIDE, "type"})
+_OWN_KEYS: Final = frozenset({ITEM, INSIDE, "type"})
 
 
 class ItemWriter:
@@ -148,8 +148,8 @@ class ItemWriter:
             sound = {"data": part.data, "format": _audio_format(part.media_type)}
             written = {"type": "input_audio", "input_audio": sound}
         elif isinstance(part, AudioPart | VideoPart):
-            said = f"this format cannot carry {part.content_type} from {part.type}"
-            raise UnsupportedError(said, about=part, hint="drop it")
+            problem = f"this format cannot carry {part.content_type} from {part.type}"
+            raise UnsupportedError(problem, about=part, hint="drop it")
         elif isinstance(part, OpaquePart) and part.provider == FORMAT:
             return dict(part.value)
         elif isinstance(text := resource_as_text(FORMAT, part, message=self._message), TextPart):
@@ -172,9 +172,9 @@ class ItemWriter:
 
     def _add_thinking(self, part: ThinkingPart | RedactedThinkingPart, own: dict[str, Any]) -> None:
         facts = own.get(ITEM)
-        mine = isinstance(facts, dict)
-        if self._open != "reasoning" or mine:
-            if not mine and (not self._answer or isinstance(part, RedactedThinkingPart)):
+        has_facts = isinstance(facts, dict)
+        if self._open != "reasoning" or has_facts:
+            if not has_facts and (not self._answer or isinstance(part, RedactedThinkingPart)):
                 self._drop(part, "only this provider's own reasoning can be sent back")
                 return
             self._begin({"type": "reasoning", "summary": []}, facts, joinable="reasoning")
@@ -186,7 +186,7 @@ class ItemWriter:
         target = item.setdefault("content", []) if kind == "reasoning_text" else item["summary"]
         target.append(with_leftover({"type": kind, "text": part.text}, own))
         if part.signature is not None:
-            if mine:
+            if has_facts:
                 item["encrypted_content"] = part.signature
             else:
                 drop(FORMAT, "signature", "a foreign signature", message=self._message)
@@ -268,7 +268,7 @@ _ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc
 def with_leftover(written: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """The wire object with its original fields; those that were written take precedence."""
     for key, value in own.items():
-        if key not in _OURS:
+        if key not in _OWN_KEYS:
             written.setdefault(key, value)
     return written
 
