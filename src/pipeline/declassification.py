@@ -102,7 +102,7 @@ def declassify(
     # Whatever labels the session got meanwhile: the grant names the one that it lifts, and that stays on record.
     if not store.commit(context, None, Changes(grants=(grant,))):
         raise StoreBusy("too many change the same session", hint="try again shortly")
-    _tell(grant, context, events)
+    _emit(grant, context, events)
     return grant
 
 
@@ -165,7 +165,7 @@ def _check(
         raise DeclassificationError("a reason and a scope are needed", code="declassify.no-reason", hint=hint)
 
 
-def _tell(grant: Grant, context: Context, events: Events | None) -> None:
+def _emit(grant: Grant, context: Context, events: Events | None) -> None:
     _log.warning("label lifted: grant %s", grant.id)
     if events is not None:
         made = Declassified(

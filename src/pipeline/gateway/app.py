@@ -18,7 +18,7 @@ from pipeline.gateway.dialects import JSON, Dialect
 from pipeline.gateway.endpoints import CHECKS, Operation
 from pipeline.gateway.exchange import IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.identity import Identities
-from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
+from pipeline.gateway.intake import ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.operations import Operations
@@ -156,8 +156,8 @@ class Gateway:
             answer = await self._answer(scope, path, ulid, receive, reply, line)
             if answer is not None:
                 await reply.whole(answer)
-        except ClientGone:
-            line.status = intake.GONE
+        except ClientDisconnected:
+            line.status = intake.CLIENT_CLOSED
         except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
             line.status, line.code = 503, "gateway.ending"
             if reply.begun:

@@ -64,7 +64,7 @@ class Chronicle:
             self._policies("load", guard, {"routes": list(names), "revision": guard.revision})
         self._thread.start()
 
-    def heard(self, routes: Sequence[str], guard: Guard, event: Event) -> None:
+    def on_event(self, routes: Sequence[str], guard: Guard, event: Event) -> None:
         """For `Events.subscribe`: policies were replaced, or new ones refused."""
         try:
             if isinstance(event, PoliciesChanged):

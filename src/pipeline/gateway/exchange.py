@@ -29,7 +29,7 @@ from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import JSON, streamed, without_usage_unless_asked
 from pipeline.gateway.endpoints import Endpoint
 from pipeline.gateway.health import Health
-from pipeline.gateway.intake import Receive, unless_gone
+from pipeline.gateway.intake import Receive, until_disconnect
 from pipeline.gateway.links import Links
 from pipeline.gateway.refusal import FINAL, Refusal, later, of_decision, of_unreadable, retry_after
 from pipeline.gateway.reply import Answer, Reply, decision_headers
@@ -125,7 +125,7 @@ async def exchange(
     Raises:
         Refusal: policy refuses the request or the reply, or a person has to approve it; no upstream can be sent this
             request, or none gave a readable reply. Once part of the reply is out, the stream ends with it instead.
-        ClientGone: the client left; the upstream call was cancelled.
+        ClientDisconnected: the client left; the upstream call was cancelled.
     """
     try:
         return await _answer(runtime, incoming, request, receive, reply)
@@ -274,7 +274,7 @@ class _Attempt:
     ) -> Answer | None:
         health = self._backend.health
         try:
-            response = await unless_gone(receive, self._backend.upstream.ask(sent, body, window))
+            response = await until_disconnect(receive, self._backend.upstream.ask(sent, body, window))
         except UpstreamError as error:
             health.failed()
             if self._reply.begun:

@@ -25,7 +25,7 @@ from pipeline.emission import with_wire_model
 from pipeline.gateway.connectivity import failure_of
 from pipeline.gateway.dialects import NDJSON, SSE
 from pipeline.gateway.settings import Upstream as UpstreamSettings
-from pipeline.gateway.upstream import REQUEST, Live, UpstreamError, client_status, error_of
+from pipeline.gateway.upstream import REQUEST, StreamObserver, UpstreamError, client_status, error_of
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
@@ -97,7 +97,7 @@ class HttpUpstream:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
+    async def ask(self, request: Request, body: Any, live: StreamObserver | None, /) -> Response:
         """The whole reply. A stream is folded and read by the same decoder, while `live` follows it."""
         if self._session is None:
             raise UpstreamError(503, "upstream.not-open", "The gateway is not open yet.")
@@ -151,7 +151,7 @@ class HttpUpstream:
             "%s", dumps({"event": event, "request": REQUEST.get(), "upstream": self._base, "why": why}).decode()
         )
 
-    async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: Live | None) -> Response:
+    async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: StreamObserver | None) -> Response:
         if any(one.lower() != "identity" for one in reply.headers.getall("content-encoding", [])):
             raise _unreadable("it is compressed")
         if reply.status != 200:
@@ -170,7 +170,11 @@ class HttpUpstream:
         raise _unreadable("its media type is not one of the dialect")
 
     async def _stream(
-        self, reply: aiohttp.ClientResponse, reader: SseReader | NdjsonReader, request: Request, live: Live | None
+        self,
+        reply: aiohttp.ClientResponse,
+        reader: SseReader | NdjsonReader,
+        request: Request,
+        live: StreamObserver | None,
     ) -> Response:
         events: list[WireEvent] = []
 
@@ -194,7 +198,7 @@ class HttpUpstream:
         else:
             async with aclosing(arriving()) as wire:
                 async for event in self._adapter.stream_response(wire, request):
-                    live.hear(event)
+                    live.observe(event)
         response = so_far()
         if response.error is None and not is_whole(response):
             raise UpstreamError(

@@ -21,7 +21,7 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 _T = TypeVar("_T")
 
-GONE: Final = 499  # the status, in the log and the counters only, of a request whose client left
+CLIENT_CLOSED: Final = 499  # the status, in the log and the counters only, of a request whose client left
 LASTS: Final = "cmf.lasts"  # in the scope of a request whose answer has no end to wait for
 SESSION_HEADER: Final = "x-cmf-session-id"
 _REPEATABLE: Final = frozenset({"anthropic-beta", "accept", "accept-encoding", "accept-language", "via", "forwarded"})
@@ -33,7 +33,7 @@ _PARTIAL: Final = "x-envoy-auth-partial-body"  # set by Envoy, which removes a c
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client left before it had its answer."""
 
 
@@ -112,7 +112,7 @@ async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits,
 
     Raises:
         Refusal: 415 not plain JSON; 413 too large, before it is read to its end; 408 too slow.
-        ClientGone: the client left meanwhile.
+        ClientDisconnected: the client left meanwhile.
     """
     if not _MEDIA_TYPE.fullmatch(headers.get("content-type", "")):
         raise Refusal(415, "http.media-type", "Send application/json.")
@@ -150,7 +150,7 @@ async def _bytes(receive: Receive, limits: Limits) -> bytes:
     while True:
         event = await receive()
         if event["type"] == "http.disconnect":
-            raise ClientGone
+            raise ClientDisconnected
         piece = event.get("body", b"")
         size += len(piece)
         if size > limits.body_bytes:
@@ -160,8 +160,8 @@ async def _bytes(receive: Receive, limits: Limits) -> bytes:
             return b"".join(pieces)
 
 
-async def unless_gone(receive: Receive, work: Awaitable[_T]) -> _T:
-    """The result of `work`. If the client disconnects first, `work` is cancelled, and ClientGone raised.
+async def until_disconnect(receive: Receive, work: Awaitable[_T]) -> _T:
+    """The result of `work`. If the client disconnects first, `work` is cancelled, and ClientDisconnected raised.
 
     A cancellation from elsewhere, as by `asyncio.timeout`, is passed on as such.
     """
@@ -172,7 +172,7 @@ async def unless_gone(receive: Receive, work: Awaitable[_T]) -> _T:
         return await work
     except asyncio.CancelledError:
         if disconnected.done() and own.uncancel() == 0:
-            raise ClientGone from None
+            raise ClientDisconnected from None
         raise
     finally:
         disconnected.remove_done_callback(cancel_work)
@@ -193,10 +193,10 @@ def _shown(name: str) -> str:
 
 
 __all__ = [
-    "GONE",
+    "CLIENT_CLOSED",
     "LASTS",
     "SESSION_HEADER",
-    "ClientGone",
+    "ClientDisconnected",
     "Receive",
     "Scope",
     "Send",
@@ -209,5 +209,5 @@ __all__ = [
     "query_of",
     "session_of",
     "size_of",
-    "unless_gone",
+    "until_disconnect",
 ]

@@ -21,7 +21,7 @@ from pipeline.gateway import intake
 from pipeline.gateway.access import KEY_HEADERS
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.identity import Identities
-from pipeline.gateway.intake import LASTS, ClientGone, Receive, Scope, Send
+from pipeline.gateway.intake import LASTS, ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_headers import check_accepts, check_routing
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
@@ -159,15 +159,15 @@ class McpGateway:
             status = reply.status
         except Refusal as refusal:
             code, status = refusal.code, refusal.status
-            with suppress(ClientGone):
+            with suppress(ClientDisconnected):
                 await reply.refuse(refusal)
-        except ClientGone:
-            status = intake.GONE
+        except ClientDisconnected:
+            status = intake.CLIENT_CLOSED
         except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
             code, status = "gateway.ending", 503
             if reply.begun:
                 raise
-            with suppress(ClientGone):
+            with suppress(ClientDisconnected):
                 await reply.refuse(Refusal(503, code, "This gateway is shutting down: try again.", headers=later(1)))
         finally:
             self._metrics.in_flight -= not scope.get(LASTS)
@@ -234,12 +234,12 @@ class McpGateway:
         check_accepts(request.headers, JSON, SSE)
         body = await intake.body_of(request.headers, request.receive, self._limits, self._body_timeout)
         try:
-            heard = frame_of(body)
+            received = frame_of(body)
         except FrameError as error:
             await request.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
             return
-        session = self._session(request, heard)
-        step = await session.link.hear(Side.CLIENT, heard)
+        session = self._session(request, received)
+        step = await session.link.receive(Side.CLIENT, received)
         calls = [one for one in step.onward if "id" in one and "method" in one]
         if any(one["method"] == _LASTING for one in calls):
             self._lasts(request)
@@ -251,14 +251,14 @@ class McpGateway:
             asked: list[str] = []
             exchanged = _exchanged(request.endpoint, session, step, asked)
             try:
-                if isinstance(heard, Frame) and heard.method == "initialize":
+                if isinstance(received, Frame) and received.method == "initialize":
                     await self._initialize(request, session, exchanged)
                 else:
                     await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
-            except ClientGone:  # it will not answer what the server asked meanwhile
-                refused = refusals.client_gone()
+            except ClientDisconnected:  # it will not answer what the server asked meanwhile
+                refused = refusals.client_disconnected()
                 answers = [body for one in asked for body in session.link.cut(one, refused, side=Side.SERVER)]
-                self._in_background(_tell_all(session, answers))
+                self._in_background(_deliver_all(session, answers))
                 raise
             finally:  # a client that left waits for no call, sent or not
                 for one in calls:
@@ -287,17 +287,17 @@ class McpGateway:
         session.server.version = session.link.version
         await request.reply.value(200, answer, {SESSION: request.sessions.begin(session)})
 
-    def _session(self, request: _Request, heard: Frame | Batch) -> McpSession:
+    def _session(self, request: _Request, received: Frame | Batch) -> McpSession:
         """The session of a message: the one it names, a new one, or, without sessions, one for itself."""
         headers = request.headers
-        meta = heard.params.get("_meta") if isinstance(heard, Frame) else None
-        if isinstance(heard, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
-            check_routing(headers, heard, meta[VERSION_KEY])
+        meta = received.params.get("_meta") if isinstance(received, Frame) else None
+        if isinstance(received, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
+            check_routing(headers, received, meta[VERSION_KEY])
             context = self._context(request, None)
             session = self._new(request, context, request.sessions.stripped(context))
             session.link.version = meta[VERSION_KEY]
             return session
-        if isinstance(heard, Frame) and heard.kind is Kind.CALL and heard.method == "initialize":
+        if isinstance(received, Frame) and received.kind is Kind.CALL and received.method == "initialize":
             if SESSION in headers:
                 raise Refusal(400, "mcp.session-begun", "This session is initialized already: end it first.")
             request.sessions.check_room(request.subject)
@@ -346,7 +346,7 @@ class McpGateway:
         try:
             async with aclosing(session.server.listen()) as values:
                 await anext(values)
-                await _streamed(request, _heard(session, values), waits=False)
+                await _streamed(request, _from_server(session, values), waits=False)
         except Refused as refused:
             if refused.code == "mcp.no-stream":
                 raise Refusal(405, refused.code, refused.message, headers={"allow": "POST, DELETE"}) from None
@@ -376,7 +376,7 @@ async def _exchanged(
         yield body
     for body in step.onward:
         if "method" not in body or "id" not in body:
-            await _tell(session.server, body)
+            await _deliver(session.server, body)
             continue
         minted, why = str(body["id"]), None
         lasts = body["method"] == _LASTING
@@ -392,14 +392,14 @@ async def _exchanged(
         except StopAsyncIteration:
             pass  # the stream ended before the answer
         except TimeoutError:
-            why = refusals.too_late()
+            why = refusals.timed_out()
         except Refused as refused:
             why = refused
         for said in session.link.cut(minted, why):
             yield said
 
 
-async def _heard(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
+async def _from_server(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
     async for value in values:
         async for said in _passed(session, value):
             yield said
@@ -408,18 +408,18 @@ async def _heard(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenera
 async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, Any]]:
     """What goes to the client of a server's message. Refused if it is not a valid message."""
     try:
-        heard = frame_of(value)
+        received = frame_of(value)
     except FrameError as error:
         raise Refused(refusals.CLOSED, error.code, "The server's message cannot be read.", retryable=True) from None
     late = session.link.expired(Side.SERVER)
-    step = await session.link.hear(Side.SERVER, heard)
+    step = await session.link.receive(Side.SERVER, received)
     for body in (*late.back, *step.back):
-        await _tell(session.server, body)
+        await _deliver(session.server, body)
     for body in (*late.onward, *step.onward):
         yield body
 
 
-async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
+async def _deliver(server: HttpServer, body: dict[str, Any]) -> None:
     """Post what needs no answer; a failure is only logged, as nobody waits."""
     try:
         await server.send(body)
@@ -427,16 +427,16 @@ async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
         note(refused.code, Side.SERVER)
 
 
-async def _tell_all(session: McpSession, bodies: Sequence[dict[str, Any]]) -> None:
+async def _deliver_all(session: McpSession, bodies: Sequence[dict[str, Any]]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
             for body in bodies:
-                await _tell(session.server, body)
+                await _deliver(session.server, body)
 
 
 async def _streamed(request: _Request, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:
     async with aclosing(messages):
-        await intake.unless_gone(request.receive, request.reply.messages(messages, waits=waits))
+        await intake.until_disconnect(request.receive, request.reply.messages(messages, waits=waits))
 
 
 async def _end(session: McpSession) -> None:

@@ -29,7 +29,7 @@ class McpReply(Reply):
         }  # fmt: skip
 
     async def value(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-        """Send one JSON value, or no body for None. Raises ClientGone, as every method here does."""
+        """Send one JSON value, or no body for None. Raises ClientDisconnected, as every method here does."""
         data = b"" if body is None else dumps(body)
         own = {"content-length": str(len(data)), **(headers or {})} | ({} if body is None else {"content-type": JSON})
         await self._begin(status, own)

@@ -12,7 +12,7 @@ from pipeline.audit.record import Record
 from pipeline.audit.recording import Records, SharingRecords, sharing
 from pipeline.decision import OUTAGE_RULES, Action
 from pipeline.events import Event, PoliciesChanged, PoliciesRefused, RecordUnavailable
-from pipeline.gateway.intake import GONE
+from pipeline.gateway.intake import CLIENT_CLOSED
 from pipeline.gateway.tally import Tally
 from pipeline.sessions.base import SessionStore
 
@@ -53,22 +53,22 @@ class Counted(SharingRecords):
 
     Args:
         records: where they are written.
-        tell: called with each record; it must not raise.
+        on_record: called with each record; it must not raise.
     """
 
-    def __init__(self, records: Records, tell: Callable[[Record], None]) -> None:
+    def __init__(self, records: Records, on_record: Callable[[Record], None]) -> None:
         self._records = records
-        self._tell = tell
+        self._on_record = on_record
 
     def record(self, record: Record) -> None:
         """See `Records`."""
         self._records.record(record)
-        self._tell(record)
+        self._on_record(record)
 
     async def arecord(self, record: Record) -> None:
         """See `Records`."""
         await self._records.arecord(record)
-        self._tell(record)
+        self._on_record(record)
 
     def shares(self, sessions: SessionStore) -> bool:
         """See `SharingRecords`."""
@@ -77,7 +77,7 @@ class Counted(SharingRecords):
 
     def kept(self, record: Record) -> None:
         """See `SharingRecords`."""
-        self._tell(record)
+        self._on_record(record)
 
 
 class Metrics:
@@ -113,7 +113,7 @@ class Metrics:
         self._reload_failed = 0
         self._revisions = revisions
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """For `Events.subscribe`: counts decisions that could not be recorded, and policy reloads."""
         if isinstance(event, RecordUnavailable):
             self._unrecorded["released" if event.released else "refused"] += 1
@@ -210,7 +210,7 @@ def outcome_of(status: int) -> str:
     """The outcome of a request, by the status of its answer: `gone` if the client disconnected."""
     if status == 200:
         return "answered"
-    if status == GONE:
+    if status == CLIENT_CLOSED:
         return "gone"
     if status == 403:
         return "denied"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.decision import Decision
-from pipeline.gateway.intake import ClientGone, Event, Send
+from pipeline.gateway.intake import ClientDisconnected, Event, Send
 from pipeline.gateway.timeouts import SharedTimeout
 
 _UNFIT: Final = re.compile(r"[^ -~]")  # in a header; the code of a rule may be any text
@@ -51,7 +51,7 @@ class Reply:
         self.code: str | None = None
 
     async def whole(self, answer: Answer) -> None:
-        """Send a whole answer. Raises ClientGone, as every method here does."""
+        """Send a whole answer. Raises ClientDisconnected, as every method here does."""
         length = {"content-length": str(len(answer.body))}
         start = self._start(answer.status, answer.media_type, {**answer.headers, **length})
         await self._sent(start, {"type": "http.response.body", "body": answer.body})
@@ -84,7 +84,7 @@ class Reply:
                     await self._send(event)
                     self.begun = True
         except (TimeoutError, OSError):
-            raise ClientGone from None
+            raise ClientDisconnected from None
 
 
 __all__ = ["Answer", "Reply", "decision_headers"]

@@ -83,12 +83,12 @@ def hanging_up(operations: Operations) -> Iterator[None]:
         running.add(task)
         task.add_done_callback(running.discard)
 
-    with heard(signal.SIGHUP, again):
+    with on_signal(signal.SIGHUP, again):
         yield
 
 
 @contextlib.contextmanager
-def heard(which: signal.Signals, call: Callable[[], None]) -> Iterator[None]:
+def on_signal(which: signal.Signals, call: Callable[[], None]) -> Iterator[None]:
     """A block in which the event loop calls `call` on a signal; outside the main thread, signals are ignored."""
     loop = asyncio.get_running_loop()
     try:
@@ -109,4 +109,4 @@ def admin_app(settings: Settings, operations: Operations, review: App | None = N
     return AdminApp(operations, {key.hash: key.subject or key.name for key in settings.admin.keys}, review)
 
 
-__all__ = ["admin_app", "hanging_up", "heard", "run"]
+__all__ = ["admin_app", "hanging_up", "on_signal", "run"]

@@ -22,7 +22,7 @@ from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.value import replace
 from pipeline.errors import ConfigError
-from pipeline.gateway.upstream import Live, UpstreamError, error_of
+from pipeline.gateway.upstream import StreamObserver, UpstreamError, error_of
 from pipeline.policies.metadata import load_yaml
 
 
@@ -106,7 +106,7 @@ class ScriptedUpstream:
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def ask(self, request: Request, _body: Any, live: Live | None, /) -> Response:
+    async def ask(self, request: Request, _body: Any, live: StreamObserver | None, /) -> Response:
         """The first reply that fits. UpstreamError where none does, or where the script cuts it off."""
         at = next((at for at, reply in enumerate(self._script.replies) if self._fits(at, reply, request)), None)
         if at is None:
@@ -136,7 +136,7 @@ class ScriptedUpstream:
         )
 
 
-async def _played(reply: Reply, response: Response, live: Live | None) -> None:
+async def _played(reply: Reply, response: Response, live: StreamObserver | None) -> None:
     """Let the text arrive piece by piece."""
     (choice,) = response.choices
     for number in range(1, reply.pieces + 1 if reply.text else 1):
@@ -144,7 +144,7 @@ async def _played(reply: Reply, response: Response, live: Live | None) -> None:
             so_far, news = _up_to(choice.message.content, number, reply.pieces)
             message = replace(choice.message, content=so_far, status=MessageStatus.PARTIAL)
             part = replace(response, choices=(replace(choice, message=message, stop_reason=None),))
-            live.hear(TextDelta(text=news))
+            live.observe(TextDelta(text=news))
             await live.pause(lambda part=part: part)  # type: ignore[misc]
         await asyncio.sleep(reply.pace_seconds)
 

@@ -105,7 +105,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         by_route = {name: guards[_guard_key(one, settings)] for name, one in judged.items()}
         for guard in guards.values():
             opened.callback(guard.close)
-            guard.events.subscribe(metrics.heard)
+            guard.events.subscribe(metrics.on_event)
         runtimes = [
             RouteRuntime(
                 route=route,
@@ -143,7 +143,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
         )
         for one in guarded:
-            one.guard.events.subscribe(partial(chronicle.heard, one.routes, one.guard))
+            one.guard.events.subscribe(partial(chronicle.on_event, one.routes, one.guard))
         chronicle.begin([(one.routes, one.guard) for one in guarded])
         opened.callback(chronicle.close)
         if settings.watch:

@@ -14,10 +14,10 @@ REQUEST: Final[ContextVar[str]] = ContextVar("request", default="-")
 """The id of the request that is being answered, for log lines about its upstream."""
 
 
-class Live(Protocol):
+class StreamObserver(Protocol):
     """Follows a reply while it arrives."""
 
-    def hear(self, event: StreamEvent) -> None:
+    def observe(self, event: StreamEvent) -> None:
         """Take note of an event."""
         ...
 
@@ -43,7 +43,7 @@ class Upstream(Protocol):
         """Whether this is the upstream's own name of the model, and not a synonym that rules and routes would miss."""
         ...
 
-    async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
+    async def ask(self, request: Request, body: Any, live: StreamObserver | None, /) -> Response:
         """The reply to `body`, the emitted form of `request`; an error reply has a status.
 
         `live` follows a stream while it arrives.
@@ -110,18 +110,29 @@ def retryable_error(response: Response) -> Refusal | None:
     return UpstreamError(status, error_code(status), _FAILED, wait=wait).refusal()
 
 
-def error_of(status: int, said: ErrorInfo | None, wait: int | None = None) -> Response:
+def error_of(status: int, wire_error: ErrorInfo | None, wait: int | None = None) -> Response:
     """An upstream's error as a response, so that it is judged like everything else from there.
 
     Its message is kept where it is about the request. What it says of itself or of our key is not for clients. `wait`,
     the seconds after which to try again, is kept where the client gets 429 or 503.
     """
-    told = client_status(status)
-    message = said.message if said is not None and told < 500 else None
-    wait = wait if told in (429, 503) else None
+    our_status = client_status(status)
+    message = wire_error.message if wire_error is not None and our_status < 500 else None
+    wait = wait if our_status in (429, 503) else None
     return Response(
-        error=ErrorInfo(message=message or _FAILED, code=error_code(told), status=told, retry_after_seconds=wait)
+        error=ErrorInfo(
+            message=message or _FAILED, code=error_code(our_status), status=our_status, retry_after_seconds=wait
+        )
     )
 
 
-__all__ = ["REQUEST", "Live", "Upstream", "UpstreamError", "client_status", "error_code", "error_of", "retryable_error"]
+__all__ = [
+    "REQUEST",
+    "StreamObserver",
+    "Upstream",
+    "UpstreamError",
+    "client_status",
+    "error_code",
+    "error_of",
+    "retryable_error",
+]

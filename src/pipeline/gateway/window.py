@@ -72,7 +72,7 @@ class Window:
         self._sent = Sent(dialect)
         self.released = 0  # characters of the answer that were sent
 
-    def hear(self, event: StreamEvent) -> None:
+    def observe(self, event: StreamEvent) -> None:
         """Take note of an event that arrived."""
         match event:
             case TextDelta() | ThinkingDelta():
@@ -91,7 +91,7 @@ class Window:
         """Judge the answer so far if enough has arrived, and release what may go.
 
         Raises:
-            DecisionError: policy refuses the answer as it is so far, or cannot be asked. ClientGone.
+            DecisionError: policy refuses the answer as it is so far, or cannot be asked. ClientDisconnected.
         """
         if self._holds_rest or not self._is_due():
             return

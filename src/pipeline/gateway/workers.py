@@ -26,7 +26,7 @@ from cmf.errors import DecodeError
 from pipeline.errors import ConfigError
 from pipeline.gateway.admin import BY, App
 from pipeline.gateway.operations import Operations, merged
-from pipeline.gateway.running import admin_app, hanging_up, heard
+from pipeline.gateway.running import admin_app, hanging_up, on_signal
 from pipeline.gateway.sections import Secret
 from pipeline.gateway.server import server_of
 from pipeline.gateway.settings import Settings
@@ -84,7 +84,7 @@ class Crew(Operations):
         """Tell them to end once the requests that they are serving are answered."""
         self._ending.set()
         for process in self._processes.values():
-            _tell(process, signal.SIGTERM)
+            _send_signal(process, signal.SIGTERM)
 
     # -- keeping one alive ---------------------------------------------------------------------------------------------
 
@@ -130,9 +130,9 @@ class Crew(Operations):
         await asyncio.wait({over, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         if not over.done():
-            _tell(process, signal.SIGTERM)
+            _send_signal(process, signal.SIGTERM)
             await asyncio.wait({over}, timeout=self._settings.grace_seconds + ASKED_SECONDS)
-            _tell(process, signal.SIGKILL)
+            _send_signal(process, signal.SIGKILL)
             await over
 
     # -- what can be asked of them all ---------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Crew(Operations):
         return self._home / f"{number}.sock"
 
 
-def _tell(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
+def _send_signal(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(which)
 
@@ -233,7 +233,7 @@ async def serve(
             app.is_ending = lambda: crew.is_ending
         other = None if app is None or beside is None else server_of(app, beside=True)
         admin = None if other is None or beside is None else loop.create_task(other.serve(sockets=[beside]))
-        with heard(signal.SIGTERM, crew.end), heard(signal.SIGINT, crew.end), hanging_up(crew):
+        with on_signal(signal.SIGTERM, crew.end), on_signal(signal.SIGINT, crew.end), hanging_up(crew):
             try:
                 await crew.work()
             finally:

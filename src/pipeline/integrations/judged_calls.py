@@ -94,7 +94,7 @@ _HEADERS: Final = ("extra_headers", "headers", "default_headers")
 def cannot_be_judged(what: str) -> CallError:
     """The error for a framework's value that cannot be judged."""
     hint = "leave it out, or judge it with guard.check and pass it on as text"
-    return CallError(f"{what} cannot be judged and is not sent", code="integration.unsayable", hint=hint)
+    return CallError(f"{what} cannot be judged and is not sent", code="integration.unsupported", hint=hint)
 
 
 __all__ = [

@@ -128,7 +128,7 @@ class HttpServer:
                 async for value in self._read(reply, method, reads=reads):
                     yield value
         except TimeoutError:
-            raise refusals.too_late() from None
+            raise refusals.timed_out() from None
         except (aiohttp.ClientError, OSError):
             raise _closed("mcp.unreachable", "The server cannot be reached, or broke off.") from None
         except CmfError:

@@ -1,7 +1,7 @@
 """One MCP connection between a client and a server: policy decides on every message. Spec: mcp-proxy.md.
 
-There is no I/O here: a transport passes each message that it received to `hear`, and sends the messages of the `Step`
-that this returns. One link serves one client and one server, over any transport.
+There is no I/O here: a transport passes each message that it received to `receive`, and sends the messages of the
+`Step` that this returns. One link serves one client and one server, over any transport.
 """
 
 from __future__ import annotations
@@ -126,17 +126,17 @@ class Link:
         """The number of the client's calls that wait for an answer."""
         return len(self._callers[Side.CLIENT].open)
 
-    async def hear(self, side: Side, heard: Frame | Batch) -> Step:
+    async def receive(self, side: Side, received: Frame | Batch) -> Step:
         """Decide on a message of `side`. Cancelling this undoes it: the calls it would have answered stay open."""
-        if isinstance(heard, Batch) and self.version != BATCHING:
+        if isinstance(received, Batch) and self.version != BATCHING:
             return Step(back=(error_body(None, _batch(self.version)),))
-        frames = (heard,) if isinstance(heard, Frame) else heard.frames
+        frames = (received,) if isinstance(received, Frame) else received.frames
         asked = self._callers[side.other].open
         answered = {str(frame.id): asked[str(frame.id)] for frame in frames if str(frame.id) in asked}
         steps: list[Step] = []
         try:
             for frame in frames:
-                steps.append(await self._hear(side, frame))
+                steps.append(await self._receive_frame(side, frame))
         except BaseException:
             self._undo(side, steps, answered)
             raise
@@ -145,7 +145,7 @@ class Link:
             back=tuple(body for step in steps for body in step.back),
         )
 
-    async def _hear(self, side: Side, frame: Frame) -> Step:
+    async def _receive_frame(self, side: Side, frame: Frame) -> Step:
         if frame.kind is Kind.CALL:
             return await self._call(side, frame)
         if frame.kind is Kind.ANSWER:
@@ -156,7 +156,7 @@ class Link:
         """Close the calls of steps that will not be sent, and reopen those whose answers will not be sent."""
         for body in (body for step in steps for body in step.onward):
             if "method" in body and str(body.get("id")) in self._callers[side].open:
-                self._close(side, str(body["id"]), _gone())
+                self._close(side, str(body["id"]), _server_ended())
         caller = self._callers[side.other]
         for minted, opened in answered.items():
             if caller.ids.setdefault((type(opened.original), opened.original), minted) == minted:
@@ -280,7 +280,7 @@ class Link:
             note(refused.code, side)
             return NOTHING
         if cancelled in self._callers[side].open:  # it may have been answered while this was judged
-            self._close(side, cancelled, _gone())
+            self._close(side, cancelled, _server_ended())
         return Step(onward=(sent.body,))
 
     def _call_to_cancel(self, side: Side, frame: Frame) -> str:
@@ -311,7 +311,7 @@ class Link:
         """
         now, caller = self._clock(), self._callers[side]
         late = [minted for minted, opened in caller.open.items() if opened.until <= now]
-        refused = refusals.too_late(side.other.value)
+        refused = refusals.timed_out(side.other.value)
         answers, notices = [], []
         for minted in late:
             begins = caller.open[minted].method == "initialize"
@@ -325,11 +325,13 @@ class Link:
     def cut(self, minted: str, why: Refused | None = None, *, side: Side = Side.CLIENT) -> Iterator[dict[str, Any]]:
         """The error for one call of `side` whose answer will not come; none if it came."""
         if minted in self._callers[side].open:
-            yield self._close(side, minted, why or _gone())
+            yield self._close(side, minted, why or _server_ended())
 
     def ended(self) -> tuple[dict[str, Any], ...]:
         """The errors for all open calls of the client, after the server ended."""
-        return tuple(self._close(Side.CLIENT, minted, _gone()) for minted in list(self._callers[Side.CLIENT].open))
+        return tuple(
+            self._close(Side.CLIENT, minted, _server_ended()) for minted in list(self._callers[Side.CLIENT].open)
+        )
 
     def _close(self, side: Side, minted: str, refused: Refused) -> dict[str, Any]:
         opened = self._callers[side].open.pop(minted)
@@ -362,8 +364,8 @@ def _batch(version: str | None) -> Refused:
     return Refused(INVALID_REQUEST, "mcp.batch", f"{which} knows no batches: send one message at a time.")
 
 
-def _gone() -> Refused:
-    return Refused(refusals.CLOSED, "mcp.server-gone", "The server ended before it answered.", retryable=True)
+def _server_ended() -> Refused:
+    return Refused(refusals.CLOSED, "mcp.server-disconnected", "The server ended before it answered.", retryable=True)
 
 
 def note(code: str, side: Side) -> None:

@@ -18,7 +18,7 @@ from pipeline.mcp_proxy.lines import Lines
 _CHUNK: Final = 256 * 1024
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client closed its end of the pipe."""
 
 
@@ -44,7 +44,7 @@ class Pipes:
             yield rest
 
     async def write(self, line: bytes) -> None:
-        """Write a whole line. ClientGone if the client closed the pipe."""
+        """Write a whole line. ClientDisconnected if the client closed the pipe."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._to_write.put((line + b"\n", done))
         await done
@@ -72,7 +72,7 @@ class Pipes:
                 while left:
                     left = left[os.write(self._write_fd, left) :]
             except OSError:
-                error = ClientGone()
+                error = ClientDisconnected()
             try:
                 self._loop.call_soon_threadsafe(_settle, done, error)
             except RuntimeError:
@@ -88,4 +88,4 @@ def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
         done.set_exception(error)
 
 
-__all__ = ["ClientGone", "Pipes"]
+__all__ = ["ClientDisconnected", "Pipes"]

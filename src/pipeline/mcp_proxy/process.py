@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-class ServerGone(Exception):
+class ServerDisconnected(Exception):
     """The server reads no more messages."""
 
 
@@ -61,15 +61,15 @@ class Process:
         return self._process.pid
 
     async def send(self, body: Mapping[str, Any]) -> None:
-        """Write a message. ServerGone if the server does not read it."""
+        """Write a message. ServerDisconnected if the server does not read it."""
         if self._input.is_closing():
-            raise ServerGone
+            raise ServerDisconnected
         try:
             self._input.write(dumps(body) + b"\n")
             async with asyncio.timeout(SEND_SECONDS):
                 await self._input.drain()
         except (OSError, TimeoutError):
-            raise ServerGone from None
+            raise ServerDisconnected from None
 
     async def lines(self) -> AsyncIterator[bytes]:
         """The lines of its output until the end. FrameError if one is too long."""
@@ -110,4 +110,4 @@ def _stop_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-__all__ = ["GRACE_SECONDS", "Process", "ServerGone"]
+__all__ = ["GRACE_SECONDS", "Process", "ServerDisconnected"]

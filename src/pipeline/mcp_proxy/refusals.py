@@ -61,14 +61,14 @@ def of_decision(error: DecisionError) -> Refused:
     return Refused(REFUSED, error.code, f"{message} (decision {error.decision_id})", **data)
 
 
-def too_late(who: str = "server") -> Refused:
+def timed_out(who: str = "server") -> Refused:
     """The refusal of a call that `who`, the server or the client, did not answer in time."""
     return Refused(TIMEOUT, "mcp.timeout", f"The {who} did not answer in time.", retryable=True)
 
 
-def client_gone() -> Refused:
+def client_disconnected() -> Refused:
     """The refusal of a server's call whose client disconnected before it answered."""
-    return Refused(CLOSED, "mcp.client-gone", "The client left before it answered.", retryable=False)
+    return Refused(CLOSED, "mcp.client-disconnected", "The client left before it answered.", retryable=False)
 
 
 def of_unreadable(error: CmfError) -> Refused:
@@ -117,11 +117,11 @@ __all__ = [
     "TIMEOUT",
     "UNAVAILABLE",
     "Refused",
-    "client_gone",
+    "client_disconnected",
     "error_body",
     "of_decision",
     "of_frame",
     "of_unreadable",
     "refusal_body",
-    "too_late",
+    "timed_out",
 ]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from cmf.codec import dumps
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, frame_of, read
 from pipeline.mcp_proxy.link import Link, Side, note
-from pipeline.mcp_proxy.pipes import ClientGone, Pipes
-from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerGone
+from pipeline.mcp_proxy.pipes import ClientDisconnected, Pipes
+from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerDisconnected
 from pipeline.mcp_proxy.refusals import Refused, of_frame
 
 if TYPE_CHECKING:
@@ -30,17 +30,17 @@ class Cut:
     minted: str
 
 
-Heard = Frame | Batch | Cut
+FromServer = Frame | Batch | Cut
 
 
 class Server(Protocol):
     """The server side of the proxy."""
 
     async def send(self, body: Mapping[str, Any]) -> None:
-        """Send a message. ServerGone if the server does not read it."""
+        """Send a message. ServerDisconnected if the server does not read it."""
         ...
 
-    def heard(self) -> AsyncGenerator[Heard, None]:
+    def received(self) -> AsyncGenerator[FromServer, None]:
         """Its messages until it ends. FrameError for an invalid message: nothing after it is read."""
         ...
 
@@ -59,7 +59,7 @@ class ProcessServer:
         """See `Server`."""
         await self._process.send(body)
 
-    async def heard(self) -> AsyncGenerator[Heard, None]:
+    async def received(self) -> AsyncGenerator[FromServer, None]:
         """See `Server`. Lines that do not start like JSON are stray prints and skipped."""
         async for line in self._process.lines():
             if line.lstrip()[:1] in (b"{", b"["):
@@ -78,7 +78,7 @@ class UrlServer:
     def __init__(self, server: HttpServer, link: Link) -> None:
         self._server = server
         self._link = link
-        self._received: asyncio.Queue[Heard | FrameError] = asyncio.Queue(maxsize=16)
+        self._received: asyncio.Queue[FromServer | FrameError] = asyncio.Queue(maxsize=16)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, body: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ class UrlServer:
         if body.get("method") == "notifications/initialized":
             self._begin(self._listen())
 
-    async def heard(self) -> AsyncGenerator[Heard, None]:
+    async def received(self) -> AsyncGenerator[FromServer, None]:
         """See `Server`."""
         while True:
             item = await self._received.get()
@@ -179,12 +179,14 @@ class StdioProxy:
                 task.cancel()
             done = await asyncio.gather(*tasks, return_exceptions=True)
             await self._server.end()
-            with suppress(ClientGone, TimeoutError):
+            with suppress(ClientDisconnected, TimeoutError):
                 for body in self._link.ended():
                     async with asyncio.timeout(GRACE_SECONDS):
                         await self._client.write(dumps(body))
         for error in done:
-            if isinstance(error, Exception) and not isinstance(error, ClientGone | ServerGone | FrameError):
+            if isinstance(error, Exception) and not isinstance(
+                error, ClientDisconnected | ServerDisconnected | FrameError
+            ):
                 raise error
         client_ended = from_client.done() and not from_client.cancelled() and from_client.exception() is None
         return stop.is_set() or (client_ended and not broken)
@@ -207,22 +209,22 @@ class StdioProxy:
                 await self._client.write(dumps(of_frame(error)))
                 raise
             try:
-                heard = read(line)
+                message = read(line)
             except FrameError as error:
                 note(error.code, Side.CLIENT)
                 await self._client.write(dumps(of_frame(error)))
                 continue
-            step = await self._link.hear(Side.CLIENT, heard)
+            step = await self._link.receive(Side.CLIENT, message)
             await self._send(step.onward, step.back)
 
     async def _from_server(self) -> None:
-        async with aclosing(self._server.heard()) as messages:
-            async for heard in messages:
+        async with aclosing(self._server.received()) as messages:
+            async for message in messages:
                 self._judging = True
-                if isinstance(heard, Cut):
-                    await self._send((), tuple(self._link.cut(heard.minted)))
+                if isinstance(message, Cut):
+                    await self._send((), tuple(self._link.cut(message.minted)))
                 else:
-                    step = await self._link.hear(Side.SERVER, heard)
+                    step = await self._link.receive(Side.SERVER, message)
                     await self._send(step.back, step.onward)
                 self._judging = False
 
@@ -250,4 +252,4 @@ class StdioProxy:
             await self._server.send(body)
 
 
-__all__ = ["Cut", "Heard", "ProcessServer", "Server", "StdioProxy", "UrlServer", "owned"]
+__all__ = ["Cut", "FromServer", "ProcessServer", "Server", "StdioProxy", "UrlServer", "owned"]

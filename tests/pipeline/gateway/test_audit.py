@@ -149,14 +149,14 @@ def test_settings_and_policies_are_records_and_travel_with_evidence(home: Path) 
 def test_a_change_of_policies_is_a_record_with_both_revisions(home: Path) -> None:
     with Store.at(home / "s.db") as store, Guard(home / "policy") as guard:
         chronicle = Chronicle(store, whole(home), Tally())
-        guard.events.subscribe(lambda event: chronicle.heard(["all"], guard, event))
+        guard.events.subscribe(lambda event: chronicle.on_event(["all"], guard, event))
         before = guard.revision
         write_rules(home / "policy", {"other": DENY}, kinds="text")
         after = guard.reload(by="rita")
         (home / "policy" / "cmf" / "rules" / "test" / "other" / "other.rego").write_text("nonsense", encoding="utf-8")
         with pytest.raises(ValueError, match="other"):
             guard.reload()
-        chronicle.heard(["all"], guard, PoliciesChanged(before=after, after=after, by="eve"))
+        chronicle.on_event(["all"], guard, PoliciesChanged(before=after, after=after, by="eve"))
         chronicle.close()
         policies = StoreEvidence(store.engine).policies()
         subjects = [row.subject for row in newest(store.engine, limit=9) if row.kind == "policy"]
@@ -177,8 +177,8 @@ def test_what_cannot_be_put_on_record_is_counted_and_tried_again(home: Path) -> 
         tally.over("all", "req_x", 401)
         store.writer.close()
         chronicle.count()
-        chronicle.heard(["all"], guard, PoliciesChanged(before="a", after="b"))
-        chronicle.heard(["all"], guard, PoliciesRefused(code="c", message="m", place=""))
+        chronicle.on_event(["all"], guard, PoliciesChanged(before="a", after="b"))
+        chronicle.on_event(["all"], guard, PoliciesRefused(code="c", message="m", place=""))
 
         assert chronicle.failures == 3
         assert tally.take()["all"]["refused"] == 1
@@ -300,7 +300,7 @@ def test_a_gateway_that_keeps_content_sweeps_as_it_goes_and_counts_what_fails(
         before = len(swept)
         with Store.at(home / f"{content}.db") as store, Guard(home / "policy") as guard:
             chronicle = Chronicle(store, whole(home, audit={"content": content, "tally_seconds": 0.01}), Tally())
-            guard.events.subscribe(lambda event, told=chronicle: told.heard(["all"], guard, event))
+            guard.events.subscribe(lambda event, told=chronicle: told.on_event(["all"], guard, event))
             chronicle.begin([(["all"], guard)])
             guard.events.publish(LabelAdded(label="x", path="", by="y"))
             if content == "whole":

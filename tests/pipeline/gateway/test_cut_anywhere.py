@@ -24,7 +24,7 @@ from pipeline.approvals.queue import Approvals
 from pipeline.assembly import Config
 from pipeline.authority import APPROVE
 from pipeline.context import Context
-from pipeline.gateway.upstream import Live
+from pipeline.gateway.upstream import StreamObserver
 from pipeline.guard import Guard
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
@@ -71,7 +71,7 @@ class Watched(Pieces):
     store: Any = None
     known: list[int] = field(default_factory=list)
 
-    async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
+    async def ask(self, request: Request, body: Any, live: StreamObserver | None, /) -> Response:
         self.known.append(len(decisions(self.store)))
         return await super().ask(request, body, live)
 

@@ -16,7 +16,7 @@ from tests.pipeline.gateway.servers import until
 from tests.pipeline.gateway.test_mcp import BOTH, FINE, HELLO, PING, SECRET, begun, behind, code_of, messages, send
 
 from pipeline.gateway.identity import Identities
-from pipeline.gateway.intake import ClientGone
+from pipeline.gateway.intake import ClientDisconnected
 from pipeline.gateway.mcp import Endpoint, McpGateway
 from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_settings import McpServer
@@ -175,7 +175,7 @@ def test_what_a_server_asked_a_client_that_left_ends_in_an_error(tmp_path: Path,
         assert send(gateway, late, mcp_session_id=session)[0] == 400
 
     [told] = [said.body for said in server.heard if said.body and "error" in said.body]
-    assert (told["id"], told["error"]["data"]["code"]) == ("q", "mcp.client-gone")
+    assert (told["id"], told["error"]["data"]["code"]) == ("q", "mcp.client-disconnected")
 
 
 @pytest.mark.spec("MCPX-18")
@@ -254,5 +254,5 @@ async def test_a_client_that_takes_nothing_is_gone(broken: bool) -> None:
         await asyncio.Event().wait()
 
     reply = McpReply(send, {}, timeout=SharedTimeout(0.01))
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await reply.value(200, {"a": 1})

@@ -86,7 +86,7 @@ def test_every_request_is_counted_once_under_what_became_of_it(tmp_path: Path) -
 def test_what_went_out_without_a_record_is_counted() -> None:
     metrics = Metrics(dict)
 
-    metrics.heard(RecordUnavailable(decision="d", code="store.busy", released=True))
+    metrics.on_event(RecordUnavailable(decision="d", code="store.busy", released=True))
 
     assert 'cmf_gateway_unrecorded_total{outcome="released"} 1' in metrics.text()
 

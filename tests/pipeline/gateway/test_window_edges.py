@@ -24,7 +24,7 @@ from pipeline.errors import StoreError
 from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import DIALECTS
 from pipeline.gateway.endpoints import endpoint_of
-from pipeline.gateway.intake import ClientGone, body_of, check_query, unless_gone
+from pipeline.gateway.intake import ClientDisconnected, body_of, check_query, until_disconnect
 from pipeline.gateway.links import Links
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
@@ -146,7 +146,7 @@ class _Shapes:
         from cmf.adapters.stream import TextDelta
 
         for one in self.answers:
-            live.hear(TextDelta(text="x" * 40))
+            live.observe(TextDelta(text="x" * 40))
             await live.pause(lambda one=one: one)  # type: ignore[misc]
         return self.answers[-1]
 
@@ -315,7 +315,7 @@ async def test_a_client_that_takes_nothing_is_gone() -> None:
 
     answer_ = Answer(status=200, media_type="text/plain", body=b"x", headers={})
     for send, seconds in ((stuck, 0.01), (broken, 5)):
-        with pytest.raises(ClientGone):
+        with pytest.raises(ClientDisconnected):
             await Reply(send, {}, timeout=SharedTimeout(seconds)).whole(answer_)
 
 
@@ -351,14 +351,14 @@ async def test_work_is_cancelled_for_a_client_that_goes_and_by_whoever_cancels_i
         finally:
             ended.append("work")
 
-    asking = asyncio.ensure_future(unless_gone(receive, work()))
+    asking = asyncio.ensure_future(until_disconnect(receive, work()))
     await asyncio.sleep(0.01)
     went.set()
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await asking
 
     went.clear()
-    asking = asyncio.ensure_future(unless_gone(receive, work()))
+    asking = asyncio.ensure_future(until_disconnect(receive, work()))
     await asyncio.sleep(0.01)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -415,7 +415,7 @@ async def test_a_body_of_an_odd_length_a_slow_one_and_one_that_breaks_off() -> N
         await body_of(_KIND | {"content-length": "-1"}, slow, Limits(), SharedTimeout(5))
     with pytest.raises(Refusal) as too_slow:
         await body_of(_KIND, slow, Limits(), SharedTimeout(0.01))
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await body_of(_KIND, gone, Limits(), SharedTimeout(5))
 
     assert (odd_length.value.status, too_slow.value.status) == (400, 408)

@@ -24,7 +24,7 @@ from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.routing import HealthSettings, WindowMode
 from pipeline.gateway.settings import Route
 from pipeline.gateway.timeouts import SharedTimeout
-from pipeline.gateway.upstream import Live
+from pipeline.gateway.upstream import StreamObserver
 from pipeline.guard import Guard
 
 Piece = str | Part
@@ -42,7 +42,7 @@ class Pieces:
     provider = "scripted"
     knows = staticmethod(bool)
 
-    async def ask(self, _request: Request, _body: Any, live: Live | None, /) -> Response:
+    async def ask(self, _request: Request, _body: Any, live: StreamObserver | None, /) -> Response:
         parts: list[Part] = []
         for number, piece in enumerate(self.pieces):
             if isinstance(piece, str) and parts and isinstance(parts[-1], TextPart):
@@ -50,7 +50,7 @@ class Pieces:
             else:
                 parts.append(TextPart(text=piece) if isinstance(piece, str) else piece)
             if live is not None:
-                live.hear(_said(piece))
+                live.observe(_said(piece))
                 await live.pause(lambda: answer(parts, MessageStatus.PARTIAL))
             self.then(number)
         if isinstance(self.ends, Exception):

@@ -293,7 +293,7 @@ async def test_an_item_that_is_no_value_of_the_package_is_refused(guard: Guard) 
     with pytest.raises(CallError) as caught:
         cmf_agents._json_of(object())
 
-    assert caught.value.code == "integration.unsayable"
+    assert caught.value.code == "integration.unsupported"
     assert cmf_agents._json_of({"type": "message"}) == {"type": "message"}
     model = cmf_agents.guarded_model(guard, testing.ScriptedModel([]))
     assert model.get_retry_advice(SimpleNamespace(error=ValueError())) is None

@@ -297,7 +297,7 @@ async def test_what_has_no_words_here_is_not_sent(guard: Guard, part: Any) -> No
     with pytest.raises(CallError) as caught:
         await played.asked(guard, [message])
 
-    assert caught.value.code == "integration.unsayable"
+    assert caught.value.code == "integration.unsupported"
     assert played.heard == []
 
 

@@ -24,10 +24,10 @@ class Pair:
         self.link = Link(guard, context, clock=lambda: self.now, answer_seconds=10, **known)
 
     async def client(self, body: Any) -> Step:
-        return await self.link.hear(Side.CLIENT, frame_of(body))
+        return await self.link.receive(Side.CLIENT, frame_of(body))
 
     async def server(self, body: Any) -> Step:
-        return await self.link.hear(Side.SERVER, frame_of(body))
+        return await self.link.receive(Side.SERVER, frame_of(body))
 
     async def asked(self, method: str, params: Any = None, id: Any = 1) -> str:
         """The id under which a call of the client goes on."""

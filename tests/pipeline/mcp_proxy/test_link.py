@@ -216,7 +216,7 @@ async def test_what_a_client_may_not_say_to_a_server_is_the_server_s_refusal(pai
     ],
 )
 async def test_a_notification_that_is_refused_ends_here(pair: Pair, side: Side, method: str, params: Any) -> None:
-    step = await pair.link.hear(side, frame_of(notice(method, params)))
+    step = await pair.link.receive(side, frame_of(notice(method, params)))
 
     assert step == Step()
 
@@ -600,7 +600,7 @@ async def test_where_the_server_is_gone_every_call_ends_in_an_error(pair: Pair) 
 
     left = pair.link.ended()
 
-    assert (cut["id"], cut["error"]["data"]["code"]) == (1, "mcp.server-gone")
+    assert (cut["id"], cut["error"]["data"]["code"]) == (1, "mcp.server-disconnected")
     assert why["error"]["data"]["code"] == "mcp.unreadable"
     assert [body["id"] for body in left] == [3]
     assert list(pair.link.cut(one)) == []

@@ -114,7 +114,7 @@ async def test_a_link_that_is_cancelled_wherever_it_judges_leaves_open_what_was_
         is_cut, _ = await cut(pair.server(answers if size > 1 else answers[0]), at)
         assert (is_cut, pair.link.waiting) == (True, size)
 
-    assert [body["error"]["data"]["code"] for body in pair.link.ended()] == ["mcp.server-gone"] * size
+    assert [body["error"]["data"]["code"] for body in pair.link.ended()] == ["mcp.server-disconnected"] * size
     assert at == size - 1
 
 

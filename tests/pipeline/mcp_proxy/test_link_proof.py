@@ -144,7 +144,7 @@ async def _heard(guard: Guard, said: Said, spot: Spot) -> str:
     """What comes of a message with the marker at a place."""
     pair, body = Pair(guard), said.body
     if said.before is not None:
-        first = await pair.link.hear(said.before[0], frame_of(said.before[1]))
+        first = await pair.link.receive(said.before[0], frame_of(said.before[1]))
         if not first.onward:
             return "not asked"
         body = body if "method" in body else {**body, "id": first.onward[0]["id"]}
@@ -152,7 +152,7 @@ async def _heard(guard: Guard, said: Said, spot: Spot) -> str:
         frame = frame_of(planted(body, spot, MARKER))
     except FrameError:
         return "no message"
-    step = await pair.link.hear(said.side, frame)
+    step = await pair.link.receive(said.side, frame)
     if MARKER in json.dumps(step.onward):
         return "passed on"
     return "shown and refused" if SHOWN in json.dumps([*step.onward, *step.back]) else "kept here"

@@ -51,7 +51,7 @@ async def linked(pair: Pair, server: Any) -> AsyncIterator[Any]:
         async def pump(side: Side, source: Any, onward: Any, back: Any) -> None:
             async for item in source:
                 body = json.loads(item.message.model_dump_json(by_alias=True, exclude_unset=True))
-                step = await pair.link.hear(side, frame_of(body))
+                step = await pair.link.receive(side, frame_of(body))
                 for sink, bodies in ((onward, step.onward), (back, step.back)):
                     for one in bodies:
                         message = mcp_types.jsonrpc_message_adapter.validate_python(one, by_name=False)
@@ -139,9 +139,9 @@ async def passed(guard: Guard, side: Side, body: dict[str, Any], asked: dict[str
     """What the other side gets to hear of a message, under the id that the message had."""
     pair = Pair(guard)
     if asked is not None:
-        begun = await pair.link.hear(side.other, frame_of(asked))
+        begun = await pair.link.receive(side.other, frame_of(asked))
         body = {**body, "id": begun.onward[0]["id"]}
-    step = await pair.link.hear(side, frame_of(body))
+    step = await pair.link.receive(side, frame_of(body))
     assert step.back == (), body
     (heard,) = step.onward
     return {**heard, "id": 1} if "id" in heard else heard

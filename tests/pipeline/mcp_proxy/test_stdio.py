@@ -96,7 +96,7 @@ def test_a_server_that_is_gone_is_told_of(how: str, answers: set[int]) -> None:
 
     codes = [body["error"]["data"]["code"] for body in said(done) if body["id"] == 1]
     assert len(codes) in answers  # one that ends at once may be gone before the call was read
-    assert set(codes) <= {"mcp.server-gone"}
+    assert set(codes) <= {"mcp.server-disconnected"}
     assert done.returncode == 1
     assert b"the server ended first" in done.stderr
 
@@ -122,7 +122,7 @@ def test_a_server_that_hangs_is_not_waited_for() -> None:
 def test_a_server_that_says_what_is_no_message_is_not_listened_to_any_more(how: str) -> None:
     done = raw(*hostile(how), sends=line(PING))
 
-    assert [body["error"]["data"]["code"] for body in said(done)] == ["mcp.server-gone"]
+    assert [body["error"]["data"]["code"] for body in said(done)] == ["mcp.server-disconnected"]
     assert done.returncode == 1
     assert len(done.stdout) < 1000
 

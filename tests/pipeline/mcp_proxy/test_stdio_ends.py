@@ -70,7 +70,7 @@ async def test_a_proxy_that_is_told_to_end_at_any_moment_answers_each_call_once(
         told = [body["id"] for body in client.read if "id" in body]
         assert sorted(told) == list(range(len(server.told)))
         cut |= {body["error"]["data"]["code"] for body in client.read if "error" in body}
-    assert (len(told), cut) == (CALLS, {"mcp.server-gone"})
+    assert (len(told), cut) == (CALLS, {"mcp.server-disconnected"})
 
 
 @pytest.mark.spec("MCPX-19")

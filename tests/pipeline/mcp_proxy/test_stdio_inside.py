@@ -32,9 +32,9 @@ from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES, Frame, FrameError, fram
 from pipeline.mcp_proxy.http_server import Address, HttpServer, connections
 from pipeline.mcp_proxy.link import Link
 from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.pipes import ClientGone, Pipes
-from pipeline.mcp_proxy.process import Process, ServerGone
-from pipeline.mcp_proxy.stdio_proxy import Heard, ProcessServer, Server, StdioProxy, UrlServer
+from pipeline.mcp_proxy.pipes import ClientDisconnected, Pipes
+from pipeline.mcp_proxy.process import Process, ServerDisconnected
+from pipeline.mcp_proxy.stdio_proxy import FromServer, ProcessServer, Server, StdioProxy, UrlServer
 
 HOSTILE = Path(__file__).parent / "hostile.py"
 WORDS = {"words": 'deny contains {"code": "no.bomb", "reason": "No."} if contains(input.content, "bomb")'}
@@ -55,7 +55,7 @@ class Parrot:
     def __init__(self, *, answers: bool = True) -> None:
         self.answers = answers
         self.told: list[dict[str, Any]] = []
-        self.says: asyncio.Queue[Heard | Exception | None] = asyncio.Queue()
+        self.says: asyncio.Queue[FromServer | Exception | None] = asyncio.Queue()
         self.ended = 0
         self._hears = asyncio.Condition()
 
@@ -73,7 +73,7 @@ class Parrot:
             assert isinstance(answer, Frame)
             self.says.put_nowait(answer)
 
-    async def heard(self) -> AsyncIterator[Heard]:
+    async def received(self) -> AsyncIterator[FromServer]:
         while (said := await self.says.get()) is not None:
             if isinstance(said, Exception):
                 raise said
@@ -114,7 +114,7 @@ async def begun(how: str, *more: str) -> Process:
 
 
 @pytest.mark.spec("MCPX-19", "MCPX-52")
-@pytest.mark.parametrize("error", [None, ServerGone(), FrameError(-32700, "mcp.unreadable", "No.")])
+@pytest.mark.parametrize("error", [None, ServerDisconnected(), FrameError(-32700, "mcp.unreadable", "No.")])
 async def test_where_the_server_is_gone_calls_end_in_errors_and_the_run_says_so(
     guard: Guard, error: Exception | None
 ) -> None:
@@ -125,7 +125,7 @@ async def test_where_the_server_is_gone_calls_end_in_errors_and_the_run_says_so(
         parrot.says.put_nowait(error)
         body = await client.hear()
 
-        assert body["error"]["data"]["code"] == "mcp.server-gone"
+        assert body["error"]["data"]["code"] == "mcp.server-disconnected"
         assert await running is False
         assert parrot.ended == 1
 
@@ -148,7 +148,7 @@ async def test_being_told_to_end_is_an_end_as_it_should_be(guard: Guard) -> None
         await parrot.hears(1)
         stop.set()
 
-        assert (await client.hear())["error"]["data"]["code"] == "mcp.server-gone"
+        assert (await client.hear())["error"]["data"]["code"] == "mcp.server-disconnected"
         assert await running is True
 
 
@@ -174,7 +174,7 @@ async def test_a_server_that_never_answers_holds_nobody_up(guard: Guard, monkeyp
         await client.tell(call("ping"))
         client.leave()
 
-        assert (await client.hear())["error"]["data"]["code"] == "mcp.server-gone"
+        assert (await client.hear())["error"]["data"]["code"] == "mcp.server-disconnected"
         assert await running is True
 
 
@@ -187,7 +187,7 @@ async def test_a_server_that_breaks_while_the_ended_client_waits_is_told_of(guar
         await parrot.hears(1)
         parrot.says.put_nowait(None)
 
-        assert (await client.hear())["error"]["data"]["code"] == "mcp.server-gone"
+        assert (await client.hear())["error"]["data"]["code"] == "mcp.server-disconnected"
         assert await running is False
 
 
@@ -285,7 +285,7 @@ async def test_a_client_that_cannot_be_read_has_ended() -> None:
     pipes = Pipes(writes, ours, 1024)  # the wrong ends: neither can be read, or written
 
     assert [line async for line in pipes.lines()] == []
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await pipes.write(b"x")
     for one in (ours, writes):
         os.close(one)
@@ -361,7 +361,7 @@ async def test_a_process_that_will_not_end_is_ended_with_all_it_began(
     assert await deaf.end() == -signal.SIGKILL
     with pytest.raises(ProcessLookupError):
         os.killpg(deaf.pid, 0)
-    with pytest.raises(ServerGone):
+    with pytest.raises(ServerDisconnected):
         await deaf.send(call("ping"))
 
 
@@ -378,7 +378,7 @@ async def test_a_process_that_takes_nothing_is_gone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(processes, "SEND_SECONDS", 0.05)
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.1)
     sleeper = await Process.begin(["sleep", "600"], None, 1024)
-    with pytest.raises(ServerGone):
+    with pytest.raises(ServerDisconnected):
         await sleeper.send(call("ping", {"x": "x" * (1 << 20)}))
 
     assert await sleeper.end() == -signal.SIGTERM
@@ -428,7 +428,7 @@ async def test_an_answer_that_is_none_ends_in_an_error(guard: Guard, answer: Any
     with server.running() as url:
         async with proxied(guard, url=url) as (client, running, _):
             [body] = await client.ask(call("ping"))
-            assert body["error"]["data"]["code"] == "mcp.server-gone"
+            assert body["error"]["data"]["code"] == "mcp.server-disconnected"
             if ends is None:
                 [fine] = await client.ask(call("tools/list", {}, 2))
                 assert fine == FINE | {"id": 2}
@@ -445,7 +445,7 @@ async def test_what_a_server_has_not_answered_when_it_ends_is_not_waited_for(gua
             await asyncio.to_thread(until, lambda: len(server.heard) == 1)
             stop.set()
 
-            assert (await client.hear())["error"]["data"]["code"] == "mcp.server-gone"
+            assert (await client.hear())["error"]["data"]["code"] == "mcp.server-disconnected"
             assert await running is True
         assert await asyncio.to_thread(server.left.wait, 10)
 
