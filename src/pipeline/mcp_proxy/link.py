@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cmf.identity import TOOL_PREFIX
+from cmf.value import replace
 from pipeline.context import Context
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard
@@ -30,6 +31,8 @@ VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", ALONE
 BATCHING: Final = "2025-03-26"  # the only revision with batches
 MAX_OPEN: Final = 1024  # unanswered calls of one side
 MAX_TOKENS: Final = 4096
+MAX_TASKS: Final = 4096  # of one side; the oldest are forgotten first
+TASK_RESULT: Final = "tasks/result"  # its answer is the result of another call
 _LASTING: Final = frozenset({"subscriptions/listen"})  # answered when the subscription ends
 
 
@@ -58,7 +61,12 @@ NOTHING: Final = Step()
 
 @dataclass(slots=True)
 class _Open:
-    """A forwarded call without an answer yet; `original` is the id that its caller gave it."""
+    """A forwarded call without an answer yet.
+
+    Attributes:
+        original: the id that its caller gave it.
+        sent: the call that the answer is judged with: itself, or the one whose result `tasks/result` asks for.
+    """
 
     original: Id
     method: str
@@ -74,6 +82,7 @@ class _Caller:
     # original id -> forwarded id; None until policy has decided
     ids: dict[tuple[type, Id], str | None] = field(default_factory=dict)
     tokens: OrderedDict[tuple[type, Id], None] = field(default_factory=OrderedDict)
+    tasks: OrderedDict[str, Sent] = field(default_factory=OrderedDict)  # by the task's id, the call that it carries out
 
 
 class Link:
@@ -181,6 +190,7 @@ class Link:
             if side is Side.CLIENT:
                 self._check_tool(frame)
             sent = await self._judge.call({**frame.body, "id": minted})
+            asked = self._of_task(caller, sent) if frame.method == TASK_RESULT else sent
         except Refused as refused:
             del caller.ids[key]
             note(refused.code, side)
@@ -196,7 +206,7 @@ class Link:
         lasts = frame.method in _LASTING
         until = float("inf") if lasts else self._clock() + self._answer_seconds
         caller.ids[key] = minted
-        caller.open[minted] = _Open(original, frame.method, sent, until)
+        caller.open[minted] = _Open(original, frame.method, asked, until)
         return Step(onward=(sent.body,))
 
     def _check_tool(self, frame: Frame) -> None:
@@ -208,6 +218,17 @@ class Link:
             raise _refused(CHANGED, "The definition of this tool changed.")
         if name in self._stripped:
             raise _refused(STRIPPED, "This tool is not offered here.")
+
+    def _of_task(self, caller: _Caller, sent: Sent) -> Sent:
+        """The call whose result `sent` asks for. Refused if it is unknown: so are the labels that its result brings."""
+        task = sent.body.get("params", {}).get("taskId")
+        known = caller.tasks.get(task) if isinstance(task, str) else None
+        if known is not None:
+            context = replace(known.context, labels=known.context.labels | sent.context.labels)
+            return Sent(known.body, known.request, context)
+        if self._enforce:
+            raise _refused("mcp.unknown-task", "No call made on this connection began this task.")
+        return sent
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -228,10 +249,13 @@ class Link:
     async def _answered(self, side: Side, frame: Frame, opened: _Open) -> dict[str, Any]:
         lists_tools = opened.method == "tools/list" and side is Side.SERVER
         body = self._without_changed_tools(frame.body) if lists_tools else frame.body
+        if opened.method == TASK_RESULT:
+            body = {**body, "id": opened.sent.body["id"]}  # a result is matched to its call by the id
         judged = await self._judge.answer(body, opened.sent)
         result = judged.get("result", {})
         if lists_tools:
             self._remember_stripped(body, result)
+        self._remember_task(self._callers[side.other], result, opened.sent)
         if opened.method == "initialize" and "result" in judged:
             if result.get("protocolVersion") not in VERSIONS:
                 raise _refused("mcp.version", "The server speaks a revision of MCP that is not known here.")
@@ -264,6 +288,14 @@ class Link:
         left = {tool["name"] for tool in _tools(result)}
         self._stripped -= left
         self._stripped |= before - left
+
+    def _remember_task(self, caller: _Caller, result: dict[str, Any], sent: Sent) -> None:
+        """Remember which call the task that this result tells of carries out, if it tells of one."""
+        task = result.get("task")
+        if isinstance(task, dict) and isinstance(task.get("taskId"), str):
+            caller.tasks[task["taskId"]] = sent
+            while len(caller.tasks) > MAX_TASKS:
+                caller.tasks.popitem(last=False)
 
     # -- notifications -------------------------------------------------------------------------------------------------
 

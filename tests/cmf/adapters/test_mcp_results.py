@@ -153,7 +153,10 @@ def test_other_results_are_shown_with_the_response(result: dict[str, Any]) -> No
 @pytest.mark.spec("MCP-7")
 def test_a_result_of_which_nothing_is_known_is_judged_as_a_whole() -> None:
     body = answer({"surprise": "x"})
+    task = answer({"taskId": "t", "status": "completed", "result": {"content": []}})
 
+    assert kinds(MCP.from_wire_response(task)) == ["response", "opaque"]
+    assert same_spelling(again(task, response=True), task)
     assert kinds(MCP.from_wire_response(body)) == ["response", "opaque"]
     assert kinds(MCP.from_wire_response({"type": "text", "text": "x"})) == ["response", "opaque"]
     assert same_spelling(again(body, response=True), body)

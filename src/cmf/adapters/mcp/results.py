@@ -86,7 +86,12 @@ def name_in(messages: Sequence[Message]) -> str | None:
 
 
 def read_answer(result: Fields, raw: Any, answer_id: str | None, known: AnsweredCall, content: RpcContent) -> bool:
-    """Read what has a canonical value; False if no key is known, so that the result must be judged as a whole."""
+    """Read what has a canonical value; False if no key is known, so that the result must be judged as a whole.
+
+    So must one with a result of its own inside: the call that this one belongs to is not in it.
+    """
+    if isinstance(result.peek("result"), dict):
+        return False
     found = False
     if not _only_names(result.peek("tools")) and (tools := result.take("tools", list)) is not None:
         content.tools = read_tools(tools, f"{result.path}.tools")
