@@ -95,7 +95,7 @@ class Judge:
         asked = {}
         for name, question in _bounded(questions):
             whole = {**_object(question), "jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}"}
-            _check_question(whole)
+            _check_message(whole)
             left = (await self.call(whole)).body
             asked[name] = {key: item for key, item in left.items() if key in ("method", "params")}
         return {**body, "result": {**_object(result), "inputRequests": asked}}
@@ -109,6 +109,7 @@ class Judge:
         left = {}
         for name, answer in _bounded(answers):
             whole = {"jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}", "result": _object(answer)}
+            _check_message(whole)
             left[name] = (await self._judge_response(whole)).get("result", {})
         return {**body, "params": {**_object(params), "inputResponses": left}}
 
@@ -149,8 +150,8 @@ def _object(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _check_question(body: dict[str, Any]) -> None:
-    """Raise Refused if this is not a JSON-RPC call."""
+def _check_message(body: dict[str, Any]) -> None:
+    """Raise Refused if this would be refused as a message of its own."""
     try:
         frame_of(body)
     except FrameError as error:

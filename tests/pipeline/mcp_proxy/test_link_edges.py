@@ -191,3 +191,19 @@ async def test_what_cannot_be_brought_to_its_end_is_an_outage_and_tells_nothing_
     said = step.back[0]["error"]
     assert (said["code"], said["data"]["code"], said["data"]["retryable"]) == (UNAVAILABLE, code, True)
     assert said["message"].startswith(message)
+
+
+@pytest.mark.spec("MCPX-3", "MCPX-15")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"action": "decline", "Action": "accept", "content": {}},
+        {"action": "accept", "content": {"amount": 1, "Amount": 2}},
+        {"role": "assistant", "model": "m", "content": {"type": "text", "text": "fine", "Text": "other"}},
+    ],
+)
+async def test_keys_of_an_answer_within_a_call_that_differ_in_case_are_refused(pair: Pair, answer: Any) -> None:
+    step = await pair.client(call("tools/call", {**READ, "inputResponses": {"q": answer}}))
+
+    assert step.onward == ()
+    assert step.back[0]["result"]["_meta"]["cmf/code"] == "mcp.ambiguous-key"
