@@ -16,6 +16,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
+from cmf.adapters.tokens import answers
 from cmf.extensions import TokenUsage
 from cmf.identity import Clock
 from cmf.pricing import Price, PriceTable, shipped_table
@@ -212,7 +213,8 @@ class Budgets:
     def _expected(self, request: Request, *, priced: bool) -> dict[Unit, Decimal]:
         taken = self._estimate(request)
         given = request.sampling.max_output_tokens
-        output = self._max_output_tokens if given is None or given < 0 else given
+        longest = self._max_output_tokens if given is None or given < 0 else given
+        output = longest * answers(request)
         expected = {Unit.TOKENS: Decimal(taken + output)}
         price = self._price(request.model, needed=priced)
         if price is not None:

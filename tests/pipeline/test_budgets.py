@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from tests.pipeline.session_stores import ANN, WRITERS, Clock, at_once, who
@@ -12,7 +13,7 @@ from cmf import Message, Request, TextPart
 from cmf.extensions import TokenUsage
 from cmf.pricing import Price, PriceTable
 from cmf.request import Sampling
-from cmf.value import trusted
+from cmf.value import replace, trusted
 from pipeline.budgets import Budgets, Limit, Unit, Unpriced
 from pipeline.context import Context
 from pipeline.errors import BudgetExceeded, ConfigError, SessionError, UnpricedError
@@ -86,6 +87,24 @@ def test_of_64_turns_at_once_none_spends_beyond_the_budget(store: SessionStore) 
     assert (left.spent, left.held) == (went * 100, {})
     assert left.spent <= 2_000
     assert 13 <= went <= 20 < WRITERS
+
+
+@pytest.mark.spec("BUD-2")
+@pytest.mark.parametrize(
+    ("extra", "count"),
+    [
+        ({"openai_chat": {"n": 8}}, 8),
+        ({"gemini": {"generationConfig": {"candidateCount": 4}}}, 4),
+        ({"openai_chat": {"n": 2, "best_of": 5}}, 5),
+        ({"openai_chat": {"n": 2.5}}, 3),
+        ({"openai_chat": {"n": 0}}, 1),
+        ({"openai_chat": {"n": "8", "metadata": {"deep": {"n": 8}}}}, 1),
+    ],
+)
+def test_each_answer_that_a_request_asks_for_is_held(store: SessionStore, extra: dict[str, Any], count: int) -> None:
+    hold = budgets(store, tokens(5_000)).reserve(ANN, replace(ASKED, extra=extra))
+
+    assert hold.expected[Unit.TOKENS] == 50 + 100 * count
 
 
 @pytest.mark.spec("BUD-2", "BUD-3")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cmf.codec import dumps
@@ -11,6 +13,7 @@ from cmf.request import Request
 BYTES_PER_TOKEN: Final = 4  # of UTF-8 English text, by the providers' own rule of thumb
 MESSAGE_TOKENS: Final = 4  # what a turn costs beside its text
 MEDIA_TOKENS: Final = 1_000  # for an image, sound or page of which nothing else is known
+_ANSWERS: Final = frozenset({"n", "best_of", "candidateCount", "candidate_count"})
 
 
 def estimate(request: Request) -> int:
@@ -26,6 +29,20 @@ def estimate(request: Request) -> int:
     if request.response_schema is not None:
         size += len(dumps(request.response_schema))
     return -(-size // BYTES_PER_TOKEN) + MESSAGE_TOKENS * len(request.messages) + MEDIA_TOKENS * media
+
+
+def answers(request: Request) -> int:
+    """How many answers the request asks for, each of which may have the greatest length: 1 unless it names more."""
+    return max((1, *_counts(request.extra or {}, depth=2)))
+
+
+def _counts(extra: Mapping[str, Any], depth: int) -> Iterator[int]:
+    """The counts of answers in these fields and in objects within: under the format's name, and in its settings."""
+    for key, item in extra.items():
+        if key in _ANSWERS and isinstance(item, int | float):
+            yield math.ceil(item)
+        elif depth and isinstance(item, dict):
+            yield from _counts(item, depth - 1)
 
 
 def _weight(part: Part) -> tuple[int, int]:
