@@ -199,8 +199,8 @@ class Pipeline:
         approval is used and the reply is deleted.
 
         Raises:
-            ApprovalError: the context's session has no such approval (`approval.unknown`), it is not approved or
-                already used (`approval.unusable`), it has no reply (`approval.nothing-sealed`), or the reply was
+            ApprovalError: the context's session has no such approval (`approval.unknown`), it is not approved,
+                already used or not asked for by these policies (`approval.unusable`), it has no reply (`approval.nothing-sealed`), or the reply was
                 encrypted with another key (`approval.unreadable`). StoreError: the store cannot be read.
         """
         known = context or Context()
@@ -371,6 +371,9 @@ class Pipeline:
         changes = NO_CHANGES
         if job.context.session is not None:
             changes = changes_of(job.value, job.context, facts, ran.outcome, history, self._replies)
+        unused = job.approval_id is not None and job.approval_id not in {one.id for one in changes.used}
+        if unused and ran.outcome.value is not None:  # other policies than those that asked for it
+            raise ApprovalError("no rule asks for this approval", code="approval.unusable", hint="ask the model again")
         return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep)), changes
 
     def _committed(self, job: _Job, ran: Ran, changes: Changes, history: History) -> Changes | None:

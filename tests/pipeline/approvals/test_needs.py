@@ -578,6 +578,25 @@ def test_a_reply_is_judged_again_when_it_is_released(make: Make, tmp_path: Path)
     goes(make(store).release(first, HERE))
 
 
+@pytest.mark.spec("APR-10")
+async def test_policies_that_ask_for_no_approval_release_no_reply(make: Make, tmp_path: Path) -> None:
+    store = MemorySessions()
+    reply = Response(choices=[Choice(message=Message(role="assistant", content=[call(card="4111111111111111")]))])
+    first = asked_once(make(store).run(reply, HERE))
+    Approvals(store).approve(first, BOB)
+    lenient = make(store, policies=write_rules(tmp_path, {"gone": RULES["gone"]}))
+
+    with pytest.raises(ApprovalError) as refused:
+        lenient.release(first, HERE)
+    with pytest.raises(ApprovalError) as again:
+        await lenient.arelease(first, HERE)
+
+    assert (refused.value.code, again.value.code) == ("approval.unusable", "approval.unusable")
+    done = goes(make(store).release(first, HERE))
+    assert done.response is not None
+    assert done.response.message.content[0].arguments == {"amount": 7, "card": "[MASKED]"}
+
+
 def test_an_approval_for_something_else_is_still_refused_by_the_store(make: Make) -> None:
     """The store is the last to look: what a pipeline claims to use, it compares itself."""
     store = MemorySessions()
