@@ -199,9 +199,10 @@ class Pipeline:
         approval is used and the reply is deleted.
 
         Raises:
-            ApprovalError: the context's session has no such approval (`approval.unknown`), it is not approved,
-                already used or not asked for by these policies (`approval.unusable`), it has no reply (`approval.nothing-sealed`), or the reply was
-                encrypted with another key (`approval.unreadable`). StoreError: the store cannot be read.
+            ApprovalError: the context's session has no such approval (`approval.unknown`), it is not approved, already
+                used or not asked for by these policies (`approval.unusable`), it has no reply
+                (`approval.nothing-sealed`), or the reply was encrypted with another key (`approval.unreadable`).
+                StoreError: the store cannot be read.
         """
         known = context or Context()
         return self._run(self._replies.open(approval_id, known), known, approval_id)
