@@ -42,14 +42,14 @@ def prefixes(messages: Iterable[Message]) -> list[str]:
 
     System and developer messages are left out: they are the application's, and change between turns (a date, say).
     """
-    claims, said = Claims(), b""
+    claims, chained = Claims(), b""
     found = []
     for message in messages:
         if message.role in _INSTRUCTIONS:
             continue
         parts = "".join(claims.digest(message.role, part) for part in message.content)
-        said = hashlib.sha256(said + parts.encode()).digest()
-        found.append(said.hex())
+        chained = hashlib.sha256(chained + parts.encode()).digest()
+        found.append(chained.hex())
     return found
 
 
@@ -126,10 +126,10 @@ class Claims:
 
     def digest(self, role: Role, part: Part) -> str:
         """The digest of the next part, whether or not it needs a record."""
-        said = fields_of(part)
+        fields = fields_of(part)
         if isinstance(part, _UNREAD_EXTRA):
-            said.pop("extra", None)
-        said.pop("tool_call_id", None)
+            fields.pop("extra", None)
+        fields.pop("tool_call_id", None)
         call: Sequence[Any] | None = None
         if isinstance(part, ToolCallPart):
             self._calls.add(part.tool_call_id, part)
@@ -138,9 +138,9 @@ class Claims:
             if answered is not None:
                 call = [answered.namespace, answered.name, answered.arguments, answered.arguments_raw]
                 if part.tool_name == answered.name:
-                    said.pop("tool_name")  # some wires repeat it, others leave it out
+                    fields.pop("tool_name")  # some wires repeat it, others leave it out
         answering = [] if call is None else [call]
-        return hashlib.sha256(canonical_bytes([role.value, said, *answering])).hexdigest()
+        return hashlib.sha256(canonical_bytes([role.value, fields, *answering])).hexdigest()
 
 
 __all__ = ["Calls", "Claims", "HistoryTrust", "history_trust", "needs_record", "prefixes"]

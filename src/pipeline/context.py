@@ -119,14 +119,14 @@ def ingest(
     messages = messages_of(traffic)[len(done) :]
     before |= context.labels | session_labels
     before = before.union(labels_of(done[-1])) if done else before
-    told = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
-    if told.count(NOTHING_KNOWN) == len(told) and all(one.extensions is None for one in messages):
+    arrivals = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
+    if arrivals.count(NOTHING_KNOWN) == len(arrivals) and all(one.extensions is None for one in messages):
         shared = _extensions(_NONE, context, before, NOTHING_KNOWN)  # the common case: traffic from a wire format
         return with_messages(traffic, done + tuple([replace(one, extensions=shared) for one in messages]))
-    labels = carried_labels(messages, told, before, together=isinstance(traffic, Response))
+    labels = carried_labels(messages, arrivals, before, together=isinstance(traffic, Response))
     made: dict[tuple[int, frozenset[str], int], Extensions] = {}
     new = []
-    for message, about, carried in zip(messages, told, labels, strict=True):
+    for message, about, carried in zip(messages, arrivals, labels, strict=True):
         own = message.extensions
         key = (id(own), carried, id(about))
         if key not in made:

@@ -35,12 +35,12 @@ class DecisionLines:
             return
         fewer, self._reused = reused < self._reused, min(reused, self._reused)
         # Others say nothing new, but that they were judged now, if they were not before.
-        told = [view for view in views if view.hits or view.origins is not None or (fewer and not view.reused)]
-        if not told:
+        shown = [view for view in views if view.hits or view.origins is not None or (fewer and not view.reused)]
+        if not shown:
             return
         known = {(view.path, view.kind): place for place, view in enumerate(self.lines)}
         merged = list(self.lines)
-        for view in told:
+        for view in shown:
             path = self.first_path(view.path)
             place = known.get((path, view.kind))
             if place is None:
@@ -64,8 +64,8 @@ class DecisionLines:
         for name, place in steps_of(path):
             first += f".{name}" if first else name
             if place is not None:
-                for gone in sorted(self._removed.get(first, ())):
-                    place += gone <= place
+                for removed_path in sorted(self._removed.get(first, ())):
+                    place += removed_path <= place
                 first += f"[{place}]"
         return first
 

@@ -124,7 +124,7 @@ def _record(
     grant: Grant, context: Context, actor: SubjectExtension, seconder: SubjectExtension | None, now: int
 ) -> Record:
     """Who lifts which label, of what and until when, as it goes on record; the row is the person's."""
-    said: dict[str, Any] = {
+    details: dict[str, Any] = {
         "by": as_recorded(actor),
         "grant": grant.id,
         "label": plain(grant.label),
@@ -135,8 +135,8 @@ def _record(
         "until": instant_of(grant.expires_at).isoformat(),
     }
     if seconder is not None:
-        said["second"] = as_recorded(seconder)
-    return act_of(KIND, "dcl", "lift", said, instant_of(now), subject=grant.actor, session=context.session)
+        details["second"] = as_recorded(seconder)
+    return act_of(KIND, "dcl", "lift", details, instant_of(now), subject=grant.actor, session=context.session)
 
 
 def _check(

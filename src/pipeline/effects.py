@@ -64,7 +64,7 @@ def apply_edits(
     views: Iterable[ViewDecision],
     mode: Mode,
     replacer: Replacer,
-    gone: list[str] | None = None,
+    removed_paths: list[str] | None = None,
 ) -> Message | Request | Response:
     """`value` with the enforced redactions, rewrites and removals of all views carried out.
 
@@ -80,16 +80,16 @@ def apply_edits(
     for view in reversed(list(views)):
         hits = [hit for hit in view.hits if hit.effect in EDITS and hit.enforced]
         if hits:
-            value = edit(value, view.path, partial(_edited_or_gone, hits, view.path, replacer, gone))
+            value = edit(value, view.path, partial(_edited_or_removed, hits, view.path, replacer, removed_paths))
     if isinstance(value, Request):
         _check_tool_choice(value)
     return value if value is before else _without_echoes(before, value)
 
 
-def _edited_or_gone(hits: list[Hit], path: str, replacer: Replacer, gone: list[str] | None, part: Any) -> Any:
+def _edited_or_removed(hits: list[Hit], path: str, replacer: Replacer, removed: list[str] | None, part: Any) -> Any:
     edited = _edited(part, hits, path, replacer)
-    if edited is None and gone is not None:
-        gone.append(path)
+    if edited is None and removed is not None:
+        removed.append(path)
     return edited
 
 
@@ -124,13 +124,13 @@ def _check_tool_choice(request: Request) -> None:
 def _without_echoes(before: Any, after: Any) -> Any:
     """`after` without fields that may repeat, outside the model's words, what an edit took out of them."""
     if isinstance(after, Message):
-        return _quiet(before, after)
+        return _silenced(before, after)
     if isinstance(after, Request):
-        messages = tuple(map(_quiet, before.messages, after.messages))
+        messages = tuple(map(_silenced, before.messages, after.messages))
         changed = any(new is not old for new, old in zip(messages, after.messages, strict=True))
         return replace(after, messages=messages) if changed else after
     choices = tuple(
-        replace(new, message=_quiet(old.message, new.message), extra=silent(new.extra)) if _resaid(old, new) else new
+        replace(new, message=_silenced(old.message, new.message), extra=silent(new.extra)) if _resaid(old, new) else new
         for old, new in zip(before.choices, after.choices, strict=True)
     )
     edited = any(map(_resaid, before.choices, choices))
@@ -142,7 +142,7 @@ def _resaid(before: Choice, after: Choice) -> bool:
     return after is not before and after.message.role is Role.ASSISTANT
 
 
-def _quiet(before: Message, after: Message) -> Message:
+def _silenced(before: Message, after: Message) -> Message:
     if after is before or after.role is not Role.ASSISTANT or not after.extra:
         return after
     return replace(after, extra=silent(after.extra))
@@ -240,11 +240,11 @@ def _redact_pointer(part: Any, pointer: str, how: str, path: str, replacer: Repl
     if tokens[0] == "arguments" and isinstance(part, ToolCallPart | PromptRequestPart) and len(tokens) > 1:
 
         def hide(found: Any) -> Any:
-            return _GONE if how == "drop" else replacer(found if isinstance(found, str) else _text(found), how)
+            return _REMOVED if how == "drop" else replacer(found if isinstance(found, str) else _text(found), how)
 
         return _edit_arguments(part, tokens[1:], hide, path)
     if tokens[:2] == ["properties", "extra"] and getattr(part, "extra", None) is not None and len(tokens) > 2:
-        extra = _at(thaw(part.extra), tokens[2:], lambda _: _GONE, path)
+        extra = _at(thaw(part.extra), tokens[2:], lambda _: _REMOVED, path)
         return replace(part, extra=FrozenDict(extra) or None)
     raise EffectError(
         "this pointer cannot be redacted",
@@ -277,7 +277,7 @@ def _edit_arguments(
     return part.edited(arguments=FrozenDict(_at(thaw(part.arguments), tokens, change, path, adds=adds)))
 
 
-_GONE: Final = object()
+_REMOVED: Final = object()
 
 
 def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *, adds: bool = False) -> Any:
@@ -292,7 +292,7 @@ def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *
     is_new = adds and isinstance(holder, dict) and last not in holder
     done = change(None if is_new else _step(holder, last, path))
     key: Any = int(last) if isinstance(holder, list) else last
-    if done is _GONE:
+    if done is _REMOVED:
         del holder[key]
     else:
         holder[key] = done

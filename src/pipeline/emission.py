@@ -63,8 +63,8 @@ def _checked(outcome: object) -> Outcome:
 
 def _unfit(code: str) -> EmissionError:
     """For a certificate under which nothing goes out; most people meet one that was used before."""
-    said = _USED.get(code, "the value was not judged as it stands")
-    return EmissionError(said, code=code, hint="run it through the pipeline" + (" again" if code in _USED else ""))
+    what = _USED.get(code, "the value was not judged as it stands")
+    return EmissionError(what, code=code, hint="run it through the pipeline" + (" again" if code in _USED else ""))
 
 
 _USED: Final = {

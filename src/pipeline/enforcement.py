@@ -72,8 +72,8 @@ def merged(stage: Stage, original: _T, given: _T, returned: Traffic) -> tuple[_T
             raise merge.violation("messages", f"mode {stage.mode}", "$.messages")
         raise merge.violation("messages", Tier.IMMUTABLE, "$.messages")
     messages = tuple(
-        _message(merge, mine, seen, new, f"$.messages[{index}]")
-        for index, (mine, seen, new) in enumerate(zip(own, shown, back, strict=True))
+        _message(merge, own_message, seen, new, f"$.messages[{index}]")
+        for index, (own_message, seen, new) in enumerate(zip(own, shown, back, strict=True))
     )
     value = with_messages(original, messages)
     if not isinstance(value, Message):
@@ -178,8 +178,8 @@ def _on_top(own: Mapping[str, Any] | None, before: Mapping[str, Any] | None, aft
     """`own`, which concurrent stages made of `before`, with the change from `before` to `after` key by key [STG-8]."""
     if own is before or own == before:
         return after
-    mine, given, made = own or {}, before or {}, after or {}
-    kept = {name: item for name, item in mine.items() if name in made or name not in given}
+    current, given, made = own or {}, before or {}, after or {}
+    kept = {name: item for name, item in current.items() if name in made or name not in given}
     return kept | {name: item for name, item in made.items() if name not in given or given[name] != item}
 
 

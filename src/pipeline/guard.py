@@ -326,9 +326,9 @@ class Guard:
         """
 
         def made(function: Callable[..., Any]) -> Callable[..., Any]:
-            asks = ModelFunction(function, model=model, dialect=dialect)
+            model_function = ModelFunction(function, model=model, dialect=dialect)
             return self._wrapped(
-                function, lambda args, kwargs: ModelCall(asks, self._context(), self.events, args, kwargs)
+                function, lambda args, kwargs: ModelCall(model_function, self._context(), self.events, args, kwargs)
             )
 
         return made if function is None else made(function)

@@ -170,7 +170,7 @@ def build(
         own = portability.session_reads(survey.reachable([tuple(entrypoint.split("."))]))
         of_session = dict.fromkeys(ViewKind, own)
     else:
-        rules = _with_modes(with_said_modes(_rules(sources.modules), sources.data), modes or {})
+        rules = _with_modes(with_configured_modes(_rules(sources.modules), sources.data), modes or {})
         survey = Survey(sources.modules)
         on = [_with_its_sets(rule, survey) for rule in rules if rule.mode is not Mode.OFF]
         parts, modules_of_parts = _in_parts(on, survey)
@@ -290,20 +290,20 @@ def _with_its_sets(rule: Rule, survey: Survey) -> Rule:
     return replace(rule, effects=tuple(effect for effect, path in paths if survey.rule(path) is not None))
 
 
-def with_said_modes(rules: Sequence[Rule], data: Mapping[str, Any]) -> list[Rule]:
+def with_configured_modes(rules: Sequence[Rule], data: Mapping[str, Any]) -> list[Rule]:
     """The rules in the modes that the set's data say: `data.cmf.modes`, by id or `<category>/*` [POL-53].
 
     Raises:
         PolicyError: it names what is no rule or no mode (`policy.unknown-mode`).
     """
     own = data.get("cmf")
-    said = own.get("modes", {}) if isinstance(own, Mapping) else {}
-    if not isinstance(said, Mapping):
+    configured_modes = own.get("modes", {}) if isinstance(own, Mapping) else {}
+    if not isinstance(configured_modes, Mapping):
         hint = "write `<category>/<rule>: observe`"
         raise PolicyError("modes are no object", path=MODES, hint=hint, code="policy.unknown-mode")
     modes: dict[str, Mode | str] = {}
     # What names fewer rules wins: all, a category, one.
-    for name, mode in sorted(said.items(), key=lambda item: (item[0] != "*", not item[0].endswith("/*"))):
+    for name, mode in sorted(configured_modes.items(), key=lambda item: (item[0] != "*", not item[0].endswith("/*"))):
         named = [rule.id for rule in rules if name in (rule.id, rule.id.partition("/")[0] + "/*", "*")]
         modes |= dict.fromkeys(named or [name], "off" if mode is False else str(mode))
     return _with_modes(rules, modes)
@@ -385,5 +385,5 @@ __all__ = [
     "load",
     "revisions_of",
     "shipped",
-    "with_said_modes",
+    "with_configured_modes",
 ]

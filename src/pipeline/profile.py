@@ -219,8 +219,8 @@ class Profile(Value):
         leaves = isinstance(acts, list | tuple | set | frozenset) and any(act in acts for act in LEAVING)
         if not leaves and fields.get("irreversible") is not True:
             return data
-        told = {**fields, "sink": True}
-        return ArgsKwargs(data.args, told) if isinstance(data, ArgsKwargs) else told
+        declared = {**fields, "sink": True}
+        return ArgsKwargs(data.args, declared) if isinstance(data, ArgsKwargs) else declared
 
     @property
     def writes(self) -> bool:
@@ -276,9 +276,9 @@ def profiles_schema() -> dict[str, Any]:
     words = {"type": "string", "enum": [trust.value for trust in Trust]}
     rules["additionalProperties"] = {"anyOf": [words, rules["additionalProperties"]]}
     for field in ("allowed_actions", "denied_actions"):
-        told = definitions["DataPolicy"]["properties"][field]
-        told = next((one for one in told.get("anyOf", ()) if "items" in one), told)
-        told["items"] = {"type": "string", "enum": list(get_args(DataAction))}
+        declared = definitions["DataPolicy"]["properties"][field]
+        declared = next((one for one in declared.get("anyOf", ()) if "items" in one), declared)
+        declared["items"] = {"type": "string", "enum": list(get_args(DataAction))}
     return {**schema, "title": "Profiles of tools, prompts and resources"}
 
 

@@ -152,8 +152,8 @@ class Profiles:
             return None
         scheme = entity.uri.partition("://")[0]
         named = self._by_name.get((scheme, entity.name), [])
-        bare = f"{scheme}://_/{segment(entity.name)}"
-        if len(named) != 1 or (entity.namespace is not None and named[0] != bare):
+        unqualified = f"{scheme}://_/{segment(entity.name)}"
+        if len(named) != 1 or (entity.namespace is not None and named[0] != unqualified):
             return None
         return Found(named[0], self._by_uri[named[0]])
 
@@ -196,8 +196,8 @@ class Profiles:
         found = self.lookup(Entity.of_uri(uri))
         if found is not None and found.profile.input_schema is not None:
             return found.profile.input_schema
-        told = self.tool(uri)
-        return None if told is None else told.input_schema
+        declared = self.tool(uri)
+        return None if declared is None else declared.input_schema
 
     def trusts(self, namespace: str | None) -> bool:
         """Whether the operator trusts the descriptions that the server of that namespace gives of its tools."""
@@ -219,16 +219,16 @@ class Profiles:
             server: whose answer it was: the namespace of tools that name none.
             trusted: whether to believe it; by default what the registry says of the tool's server.
         """
-        entries, told = dict(self._by_uri), dict(self._tools)
+        entries, declared = dict(self._by_uri), dict(self._tools)
         for listed in tools:
             tool = listed if listed.namespace is not None else replace(listed, namespace=server)
             uri = tool_uri(tool.name, tool.namespace)
-            told[uri] = tool
+            declared[uri] = tool
             annotations = annotations_of(tool)
             if annotations is not None:
                 believed = self.trusts(tool.namespace) if trusted is None else trusted
                 entries[uri] = annotated(annotations, self.find(tool.name, tool.namespace), trusted=believed)
-        return Profiles(entries, self._resolvers, servers=self._servers, tools=told)
+        return Profiles(entries, self._resolvers, servers=self._servers, tools=declared)
 
     # -- what others read ------------------------------------------------------------------------------------------
 
@@ -268,8 +268,8 @@ class Profiles:
 
 def annotations_of(tool: ToolDefinition) -> Mapping[str, Any] | None:
     """A tool's annotations by its MCP server; None if it has none."""
-    said = ((tool.extra or {}).get("mcp") or {}).get("annotations")
-    return said if isinstance(said, Mapping) else None
+    hints = ((tool.extra or {}).get("mcp") or {}).get("annotations")
+    return hints if isinstance(hints, Mapping) else None
 
 
 def annotated(annotations: Mapping[str, Any], base: Profile | None = None, *, trusted: bool = False) -> Profile:

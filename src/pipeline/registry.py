@@ -40,7 +40,7 @@ from pipeline.retention import strictest
 
 _T = TypeVar("_T")
 _EVENT: Final = "data:"
-_UNSAID: Final = frozenset({"tool_call_id", "tool_name", "extra"})  # spelt differently from turn to turn
+_UNDIGESTED: Final = frozenset({"tool_call_id", "tool_name", "extra"})  # spelt differently from turn to turn
 
 
 class Returned(NamedTuple):
@@ -115,7 +115,7 @@ class Registry:
         """The data policies of data that came back earlier in the session, as far as its labels tell."""
         for uri in remembered(session):
             yield from (
-                (meant, policy) for meant, policy, _ in self.returning(Entity.of_uri(uri)) if policy is not None
+                (resolved, policy) for resolved, policy, _ in self.returning(Entity.of_uri(uri)) if policy is not None
             )
 
     def policies(self) -> Iterator[tuple[Entity, DataPolicy]]:
@@ -260,9 +260,9 @@ class _Reader:
         else:
             self._open.append(entity)
         self._put_object(entity, found)
-        told = self._registry.profiles.tool(entity.uri)
-        if told is not None:
-            found.tools[entity.uri] = told
+        declared = self._registry.profiles.tool(entity.uri)
+        if declared is not None:
+            found.tools[entity.uri] = declared
 
     def _put_object(self, entity: Entity, found: _Message) -> None:
         profile = self._registry.object(entity)
@@ -287,14 +287,14 @@ class _Reader:
         self, part: Part, named: Iterable[Entity], key: str, found: _Message, around: tuple[Returned, ...]
     ) -> tuple[Returned, ...]:
         own = []
-        said = frozenset[str | None]({part.tool_name} - {None} if isinstance(part, ToolResultPart) else ())
-        said = said.union(*(one.names for one in around))
+        tool_names = frozenset[str | None]({part.tool_name} - {None} if isinstance(part, ToolResultPart) else ())
+        tool_names = tool_names.union(*(one.names for one in around))
         for entity in sorted(named, key=lambda one: one.uri):
-            for meant, policy, profile in self._registry.returning(entity):
+            for resolved, policy, profile in self._registry.returning(entity):
                 labels = _labels(part, policy, profile)
-                names = said | entity.names | meant.names
-                event = _event(meant, part) if labels or policy is not None else ""  # nobody asks for it
-                own.append(Returned(found.place, meant, policy, labels, event, names))
+                names = tool_names | entity.names | resolved.names
+                event = _event(resolved, part) if labels or policy is not None else ""  # nobody asks for it
+                own.append(Returned(found.place, resolved, policy, labels, event, names))
         found.returned += own
         inside = (*around, *own)
         policies = [one.policy for one in inside if one.policy is not None]
@@ -341,8 +341,8 @@ def _labels(part: Part, policy: DataPolicy | None, profile: Profile | None) -> f
 
 
 def _event(entity: Entity, part: Part) -> str:
-    said = {name: item for name, item in fields_of(part).items() if name not in _UNSAID}
-    return f"{_EVENT}{entity.uri}#{hashlib.sha256(canonical_bytes(said)).hexdigest()[:16]}"
+    fields = {name: item for name, item in fields_of(part).items() if name not in _UNDIGESTED}
+    return f"{_EVENT}{entity.uri}#{hashlib.sha256(canonical_bytes(fields)).hexdigest()[:16]}"
 
 
 def _as_entity(found: Found, asked: Entity) -> Entity:

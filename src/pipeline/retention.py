@@ -64,13 +64,13 @@ def keep(policy: object, now: int) -> Keep:
     if policy is None:
         return FOREVER
     try:
-        told = policy if isinstance(policy, RetentionPolicy) else RetentionPolicy.model_validate(policy)
+        parsed = policy if isinstance(policy, RetentionPolicy) else RetentionPolicy.model_validate(policy)
         ends = [LAST]
-        if told.max_age_seconds is not None:
-            ends.append(now + told.max_age_seconds * SECOND)
-        if told.delete_after is not None:
-            ends.append(micros(told.delete_after))
-        span = _SPANS[told.policy]
+        if parsed.max_age_seconds is not None:
+            ends.append(now + parsed.max_age_seconds * SECOND)
+        if parsed.delete_after is not None:
+            ends.append(micros(parsed.delete_after))
+        span = _SPANS[parsed.policy]
     except (CmfError, ValueError, TypeError, KeyError, AttributeError):
         return NEVER
     until = min(ends)
@@ -172,9 +172,9 @@ class Sweep:
             self._record(now, "erased", swept.to_json())
         return swept
 
-    def _record(self, now: int, action: str, said: Mapping[str, Any]) -> None:
+    def _record(self, now: int, action: str, details: Mapping[str, Any]) -> None:
         try:
-            self._recorder.record(act_of("sweep", "swp", action, said, instant_of(now)))
+            self._recorder.record(act_of("sweep", "swp", action, details, instant_of(now)))
         except StoreError as error:
             raise _Unrecorded(error.message, code=error.code, hint=error.hint) from error
 

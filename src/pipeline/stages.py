@@ -73,7 +73,7 @@ class _Failure(Exception):
     """A stage that raised, overran its time, or returned nonsense: its code."""
 
 
-_Came: TypeAlias = StageResult | _Failure | KeyboardInterrupt | SystemExit  # what the task of a stage comes to
+_Finished: TypeAlias = StageResult | _Failure | KeyboardInterrupt | SystemExit  # what the task of a stage comes to
 # What a stage can return that is certainly nothing to wait for: asking `inspect` takes longer than most stages.
 _RETURNED: Final = frozenset({type(None), Message, Request, Response, Refuse, Ask, _Failure})
 
@@ -131,9 +131,9 @@ class Stages:
 
     async def _together(self, staged: Staged, group: Sequence[Stage], base: Traffic, context: Context) -> None:
         """Run a group of concurrent stages: plain functions one by one, coroutines at once, to the first refusal."""
-        tasks: dict[asyncio.Task[_Came], Stage] = {}
+        tasks: dict[asyncio.Task[_Finished], Stage] = {}
         pending: list[Any] = []
-        waiting: set[asyncio.Task[_Came]] = set()
+        waiting: set[asyncio.Task[_Finished]] = set()
         try:
             for stage in group:
                 begin = time.monotonic()
@@ -171,7 +171,7 @@ class Stages:
         elif isinstance(result, _Failure):
             self._settle_failure(staged, stage, str(result))
         elif isinstance(result, Refuse | Ask):
-            self._said_no(staged, stage, result)
+            self._note_refusal(staged, stage, result)
         else:
             self._settle_change(staged, stage, given, result)
 
@@ -199,7 +199,7 @@ class Stages:
         else:
             staged.add(StageRecord(stage=stage.name, mode=stage.mode.value, error=code))
 
-    def _said_no(self, staged: Staged, stage: Stage, result: Refuse | Ask) -> None:
+    def _note_refusal(self, staged: Staged, stage: Stage, result: Refuse | Ask) -> None:
         if stage.mode not in MAY_REFUSE:
             # A refusal by a stage whose mode does not allow one is a mistake in the stage, and mistakes fail closed.
             staged.add(_stopped(stage, "stage.may-not-refuse", "A processing step failed."))
@@ -309,15 +309,15 @@ async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
         return _failed(stage, error)
 
 
-def _result(task: asyncio.Task[_Came]) -> StageResult | _Failure:
+def _result(task: asyncio.Task[_Finished]) -> StageResult | _Failure:
     """The result of a task that is done. A stage that cancelled its own task has failed."""
-    came = _Failure("stage.error") if task.cancelled() else task.result()
-    if isinstance(came, PROCESS_EXITS):
-        raise came
-    return came
+    finished = _Failure("stage.error") if task.cancelled() else task.result()
+    if isinstance(finished, PROCESS_EXITS):
+        raise finished
+    return finished
 
 
-async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> _Came:
+async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> _Finished:
     try:
         return _in_time(stage, await _finished(stage, result), begin)
     except PROCESS_EXITS as error:

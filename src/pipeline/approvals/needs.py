@@ -143,11 +143,11 @@ def resolve(
     asked: list[ApprovalRequest] = []
     shown: dict[str, dict[str, Any]] = {}
     for need in needs:
-        mine = [one for one in pool if (one.asked.digest, one.asked.target) == (need.digest, need.target)]
+        matching = [one for one in pool if (one.asked.digest, one.asked.target) == (need.digest, need.target)]
         missing = set(need.rules)
         for status in (ApprovalStatus.USED, ApprovalStatus.DENIED, ApprovalStatus.APPROVED, ApprovalStatus.PENDING):
             again = status is not ApprovalStatus.USED or need.happened
-            for one in _covering([one for one in mine if again or one.asked.id in facts.spent], status, missing):
+            for one in _covering([one for one in matching if again or one.asked.id in facts.spent], status, missing):
                 refs.append(ApprovalRef(id=one.asked.id, path=need.path, status=one.status))
                 if status is ApprovalStatus.DENIED:
                     continue  # a denial by another person holds, whatever else was approved
@@ -188,14 +188,14 @@ def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: se
 
 
 def _need_of(view: MessageView, value: Traffic, rules: set[str]) -> ApprovalNeed:
-    said = approved_content(view)
+    content = approved_content(view)
     return ApprovalNeed(
         path=view.path,
-        digest=hashlib.sha256(canonical_bytes(said)).hexdigest(),
+        digest=hashlib.sha256(canonical_bytes(content)).hexdigest(),
         target=view.uri or f"{view.kind.value}:{view.role.value}",
         rules=set(rules),
         happened=_already_happened(view, value),
-        shown=to_json(said),
+        shown=to_json(content),
     )
 
 

@@ -104,8 +104,8 @@ class Approvals:
             now = self._clock()
             asked = self.get(approval_id).decided(by, approve=approve, now=micros(now)).asked
             # On record first: what is done was never undocumented. Only a race loses what is on record by then.
-            said = {"by": as_recorded(approver), "approval": approval_id, "digest": asked.digest}
-            self._record(act_of("review", "review", "approve" if approve else "deny", said, now, subject=by))
+            details = {"by": as_recorded(approver), "approval": approval_id, "digest": asked.digest}
+            self._record(act_of("review", "review", "approve" if approve else "deny", details, now, subject=by))
         decided = self._store.decide_approval(approval_id, approver=by, approve=approve)
         self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=approve))
         return decided

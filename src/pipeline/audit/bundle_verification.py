@@ -55,13 +55,13 @@ def verify_bundle(
     else:
         report = _SelectionCheck(bundle, anchors, keys).report()
     own = (key_of(row, None) for row in bundle.logs())
-    said, wrong = manifests.read(bundle.manifest, [key for key in own if key] if keys is None else keys)
+    parsed_manifest, problem = manifests.read(bundle.manifest, [key for key in own if key] if keys is None else keys)
     found = [*report.problems, *_unreadable_lines(bundle), *_changed_files(bundle)]
-    if wrong is not None:
-        found.append(Problem("bundle.signature", "", None, None, wrong))
-    elif said.signed_by is None and not unsigned and (keys is not None or bundle.stored_heads):
+    if problem is not None:
+        found.append(Problem("bundle.signature", "", None, None, problem))
+    elif parsed_manifest.signed_by is None and not unsigned and (keys is not None or bundle.stored_heads):
         found.append(Problem("bundle.unsigned", "", None, None, _UNSIGNED))
-    return replace(report, problems=tuple(found), manifest=said)
+    return replace(report, problems=tuple(found), manifest=parsed_manifest)
 
 
 class _SelectionCheck:
@@ -107,8 +107,8 @@ class _SelectionCheck:
                 if leaf.body is not None and leaf.kind in READ:
                     erasures.read(leaf, leaf.body)
             else:
-                said = "it does not match the hash signed for this place"
-                self._problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
+                problem = "it does not match the hash signed for this place"
+                self._problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, problem))
             if log in places:
                 places[log].append(leaf.place)
         self._problems += erasures.problems()
@@ -122,8 +122,8 @@ class _SelectionCheck:
             if head is None:
                 continue  # a log of which nothing is here
             if not any(log == anchor.log and key is not None and key.signed(anchor) for log, key in self._keys):
-                said = f"an exported head of {anchor.size} records is not signed by a trusted key"
-                self._found("head.signature", anchor.log, said)
+                problem = f"an exported head of {anchor.size} records is not signed by a trusted key"
+                self._found("head.signature", anchor.log, problem)
                 continue
             proof = _consistency_proof(self._bundle, anchor, head)
             if proof is None:
@@ -131,12 +131,12 @@ class _SelectionCheck:
             if consistent(anchor.size, _hash(anchor.root), head.size, _hash(head.root), proof):
                 vouched[anchor.log] = max(vouched.get(anchor.log, 0), anchor.size)
             else:
-                said = f"the log does not extend the exported head of {anchor.size} records"
-                self._found("log.rewritten", anchor.log, said)
+                problem = f"the log does not extend the exported head of {anchor.size} records"
+                self._found("log.rewritten", anchor.log, problem)
         return vouched
 
-    def _found(self, code: str, log: str, said: str) -> None:
-        self._problems.append(Problem(code, log, None, None, said))
+    def _found(self, code: str, log: str, problem: str) -> None:
+        self._problems.append(Problem(code, log, None, None, problem))
 
 
 def _is_proved(leaf: Leaf, head: Head, proof: Sequence[bytes]) -> bool:
@@ -165,8 +165,8 @@ def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:
 def _changed_files(bundle: Bundle) -> Iterator[Problem]:
     lines = sum(1 for _ in lines_of(bundle.file, RECORDS))
     if lines != bundle.manifest["records"]:
-        said = f"{RECORDS} has {lines} lines, but the manifest lists {bundle.manifest['records']}"
-        yield Problem("bundle.changed", "", None, None, said)
+        problem = f"{RECORDS} has {lines} lines, but the manifest lists {bundle.manifest['records']}"
+        yield Problem("bundle.changed", "", None, None, problem)
     for name, digest in bundle.manifest["files"].items():
         try:
             found = digest_of(bundle.file, name)

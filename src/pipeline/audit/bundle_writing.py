@@ -46,7 +46,7 @@ docs/spec/audit.md describes the rest.
 class Selection:
     """The records of a bundle: those that `wanted` accepts, described in the manifest as `said`."""
 
-    said: str
+    selected_by: str
     wanted: Callable[[Leaf], bool]
 
 
@@ -128,8 +128,14 @@ class _Writing:
             if _NAME.fullmatch(log.key):
                 self._put(f"keys/{log.key}.pem", log.public_key.encode())
         self._put("README.txt", _HOW_TO.encode())
-        said = None if self._selection is None else self._selection.said
-        manifest = {"schema": SCHEMA, "made_at": made_at, "selection": said, "records": count, "files": self._digests}
+        selected_by = None if self._selection is None else self._selection.selected_by
+        manifest = {
+            "schema": SCHEMA,
+            "made_at": made_at,
+            "selection": selected_by,
+            "records": count,
+            "files": self._digests,
+        }
         manifest["contents"] = self._contents
         self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(manifests.sealed(manifest, signer)))
         return count

@@ -53,20 +53,20 @@ def _misnamed(policies: Mapping[str, bytes]) -> Iterator[Problem]:
         except PolicyError:
             holds = False
         if not holds:
-            said = f"the policies stored as revision {revision} have a different revision"
-            yield Problem("policies.changed", "", None, None, said)
+            problem = f"the policies stored as revision {revision} have a different revision"
+            yield Problem("policies.changed", "", None, None, problem)
 
 
 def _misindexed(records: Iterable[str | None]) -> Iterator[Problem]:
     for record in records:
-        said = "its index entries do not match it" if record else "the index covers records that do not exist"
-        yield Problem("index.changed", "", None, record, said)
+        problem = "its index entries do not match it" if record else "the index covers records that do not exist"
+        yield Problem("index.changed", "", None, record, problem)
 
 
 def _damaged(found: Iterable[tuple[str | None, str]]) -> Iterator[Problem]:
     for record, reported in found:
-        said = f"the database file is damaged, so searches may miss records: {reported}"
-        yield Problem("index.changed", "", None, record, said)
+        problem = f"the database file is damaged, so searches may miss records: {reported}"
+        yield Problem("index.changed", "", None, record, problem)
 
 
 __all__ = ["check_bundle", "check_store"]

@@ -48,7 +48,7 @@ class _Place(NamedTuple):
     record: str
 
 
-class _Gone(NamedTuple):
+class _ErasedContent(NamedTuple):
     """Missing content: its record, whose it was, and the record's commitment."""
 
     at: _Place
@@ -74,10 +74,10 @@ class _RecordedHold:
     since: int
     until: int | None = None
 
-    def keeps(self, gone: _Gone, seq: int) -> bool:
+    def keeps(self, erased_content: _ErasedContent, seq: int) -> bool:
         """Whether it protected that content when the record with that number was made."""
         held = self.held
-        whose = held.subject in (None, gone.subject) and held.session in (None, gone.session)
+        whose = held.subject in (None, erased_content.subject) and held.session in (None, erased_content.session)
         return whose and self.since < seq and (self.until is None or seq < self.until)
 
 
@@ -96,28 +96,28 @@ class Erasures:
         self._contents: dict[str, _Erased] = {}
         self._holds: dict[str, _RecordedHold] = {}
         self._released: dict[str, int] = {}
-        self._bodies_gone: list[_Place] = []
-        self._contents_gone: list[_Gone] = []
+        self._erased_bodies: list[_Place] = []
+        self._erased_contents: list[_ErasedContent] = []
         self._contents_here: list[_Place] = []
 
     def read(self, leaf: Leaf, body: bytes) -> None:
         """Collect the content of an erasure record or a hold record."""
-        said = loads(body)
+        details = loads(body)
         if leaf.kind == HOLD:
-            self._read_hold(leaf.seq, said)
+            self._read_hold(leaf.seq, details)
             return
-        self._records |= set(said["records"])
-        erased = _Erased(leaf.seq, leaf.row["at"], said.get("actor") is None)
-        for record in said.get("contents", ()):
+        self._records |= set(details["records"])
+        erased = _Erased(leaf.seq, leaf.row["at"], details.get("actor") is None)
+        for record in details.get("contents", ()):
             self._contents.setdefault(record, erased)
 
-    def _read_hold(self, seq: int, said: Mapping[str, Any]) -> None:
-        if said["action"] == "release":
-            self._released.setdefault(said["hold"], seq)
+    def _read_hold(self, seq: int, details: Mapping[str, Any]) -> None:
+        if details["action"] == "release":
+            self._released.setdefault(details["hold"], seq)
             return
-        subject = said["subject"]
+        subject = details["subject"]
         whose = None if subject is None else stored_subject(subject)
-        held = Held(said["hold"], whose, said["session"], said["actor"], said["reason"])
+        held = Held(details["hold"], whose, details["session"], details["actor"], details["reason"])
         self._holds[held.id] = _RecordedHold(held, seq)
 
     def see(self, log: str, leaf: Leaf) -> Sequence[Problem]:
@@ -127,11 +127,11 @@ class Erasures:
             return ()  # nearly all records, if no content is stored
         at = _Place(log, leaf.place, leaf.id)
         if leaf.body is None:
-            self._bodies_gone.append(at)
+            self._erased_bodies.append(at)
         if leaf.content is None:
             if committed is not None and self._evidence.has_contents:
                 whose = leaf.row["subject"], leaf.row["session"]
-                self._contents_gone.append(_Gone(at, *whose, committed))
+                self._erased_contents.append(_ErasedContent(at, *whose, committed))
             return ()
         if committed is None or leaf.content.commitment != committed.commitment:
             return (Problem("content.changed", *at, "its content does not match its commitment"),)
@@ -144,34 +144,38 @@ class Erasures:
                 *map(leaf.row.get, ("subject", "session", "at")),
                 committed.expires_at,
             ):
-                said = "its content is stored under a subject, session, time or expiry that does not match the record"
-                return (Problem("content.filed", *at, said),)
+                problem = (
+                    "its content is stored under a subject, session, time or expiry that does not match the record"
+                )
+                return (Problem("content.filed", *at, problem),)
         return ()
 
     def problems(self) -> Iterator[Problem]:
         """Content that is missing without an erasure or present despite one, and holds that do not match the log."""
         holds = [replace(hold, until=self._released.get(name)) for name, hold in self._holds.items()]
-        for at in self._bodies_gone:
+        for at in self._erased_bodies:
             if at.record not in self._records:
                 yield Problem("record.erased", *at, "its body is missing, and no erasure is recorded")
-        for gone in self._contents_gone:
-            yield from self._of_gone(gone, holds)
+        for erased_content in self._erased_contents:
+            yield from self._of_erased(erased_content, holds)
         for at in self._contents_here:
             if at.record in self._contents:
                 yield Problem("content.erased", *at, "its content is present, although its erasure is recorded")
         yield from self._of_holds(holds)
 
-    def _of_gone(self, gone: _Gone, holds: Sequence[_RecordedHold]) -> Iterator[Problem]:
-        erased = self._contents.get(gone.at.record)
+    def _of_erased(self, erased_content: _ErasedContent, holds: Sequence[_RecordedHold]) -> Iterator[Problem]:
+        erased = self._contents.get(erased_content.at.record)
         if erased is None:
-            yield Problem("content.missing", *gone.at, "its content is missing, and no erasure is recorded")
+            yield Problem("content.missing", *erased_content.at, "its content is missing, and no erasure is recorded")
             return
         for hold in holds:
-            if hold.keeps(gone, erased.seq):
-                yield Problem("content.held", *gone.at, f"its content was erased while under hold {hold.held.id}")
-        until = gone.committed.expires_at
-        if erased.by_age and gone.committed.says_when and (until is None or erased.at + _SKEW < until):
-            yield Problem("content.early", *gone.at, "retention erased its content too early")
+            if hold.keeps(erased_content, erased.seq):
+                yield Problem(
+                    "content.held", *erased_content.at, f"its content was erased while under hold {hold.held.id}"
+                )
+        until = erased_content.committed.expires_at
+        if erased.by_age and erased_content.committed.says_when and (until is None or erased.at + _SKEW < until):
+            yield Problem("content.early", *erased_content.at, "retention erased its content too early")
 
     def _of_holds(self, holds: Sequence[_RecordedHold]) -> Iterator[Problem]:
         """Erasing uses the holds in the store, so they have to match the recorded ones."""
@@ -179,8 +183,8 @@ class Erasures:
             return
         live = {hold.held for hold in holds if hold.until is None}
         for held in sorted(live ^ set(found), key=str):
-            said = "the stored hold does not match its record"
-            yield Problem("hold.changed", "", None, held.id, said)
+            problem = "the stored hold does not match its record"
+            yield Problem("hold.changed", "", None, held.id, problem)
 
 
 __all__ = ["ERASURE", "HOLD", "READ", "Erasures", "Problem"]

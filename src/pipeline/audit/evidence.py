@@ -67,13 +67,13 @@ def committed_in(record: bytes | None) -> Committed | None:
     if record is None or _COMMITMENT not in record:
         return None
     try:
-        said = loads(record).get("content", {})
-        commitment = said.get("commitment")
+        content_fields = loads(record).get("content", {})
+        commitment = content_fields.get("commitment")
     except (DecodeError, AttributeError):
         return None
     if not isinstance(commitment, str):
         return None
-    return Committed(commitment, said.get("expires_at"), "expires_at" in said)
+    return Committed(commitment, content_fields.get("expires_at"), "expires_at" in content_fields)
 
 
 class Kept(NamedTuple):

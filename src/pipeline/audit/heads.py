@@ -80,10 +80,10 @@ _TYPES: Final = {"log": str, "size": int, "root": str, "first": int, "batch": st
 _FIELDS: Final = attrgetter(*_TYPES)
 
 
-def _to_sign(said: dict[str, Any]) -> bytes:
+def _to_sign(fields: dict[str, Any]) -> bytes:
     """The signed bytes: all fields of a head except the signature."""
-    del said["signature"]
-    return _CONTEXT + dumps(said)
+    del fields["signature"]
+    return _CONTEXT + dumps(fields)
 
 
 def batch_digest(leaves: bytes | bytearray) -> str:
@@ -118,13 +118,13 @@ class Signer:
 
     def sign(self, head: Head) -> Head:
         """The head with its signature, under this key's id."""
-        said = head.to_json() | {"key": self.public_key.id}
-        said["signature"] = self.signature(_to_sign(said))
-        return trusted(Head, **said)
+        fields = head.to_json() | {"key": self.public_key.id}
+        fields["signature"] = self.signature(_to_sign(fields))
+        return trusted(Head, **fields)
 
-    def signature(self, said: bytes) -> str:
+    def signature(self, message: bytes) -> str:
         """The signature, as base64, over bytes that start with their own context."""
-        return base64.b64encode(self._private.sign(said)).decode("ascii")
+        return base64.b64encode(self._private.sign(message)).decode("ascii")
 
 
 class PublicKey:
@@ -172,13 +172,13 @@ class PublicKey:
         except (ValueError, TypeError):  # a database may hold anything, such as bytes instead of text
             return False
 
-    def verifies(self, said: bytes, signed: object) -> bool:
+    def verifies(self, message: bytes, signed: object) -> bool:
         """Whether `signed` is this key's signature over these bytes."""
         if not isinstance(signed, str):
             return False
         try:
             signature = base64.b64decode(signed, validate=True)
-            self._public.verify(signature, said)
+            self._public.verify(signature, message)
         except (InvalidSignature, ValueError):
             return False
         return base64.b64encode(signature).decode("ascii") == signed  # accept only the canonical base64 of a signature

@@ -36,11 +36,11 @@ class Manifest(NamedTuple):
         return self._asdict() | {"made_at": iso(self.made_at)}
 
 
-def sealed(said: Mapping[str, Any], signer: Signer | None) -> dict[str, Any]:
+def sealed(fields: Mapping[str, Any], signer: Signer | None) -> dict[str, Any]:
     """The manifest to write, signed if there is a signer."""
     if signer is None:
-        return dict(said)
-    named = {**said, "key": signer.public_key.id}
+        return dict(fields)
+    named = {**fields, "key": signer.public_key.id}
     return {**named, "signature": signer.signature(_bytes(named))}
 
 
@@ -53,21 +53,21 @@ def check_shape(found: Mapping[str, Any]) -> None:
 
 def read(found: Mapping[str, Any], keys: Iterable[PublicKey]) -> tuple[Manifest, str | None]:
     """The manifest, and what is wrong with its signature unless it is missing or valid under one of `keys`."""
-    said = {name: item for name, item in found.items() if name != "signature"}
+    fields = {name: item for name, item in found.items() if name != "signature"}
     by, wrong = None, None
     if "signature" in found or "key" in found:
         key = next((key for key in keys if key.id == found.get("key")), None)
         if key is None:
             wrong = "the manifest is not signed by a trusted key"
-        elif not key.verifies(_bytes(said), found.get("signature")):
+        elif not key.verifies(_bytes(fields), found.get("signature")):
             wrong = "the signature of the manifest is not valid"
         else:
             by = key.id
     return Manifest(found["selection"], found["records"], found["made_at"], by), wrong
 
 
-def _bytes(said: Mapping[str, Any]) -> bytes:
-    return _CONTEXT + dumps(said)
+def _bytes(fields: Mapping[str, Any]) -> bytes:
+    return _CONTEXT + dumps(fields)
 
 
 __all__ = ["Manifest", "check_shape", "read", "sealed"]

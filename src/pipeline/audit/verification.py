@@ -154,8 +154,8 @@ class _Check:
         )
         return Report(states, tuple(self._problems), bool(self._exported), self._keys is not None)
 
-    def _found(self, code: str, log: str, place: int | None, record: str | None, said: str) -> None:
-        self._problems.append(Problem(code, log, place, record, said))
+    def _found(self, code: str, log: str, place: int | None, record: str | None, problem: str) -> None:
+        self._problems.append(Problem(code, log, place, record, problem))
 
     # -- keys and heads ------------------------------------------------------------------------------------------------
 
@@ -169,25 +169,25 @@ class _Check:
                 continue
             key = key_of(known.row, self._keys)
             if key is None or not key.signed(head):
-                said = f"an exported head of {head.size} records is not signed by a trusted key"
-                self._found("head.signature", head.log, head.size, None, said)
+                problem = f"an exported head of {head.size} records is not signed by a trusted key"
+                self._found("head.signature", head.log, head.size, None, problem)
             elif known.anchors.setdefault(head.size, head.root) != head.root:
-                said = f"two exported heads of {head.size} records differ: there were two logs with the same id"
-                self._found("head.fork", head.log, head.size, None, said)
+                problem = f"two exported heads of {head.size} records differ: there were two logs with the same id"
+                self._found("head.fork", head.log, head.size, None, problem)
 
     def _signed_heads(self, known: _LogCheck) -> Iterator[StoredHead]:
         """The valid heads; the others are problems. The next valid head also covers the records of an invalid one."""
         key, size = key_of(known.row, self._keys), 0
         name = known.row.id
         if key is None:
-            said = "it is not signed by a trusted key" if self._keys is not None else "its public key is malformed"
-            self._found("head.key", name, None, None, said)
+            problem = "it is not signed by a trusted key" if self._keys is not None else "its public key is malformed"
+            self._found("head.key", name, None, None, problem)
         for stored in self._evidence.heads(name):
             head = stored.head
             if key is None or head.log != name or not key.signed(head):
                 if key is not None:
-                    said = f"the signature of the head of {head.size} records is not valid"
-                    self._found("head.signature", name, head.first, None, said)
+                    problem = f"the signature of the head of {head.size} records is not valid"
+                    self._found("head.signature", name, head.first, None, problem)
                 known.claimed = max(known.claimed, head.size if type(head.size) is int else 0)
                 continue
             if head.first != max(size, known.claimed):
@@ -212,12 +212,12 @@ class _Check:
             root = tree.root().hex()
             known.roots[tree.size] = root
             if root != head.root and is_signed:
-                said = "the root of the records up to here does not match the signed one"
-                self._found("head.root", name, head.first, None, said)
+                problem = "the root of the records up to here does not match the signed one"
+                self._found("head.root", name, head.first, None, problem)
         for leaf in leaves.rest():
             if leaf.place >= known.claimed:
-                said = "no head covers it"
-                self._found("record.inserted", name, leaf.place, leaf.id, said)
+                problem = "no head covers it"
+                self._found("record.inserted", name, leaf.place, leaf.id, problem)
         known.records = tree.size
 
     def _take(self, known: _LogCheck, tree: Tree, run: Sequence[Leaf], signed: bytes) -> None:
@@ -254,8 +254,8 @@ class _Check:
         leaves, count = stored.leaves, head.size - head.first
         # SQLite does not enforce types: the column may hold anything.
         if type(leaves) is not bytes or len(leaves) != _HASH * count or batch_digest(leaves) != head.batch:
-            said = f"the leaf hashes stored with the head of {head.size} records do not match its signature"
-            self._found("head.leaves", log, head.first, None, said)
+            problem = f"the leaf hashes stored with the head of {head.size} records do not match its signature"
+            self._found("head.leaves", log, head.first, None, problem)
             return False
         return True
 
@@ -280,15 +280,15 @@ class _Check:
         if leaf.kind in READ:
             self._erasures.read(leaf, body)
             return
-        said = loads(body)
+        details = loads(body)
         row = known.row
-        if leaf.place or [said[name] for name in ("log", "key", "public_key", "at")] != [
+        if leaf.place or [details[name] for name in ("log", "key", "public_key", "at")] != [
             row.id, row.key, row.public_key, row.opened_at
         ]:  # fmt: skip
             self._found("log.changed", row.id, leaf.place, leaf.id, "the log does not match its opening")
-        self._noted += [(row.id, head) for head in said["seen"]]
-        self._openings.append((leaf.seq, row.id, frozenset(head["log"] for head in said["seen"])))
-        self._before.append(said["before"])
+        self._noted += [(row.id, head) for head in details["seen"]]
+        self._openings.append((leaf.seq, row.id, frozenset(head["log"] for head in details["seen"])))
+        self._before.append(details["before"])
 
     # -- anchors and notes ---------------------------------------------------------------------------------------------
 
@@ -319,19 +319,21 @@ class _Check:
             return  # an opening that cannot be trusted is a problem already, and which one comes next is unknown
         for (_, before, _), (_, name, noted) in pairwise(sorted(self._openings, key=itemgetter(0, 1))):
             if before not in noted:
-                said = f"its opening does not note {before}, which comes before it: one of them is from another store"
-                self._found("log.inserted", name, 0, name, said)
+                problem = (
+                    f"its opening does not note {before}, which comes before it: one of them is from another store"
+                )
+                self._found("log.inserted", name, 0, name, problem)
 
     def _holds(self, log: str, known: _LogCheck, size: int, root: str, held: int, source: str) -> bool:
         if size > known.records:
-            said = f"{source} has {size} records: the log was truncated, or an older copy restored"
-            self._found("log.cut", log, known.records, None, said)
+            problem = f"{source} has {size} records: the log was truncated, or an older copy restored"
+            self._found("log.cut", log, known.records, None, problem)
             return False
         if known.roots.get(size) != root:
-            said = (
+            problem = (
                 f"{source} of {size} records has another root: the log was rewritten, from place {held} at the earliest"
             )
-            self._found("log.rewritten", log, held, None, said)
+            self._found("log.rewritten", log, held, None, problem)
             return False
         return True
 
@@ -347,8 +349,8 @@ class _Check:
         noted = self._before or ([found] if not strays else [])
         if any(one != found for one in noted) or not noted:
             first = strays[0].id if strays else None
-            said = f"records in no log: {found['records']}, which does not match the logs' openings"
-            self._found("record.stray", "", None, first, said)
+            problem = f"records in no log: {found['records']}, which does not match the logs' openings"
+            self._found("record.stray", "", None, first, problem)
 
 
 _READ: Final = READ | {"log"}

@@ -36,7 +36,8 @@ from pipeline.stage import Traffic
 _Read = TypeVar("_Read", bound=Value)
 Names = tuple[Str, ...]
 OneOrMore = Annotated[
-    Names, BeforeValidator(lambda said: (said,) if isinstance(said, str) else said, json_schema_input_type=Str | Names)
+    Names,
+    BeforeValidator(lambda given: (given,) if isinstance(given, str) else given, json_schema_input_type=Str | Names),
 ]
 
 
@@ -244,10 +245,10 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
         raise _wrong(path, f"{where} ({name})", "not allowed in a case", _SCHEMA) from None
 
 
-def _read_as(cls: type[_Read], key: str, said: Any) -> _Read:
+def _read_as(cls: type[_Read], key: str, value: Any) -> _Read:
     """The value of a key of a case; a ShapeError's path starts at the key."""
     try:
-        return cls.model_validate(said)
+        return cls.model_validate(value)
     except ShapeError as error:
         raise error.at(key) from None
 

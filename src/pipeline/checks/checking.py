@@ -195,7 +195,7 @@ def _callable(functions: Iterable[DataPath], package: DataPath, allowed: Iterabl
 
 def _in_their_modes(rules: Sequence[Rule], sources: Sources) -> Sequence[Rule]:
     try:
-        return policy_set.with_said_modes(rules, sources.data)
+        return policy_set.with_configured_modes(rules, sources.data)
     except PolicyError:
         return rules  # building the set reports what is wrong with them
 

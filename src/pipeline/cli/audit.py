@@ -261,11 +261,11 @@ def _print_report(report: Report) -> None:
     typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{found}")
 
 
-def _print_manifest(said: Manifest) -> None:
-    asked = "everything" if said.selection is None else f"selection: {said.selection}"
-    by = "not signed" if said.signed_by is None else f"signed by {said.signed_by}"
-    typer.echo(visible(f"bundle  {asked}  {counted(said.records, 'record')}, made {iso(said.made_at)}, {by}"))
-    if said.signed_by is None:
+def _print_manifest(manifest: Manifest) -> None:
+    asked = "everything" if manifest.selection is None else f"selection: {manifest.selection}"
+    by = "not signed" if manifest.signed_by is None else f"signed by {manifest.signed_by}"
+    typer.echo(visible(f"bundle  {asked}  {counted(manifest.records, 'record')}, made {iso(manifest.made_at)}, {by}"))
+    if manifest.signed_by is None:
         typer.echo("not checked: the selection, and whether records, policies or reviews were removed since")
 
 

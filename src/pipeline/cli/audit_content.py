@@ -246,8 +246,8 @@ def _print(found: Sequence[Listed], as_json: bool, line: Callable[[Listed], str]
         typer.echo(f"cmf: {nothing}", err=True)
     for one in found:
         if as_json:
-            told = asdict(one).items()
-            shown = {name: iso(value) if name in _MOMENTS and value is not None else value for name, value in told}
+            fields = asdict(one).items()
+            shown = {name: iso(value) if name in _MOMENTS and value is not None else value for name, value in fields}
             typer.echo(escaped(dumps(shown).decode()))
         else:
             typer.echo(visible(f"{one.id}  {line(one)}"))

@@ -31,8 +31,8 @@ def show(store: str, record_id: str, *, as_json: bool) -> None:
     with one_line_errors(), reading(store) as engine:
         found = stored_record(engine, record_id)
         if found is None:
-            said = f"{store} has no record {record_id}; `cmf audit find` and `cmf audit tail` list them"
-            fail(visible(said), Exit.INPUT)
+            problem = f"{store} has no record {record_id}; `cmf audit find` and `cmf audit tail` list them"
+            fail(visible(problem), Exit.INPUT)
         body = None if found.body is None else loads(found.body)
         if as_json:
             kept = {"erased": True} if body is None else body
@@ -45,15 +45,15 @@ def show(store: str, record_id: str, *, as_json: bool) -> None:
 
 def _lines(found: Stored, body: Any, policies: PoliciesAtHand) -> Iterator[str]:
     """The record in lines, which may hold anything that traffic or people wrote."""
-    told: Callable[[Any, PoliciesAtHand], Facts] = _act
+    written: Callable[[Any, PoliciesAtHand], Facts] = _act
     if body is None:
         yield f"{found.kind} {found.id}: its bytes were erased"
     elif found.kind == "decision" and readable(body):
         yield sentence(body)
-        told = _decision
+        written = _decision
     else:
         yield f"{found.kind} {found.id}"
-    for name, value in told(body or {}, policies):
+    for name, value in written(body or {}, policies):
         yield f"{name:<{_WIDTH}}  {shortened(value, _LONGEST)}"
     where = "in no log: written before there were logs" if found.log is None else f"{found.log}, place {found.place}"
     yield f"{'log':<{_WIDTH}}  {where}"

@@ -87,12 +87,14 @@ def inspect(bundle: Path, *, as_json: bool) -> None:
         signature = None if signatures is None else _signature(signatures)
         loaded = _loaded(files)
     manifest = _manifest(files)
-    said = manifest.get("revision") if isinstance(manifest, dict) else None
+    stated = manifest.get("revision") if isinstance(manifest, dict) else None
     if as_json:
         write_json(_document(loaded, files, manifest, signature))
         return
     out = console()
-    fits = "as it says" if said == loaded.revision else f"the manifest says {visible(str(said)) if said else 'none'}"
+    fits = (
+        "as it says" if stated == loaded.revision else f"the manifest says {visible(str(stated)) if stated else 'none'}"
+    )
     out.print(Text.assemble("revision   ", (loaded.revision, "bold"), f"  ({fits})"))
     if isinstance(manifest, dict) and manifest.get("roots"):
         out.print(f"roots      {', '.join(visible(str(root)) for root in manifest['roots'])}")

@@ -43,8 +43,8 @@ def _without_extensions(item: Any) -> Any:
 
 
 def _diff(name: str, old: Any, new: Any) -> Iterator[str]:
-    came, goes = escaped_json(old).splitlines(), escaped_json(new).splitlines()
-    yield from difflib.unified_diff(came, goes, f"{name} as it came", f"{name} as it goes out", lineterm="")
+    old_lines, new_lines = escaped_json(old).splitlines(), escaped_json(new).splitlines()
+    yield from difflib.unified_diff(old_lines, new_lines, f"{name} as it came", f"{name} as it goes out", lineterm="")
 
 
 __all__ = ["show_changes"]

@@ -154,7 +154,7 @@ def _python() -> Iterator[CheckResult]:
     except PackageNotFoundError:
         own, needed = "not an installed distribution", []
     names = [re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0] for one in needed if "extra ==" not in one]
-    missing = [name for name in names if not _is_there(name)]
+    missing = [name for name in names if not _is_installed(name)]
     if missing:
         message = f"not installed: {', '.join(missing)}"
         yield CheckResult(check="python", status=Status.PROBLEM, message=message, hint=_REINSTALL)
@@ -164,7 +164,7 @@ def _python() -> Iterator[CheckResult]:
     yield CheckResult(check="python", message=f"cmf {own}, {python}, {machine}, SQLite {sqlite3.sqlite_version}")
 
 
-def _is_there(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         version(name)
     except PackageNotFoundError:

@@ -117,9 +117,9 @@ def traced(level: str | None, *, lines: int, out: Path | None) -> Tracing | None
     return None if level is None else Tracing(level=cast("Level", level), lines=lines, out=out)
 
 
-def show_printed(said: Sequence[Printed], places: Places) -> None:
+def show_printed(printed: Sequence[Printed], places: Places) -> None:
     """Show what policies printed, each line with its place."""
-    for one in said:
+    for one in printed:
         typer.echo(f"{places.file(one.path)}:{one.line}: {visible(one.text)}", err=True)
 
 

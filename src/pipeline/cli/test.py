@@ -243,8 +243,8 @@ def _text(report: TestReport, *, shows_coverage: bool) -> None:
             out.print(Text(missed, "yellow"))
 
 
-def _print(out: Console, said: Sequence[Printed]) -> None:
-    for one in said:
+def _print(out: Console, printed: Sequence[Printed]) -> None:
+    for one in printed:
         out.print(Text(f"    {Path(one.path).name}:{one.line}: {visible(one.text)}", "cyan"))
 
 
@@ -270,8 +270,8 @@ def _hits(result: CaseResult) -> Iterator[str]:
     """The actual hits, to explain a failure."""
     for view in result.decision.views if result.decision is not None else ():
         for hit in view.hits:
-            said = f"{hit.reason} {hit.problem}".strip()
-            yield f"{view.path or view.kind}: {hit.effect.value} by {hit.rule} [{hit.code}]: {said}"
+            problem = f"{hit.reason} {hit.problem}".strip()
+            yield f"{view.path or view.kind}: {hit.effect.value} by {hit.rule} [{hit.code}]: {problem}"
     if not result.rules:
         yield "no rule hit"
 

@@ -53,7 +53,7 @@ class AdminApp:
                 status, media_type, body, more = await self._answer(scope)
             except Refusal as refusal:
                 more = refusal.headers
-                status, media_type, body = refusal.status, JSON, _said(refusal)
+                status, media_type, body = refusal.status, JSON, _refusal_body(refusal)
             await _send(send, status, media_type, body, more)
 
     async def _answer(self, scope: Scope) -> tuple[int, str, bytes, Mapping[str, str]]:
@@ -68,8 +68,8 @@ class AdminApp:
         if path == "/healthz":
             return 200, JSON, dumps({"status": "ok"}), {}
         if path == "/readyz":
-            is_ready, said = (False, _ENDING) if self.is_ending() else await self._operations.ready()
-            return 200 if is_ready else 503, JSON, dumps(said), {}
+            is_ready, report = (False, _ENDING) if self.is_ending() else await self._operations.ready()
+            return 200 if is_ready else 503, JSON, dumps(report), {}
         by = self._admitted(headers_of(scope["headers"]))
         entries = await self._operations.reload(by=by)
         refused = any("refused" in entry for entry in entries)
@@ -109,7 +109,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-def _said(refusal: Refusal) -> bytes:
+def _refusal_body(refusal: Refusal) -> bytes:
     error: dict[str, Any] = {"code": refusal.code, "message": refusal.message}
     return dumps({"error": error})
 

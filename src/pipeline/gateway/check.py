@@ -136,8 +136,8 @@ def question_of(body: Any) -> Question:
         raise wrong("$.request", "only a response answers a request", "leave it out")
     if question.server is not None and question.format != _MCP:
         raise wrong("$.server", "only mcp has servers", "leave it out")
-    asks = question.kind == "request" or question.request is not None
-    if question.model is not None and (question.format == _MCP or not asks):
+    has_request = question.kind == "request" or question.request is not None
+    if question.model is not None and (question.format == _MCP or not has_request):
         raise wrong("$.model", "there is no request that could be for a model", "leave it out")
     return question
 

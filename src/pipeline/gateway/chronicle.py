@@ -68,11 +68,11 @@ class Chronicle:
         """For `Events.subscribe`: policies were replaced, or new ones refused."""
         try:
             if isinstance(event, PoliciesChanged):
-                said = {"routes": list(routes), "before": event.before, "revision": event.after}
-                self._policies("change", guard, said, event.by)
+                details = {"routes": list(routes), "before": event.before, "revision": event.after}
+                self._policies("change", guard, details, event.by)
             elif isinstance(event, PoliciesRefused):
-                said = {"routes": list(routes), "code": event.code, "revision": guard.revision}
-                self._keep("policy", "refuse", said)
+                details = {"routes": list(routes), "code": event.code, "revision": guard.revision}
+                self._keep("policy", "refuse", details)
         except StoreError as error:
             self._failed("a change of policies", error)
 
@@ -117,20 +117,22 @@ class Chronicle:
         self.failures += 1
         _log.error("%s could not be put on record: %s", what, error.code)
 
-    def _policies(self, action: str, guard: Guard, said: Mapping[str, Any], by: str | None = None) -> None:
+    def _policies(self, action: str, guard: Guard, details: Mapping[str, Any], by: str | None = None) -> None:
         policies = guard.policies
         brought = (
-            said.get("before") != said["revision"]
+            details.get("before") != details["revision"]
         )  # only then is somebody the subject of the record, on which [REV-43] relies
-        row = self._row("policy", action, said if by is None else {**said, "by": {"id": by}}, by if brought else None)
+        row = self._row(
+            "policy", action, details if by is None else {**details, "by": {"id": by}}, by if brought else None
+        )
         keep_policies(self._store, policies.revision, packed(policies.bundle()), row)
 
-    def _keep(self, kind: str, action: str, said: Mapping[str, Any]) -> None:
-        self._store.put_on_record(self._row(kind, action, said))
+    def _keep(self, kind: str, action: str, details: Mapping[str, Any]) -> None:
+        self._store.put_on_record(self._row(kind, action, details))
 
-    def _row(self, kind: str, action: str, said: Mapping[str, Any], by: str | None = None) -> Record:
-        revision = str(said.get("revision", ""))
-        return act_of(kind, _PREFIX[kind], action, said, self._clock(), subject=by, revision=revision)
+    def _row(self, kind: str, action: str, details: Mapping[str, Any], by: str | None = None) -> Record:
+        revision = str(details.get("revision", ""))
+        return act_of(kind, _PREFIX[kind], action, details, self._clock(), subject=by, revision=revision)
 
 
 _PREFIX: Final = {"config": "cfg", "policy": "pol", "tally": "tly"}

@@ -150,9 +150,9 @@ def nothing_there(path: str) -> Refusal:
     if path.startswith(ENVOY_PREFIX):
         message = "Nothing to check: that takes `check.envoy` in the gateway's settings, and the path of a model's API."
         return Refusal(404, "route.not-served", message)
-    meant = next((one for one, end in _ENDS if path.rstrip("/").endswith(end)), None)
-    if meant is not None:
-        message = f"Nothing is served at this path. Did you mean {meant}? Check the client's base URL."
+    probable = next((one for one, end in _ENDS if path.rstrip("/").endswith(end)), None)
+    if probable is not None:
+        message = f"Nothing is served at this path. Did you mean {probable}? Check the client's base URL."
         return Refusal(404, "route.unknown", message)
     words = path.strip("/").replace(":", "/").split("/")[::-1]
     known = next((_NOT_SERVED[word] for word in words if word in _NOT_SERVED), None)

@@ -183,12 +183,12 @@ class HttpUpstream:
 
         async def arriving() -> AsyncGenerator[WireEvent, None]:
             async for chunk in reply.content.iter_any():
-                for event in _said(reader.feed(chunk)):
+                for event in _with_data(reader.feed(chunk)):
                     events.append(event)
                     yield event
                 if live is not None:
                     await live.pause(so_far)
-            for event in _said(reader.close()):
+            for event in _with_data(reader.close()):
                 events.append(event)
                 yield event
 
@@ -230,7 +230,7 @@ class HttpUpstream:
         return error_of(reply.status, error, _wait(reply.headers.get("retry-after", "")))
 
 
-def _said(events: Iterable[WireEvent]) -> Iterable[WireEvent]:
+def _with_data(events: Iterable[WireEvent]) -> Iterable[WireEvent]:
     return (event for event in events if "data" in event)
 
 

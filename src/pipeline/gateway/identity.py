@@ -54,8 +54,8 @@ class TrustedProxy:
         Raises:
             Refusal: 401 for such headers from elsewhere, or for invalid names in them.
         """
-        said = [name for name in self._settings.headers if name in headers]
-        if not said:
+        mapped = [name for name in self._settings.headers if name in headers]
+        if not mapped:
             return None
         if not self._is_it(headers, peer):
             raise Refusal(401, "auth.untrusted-header", "Identity headers are accepted from the trusted proxy only.")
@@ -114,11 +114,11 @@ class Identities:
             Refusal: 401 for no or an unknown key; 400 for two different ones; 503 if a token cannot be checked now.
         """
         presented = set(presented_in(headers))
-        told = None if self._proxy is None else self._proxy.subject(headers, peer)
-        if len(presented) + (told is not None) > 1:
+        from_proxy = None if self._proxy is None else self._proxy.subject(headers, peer)
+        if len(presented) + (from_proxy is not None) > 1:
             raise Refusal(400, "auth.ambiguous", "The request presents two different identities.")
-        if told is not None:
-            return told
+        if from_proxy is not None:
+            return from_proxy
         if not presented:
             if self._anonymous:
                 return None
@@ -157,9 +157,9 @@ def is_token(presented: str) -> bool:
     return _SHAPE.fullmatch(presented) is not None
 
 
-def is_name(said: object) -> bool:
+def is_name(name: object) -> bool:
     """Whether it is a valid name of a subject, role, permission or team."""
-    return isinstance(said, str) and 0 < len(said) <= MAX_NAME and said.isprintable() and said == said.strip()
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable() and name == name.strip()
 
 
 def _address(peer: str | None) -> IPv4Address | IPv6Address | None:

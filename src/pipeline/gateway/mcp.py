@@ -385,24 +385,24 @@ async def _exchanged(
                 while session.link.is_open(minted):
                     async with asyncio.timeout(None if lasts else endpoint.settings.answer_seconds):
                         value = await anext(values)
-                    async for said in _passed(session, owned(value, body)):
-                        if "method" in said and "id" in said:
-                            asked.append(str(said["id"]))
-                        yield said
+                    async for body_to_client in _passed(session, owned(value, body)):
+                        if "method" in body_to_client and "id" in body_to_client:
+                            asked.append(str(body_to_client["id"]))
+                        yield body_to_client
         except StopAsyncIteration:
             pass  # the stream ended before the answer
         except TimeoutError:
             why = refusals.timed_out()
         except Refused as refused:
             why = refused
-        for said in session.link.cut(minted, why):
-            yield said
+        for body_to_client in session.link.cut(minted, why):
+            yield body_to_client
 
 
 async def _from_server(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
     async for value in values:
-        async for said in _passed(session, value):
-            yield said
+        async for body_to_client in _passed(session, value):
+            yield body_to_client
 
 
 async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, Any]]:

@@ -131,7 +131,7 @@ class ScriptedUpstream:
         return (
             (reply.times is None or self._given[at] < reply.times)
             and (when.model is None or fnmatchcase(model, when.model))
-            and (when.says is None or when.says.casefold() in _said(last).casefold())
+            and (when.says is None or when.says.casefold() in _last_text(last).casefold())
             and (when.result_of is None or when.result_of in _answered(request))
         )
 
@@ -169,7 +169,7 @@ def _response(reply: Reply, request: Request) -> Response:
     if reply.thinking is not None:
         parts.append(ThinkingPart(text=reply.thinking))
     if reply.text is not None:
-        parts.append(TextPart(text=reply.text.replace("{said}", _said(last))))
+        parts.append(TextPart(text=reply.text.replace("{said}", _last_text(last))))
     at = len(request.messages)
     parts += [
         ToolCallPart(name=call.name, tool_call_id=f"call_{at}_{index}", arguments=frozen_mapping(call.arguments))
@@ -177,13 +177,15 @@ def _response(reply: Reply, request: Request) -> Response:
     ]
     message = Message(role=Role.ASSISTANT, content=tuple(parts))
     stop = StopReason.CALL if reply.tool_calls else StopReason.END
-    asked, said = estimate(request), estimate(Request(messages=(message,)))
-    usage = TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
+    sent_tokens, replied_tokens = estimate(request), estimate(Request(messages=(message,)))
+    usage = TokenUsage(
+        input_tokens=sent_tokens, output_tokens=replied_tokens, total_tokens=sent_tokens + replied_tokens
+    )
     model = (request.model or "").removeprefix("scripted:")
     return Response(choices=(Choice(message=message, stop_reason=stop),), usage=usage, model=model or None)
 
 
-def _said(message: Message | None) -> str:
+def _last_text(message: Message | None) -> str:
     parts = message.content if message is not None else ()
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 

@@ -219,7 +219,7 @@ def server_of(
         beside: whether it runs in the event loop of another server.
     """
     known = limits or Limits()
-    _quiet()
+    _silence_uvicorn()
     protocol = type("Protocol", (BoundedProtocol,), {"limits": known})
     config = uvicorn.Config(
         app,
@@ -239,7 +239,7 @@ def server_of(
     return BesideServer(config) if beside else Server(config)
 
 
-def _quiet() -> None:
+def _silence_uvicorn() -> None:
     logging.getLogger("uvicorn.access").disabled = True  # its lines hold paths, which the client chose
     errors = logging.getLogger("uvicorn.error")
     if not any(isinstance(one, _TypesAlone) for one in errors.filters):

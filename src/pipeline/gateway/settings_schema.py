@@ -37,8 +37,8 @@ def _descriptions(section: type[Section]) -> dict[str, str]:
         body = definition.body if isinstance(definition, ast.ClassDef) else []
         for field, text in itertools.pairwise(body):
             match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                    found[name] = inspect.cleandoc(said).replace("\n", " ")
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
+                    found[name] = inspect.cleandoc(docstring).replace("\n", " ")
     return found
 
 

@@ -77,13 +77,13 @@ class Sent:
 
     def error(self, refusal: Refusal, request_id: str) -> WireEvent:
         """The event that ends the stream in place of the rest of the answer."""
-        said = self._dialect.error(refusal, request_id)
+        fields = self._dialect.error(refusal, request_id)
         if self._dialect.name == "openai_responses":
-            told = {"type": "error", "code": refusal.code, "message": refusal.message, "param": None}
-            return {"event": "error", "data": {**told, **said, "sequence_number": self.number}}
+            defaults = {"type": "error", "code": refusal.code, "message": refusal.message, "param": None}
+            return {"event": "error", "data": {**defaults, **fields, "sequence_number": self.number}}
         if self._dialect.name == "anthropic_messages":
-            return {"event": "error", "data": said}
-        return {"data": said}
+            return {"event": "error", "data": fields}
+        return {"data": fields}
 
     def _grown(self, events: Sequence[WireEvent]) -> list[WireEvent]:
         out = len(self._texts)

@@ -85,8 +85,8 @@ class CmfMiddleware:
         named = [(name, value) for name, value in scope["headers"] if name.lower() == SESSION_HEADER.encode()]
         session = session_of(headers_of(named))
         try:
-            said = self._subject(scope)
-            subject = None if said is None else as_subject(said)
+            given = self._subject(scope)
+            subject = None if given is None else as_subject(given)
         except Exception as error:  # noqa: BLE001  (whatever it raises, the subject is unknown)
             _log.warning(
                 "the subject cannot be determined: %s", error if isinstance(error, CmfError) else type(error).__name__

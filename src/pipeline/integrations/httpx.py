@@ -56,11 +56,11 @@ def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -
                 step = next(steps)
                 while True:
                     try:
-                        came = self._done(step, request)
+                        response = self._done(step, request)
                     except (PipelineError, Refusal) as error:
                         step = steps.throw(error)
                     else:
-                        step = steps.send(came)
+                        step = steps.send(response)
             except StopIteration as end:
                 return _response(http, request, end.value)
 
@@ -95,11 +95,11 @@ def async_transport(guard: Guard, inner: Any = None, *, library: Library = "http
                 step = next(steps)
                 while True:
                     try:
-                        came = await self._done(step, request)
+                        response = await self._done(step, request)
                     except (PipelineError, Refusal) as error:
                         step = steps.throw(error)
                     else:
-                        step = steps.send(came)
+                        step = steps.send(response)
             except StopIteration as end:
                 return _response(http, request, end.value)
 

@@ -72,18 +72,18 @@ def _facts(admitted: Outcome) -> Context:
     return Context(history=admitted.request, labels=admitted.labels)
 
 
-def as_json(said: Any) -> Any:
+def as_json(value: Any) -> Any:
     """A package's value as JSON; parts without a JSON form appear as their `repr`, so that policy sees them."""
     from pydantic_core import to_json
 
-    return json.loads(to_json(said, fallback=repr))
+    return json.loads(to_json(value, fallback=repr))
 
 
 def as_settings(settings: Mapping[str, Any]) -> Any:
     """The settings of a call as JSON, without headers that carry credentials, which no policy sees [B12]."""
     shown = {
-        name: without_sensitive(said) if name in _HEADERS and isinstance(said, Mapping) else said
-        for name, said in settings.items()
+        name: without_sensitive(setting) if name in _HEADERS and isinstance(setting, Mapping) else setting
+        for name, setting in settings.items()
     }
     return as_json(shown)
 

@@ -85,8 +85,11 @@ class _ModelCall:
         self._request = request
         self._adapter = adapters.get(_FORMAT)
         self._model = f"{request.model._llm_type}:{_name_of(request.model)}"
-        said = [*([request.system_message] if request.system_message is not None else []), *request.messages]
-        body: dict[str, Any] = {"model": self._model, "messages": [convert_to_openai_messages(one) for one in said]}
+        conversation = [*([request.system_message] if request.system_message is not None else []), *request.messages]
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [convert_to_openai_messages(one) for one in conversation],
+        }
         tools = [_wire_tool(tool) for tool in request.tools]
         if tools:
             body["tools"] = tools
@@ -123,15 +126,15 @@ class _ModelCall:
         """The model's response in chat format."""
         from langchain_core.messages import AIMessage, convert_to_openai_messages
 
-        said = [message for message in answer.result if isinstance(message, AIMessage)]
-        if len(said) != 1:
+        answers = [message for message in answer.result if isinstance(message, AIMessage)]
+        if len(answers) != 1:
             raise cannot_be_judged("a response that is not exactly one message")
-        if said[0].invalid_tool_calls:
+        if answers[0].invalid_tool_calls:
             raise cannot_be_judged("a tool call that could not be parsed")
-        choice = {"index": 0, "message": convert_to_openai_messages(said[0]), "finish_reason": None}
-        choice["finish_reason"] = "tool_calls" if said[0].tool_calls else "stop"
+        choice = {"index": 0, "message": convert_to_openai_messages(answers[0]), "finish_reason": None}
+        choice["finish_reason"] = "tool_calls" if answers[0].tool_calls else "stop"
         body: dict[str, Any] = {"object": "chat.completion", "model": self._model, "choices": [choice]}
-        beside: dict[str, Any] = {"id": said[0].id, "usage_metadata": said[0].usage_metadata}
+        beside: dict[str, Any] = {"id": answers[0].id, "usage_metadata": answers[0].usage_metadata}
         body |= {name: item for name, item in beside.items() if item is not None}
         return self._adapter.from_wire_response(as_json(body), admitted.request)
 

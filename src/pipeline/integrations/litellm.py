@@ -141,10 +141,10 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             request = _request(data)
             body = json.loads(response.model_dump_json(exclude_none=True))
             try:
-                said = _ADAPTER.from_wire_response(body, request)
+                judged_response = _ADAPTER.from_wire_response(body, request)
             except CmfError as error:
                 raise self._refused("The response cannot be read.", error.code) from None
-            return await self._judged(said, key, data, Context(history=request))
+            return await self._judged(judged_response, key, data, Context(history=request))
 
         async def _judged(
             self, value: Traffic, key: Any, data: Mapping[str, Any], context: Context | None = None
@@ -171,10 +171,10 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             status: int = 403,
             is_verdict: bool = False,
         ) -> Exception:
-            told = f"{message} [{code}]" + (f" (decision {decision})" if decision else "")
+            text = f"{message} [{code}]" + (f" (decision {decision})" if decision else "")
             refused: Exception = GuardrailRaisedException(
                 guardrail_name=self.guardrail_name,
-                message=told,
+                message=text,
                 should_wrap_with_default_message=False,
                 status_code=status,
                 blocked_content=is_verdict,

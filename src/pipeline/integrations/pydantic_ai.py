@@ -107,8 +107,10 @@ def guarded_model(guard: Guard, inner: Model) -> Model:
                 return _response(answer), answer
 
             outcome, answer = await ajudged_call(guard, asked.request(), ask)
-            said = _answer(outcome, answer)
-            yield CompletedStreamedResponse(said, model_request_parameters=model_request_parameters, replay_events=True)
+            replayed = _answer(outcome, answer)
+            yield CompletedStreamedResponse(
+                replayed, model_request_parameters=model_request_parameters, replay_events=True
+            )
 
         async def count_tokens(self, *_: Any, **__: Any) -> Any:
             raise cannot_be_judged("a request to count tokens")
@@ -142,16 +144,16 @@ class _ModelCall:
 
     def request(self) -> Request:
         """The complete model request."""
-        said = [
+        converted = [
             self._message(Role.SYSTEM, TextPart(text=one.content, extra=_rest(one, _INSTRUCTION_FIELDS)), f"i.{at}")
             for at, one in self._instructions()
         ]
         for at, message in enumerate(self._messages):
             for number, part in enumerate(message.parts):
                 for item, (role, piece) in enumerate(_pieces(part)):
-                    said.append(self._message(role, piece, f"{at}.{number}.{item}"))
+                    converted.append(self._message(role, piece, f"{at}.{number}.{item}"))
         return Request(
-            model=self._name, messages=tuple(said), tools=tuple(map(_tool, self._tools())), extra=self._extra()
+            model=self._name, messages=tuple(converted), tools=tuple(map(_tool, self._tools())), extra=self._extra()
         )
 
     def left(self, admitted: Outcome) -> list[Any]:
@@ -188,8 +190,8 @@ class _ModelCall:
 
         parts = self._parameters.instruction_parts
         if parts is None:
-            said = [one.instructions for one in self._messages if getattr(one, "instructions", None) is not None]
-            parts = [InstructionPart(content=text) for text in said[-1:]]
+            texts = [one.instructions for one in self._messages if getattr(one, "instructions", None) is not None]
+            parts = [InstructionPart(content=text) for text in texts[-1:]]
         return list(enumerate(parts))
 
     def _tools(self) -> list[Any]:
@@ -202,8 +204,11 @@ class _ModelCall:
 
     def _extra(self) -> FrozenDict | None:
         output, template = self._parameters.output_object, self._parameters.prompted_output_template
-        said = {"settings": as_settings(self._settings or {}), "output": None if output is None else vars(output)}
-        return FrozenDict(freeze({"pydantic_ai": as_json(said | ({"template": template} if template else {}))}))
+        options = {
+            "settings": as_settings(self._settings or {}),
+            "output": None if output is None else vars(output),
+        }
+        return FrozenDict(freeze({"pydantic_ai": as_json(options | ({"template": template} if template else {}))}))
 
     @staticmethod
     def _found(admitted: Outcome) -> dict[str, Part]:
@@ -367,20 +372,20 @@ def _tool(tool: Any) -> ToolDefinition:
             input_schema=freeze(as_json(tool.parameters_json_schema)),
             extra=None if answers is None else FrozenDict(freeze(as_json(answers))),
         )
-    said = {one.name: getattr(tool, one.name) for one in fields(tool)}
+    own = {one.name: getattr(tool, one.name) for one in fields(tool)}
     return ToolDefinition(
-        name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze({"pydantic_ai": as_json(said)}))
+        name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze({"pydantic_ai": as_json(own)}))
     )
 
 
 def _rest(part: Any, known: frozenset[str] = _PART_FIELDS) -> FrozenDict | None:
     """Further fields of a part or response that may reach a model: shown to policy, kept while unchanged."""
-    said = {
+    own = {
         one.name: getattr(part, one.name)
         for one in fields(part)
         if one.init and one.name not in known and getattr(part, one.name) is not None
     }
-    return FrozenDict(freeze({"pydantic_ai": as_json(said)})) if said else None
+    return FrozenDict(freeze({"pydantic_ai": as_json(own)})) if own else None
 
 
 def _own(extra: Mapping[str, Any] | None) -> dict[str, Any]:

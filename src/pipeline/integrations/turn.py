@@ -118,8 +118,8 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
         refusal = Refusal(503, error.code, error.message, headers={"x-should-retry": "true"})
     except CmfError as error:
         refusal = of_unreadable(error)
-    told = {"x-should-retry": "false", **refusal.headers, "x-cmf-code": refusal.code}
-    return Answered(refusal.status, _own(told), dumps(dialect.error(refusal, f"req_{request_id}")))
+    reply_headers = {"x-should-retry": "false", **refusal.headers, "x-cmf-code": refusal.code}
+    return Answered(refusal.status, _own(reply_headers), dumps(dialect.error(refusal, f"req_{request_id}")))
 
 
 def _answer(incoming: IncomingRequest, request: Request) -> Turn:
@@ -150,13 +150,13 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept
     dialect, response = incoming.endpoint.dialect, outcome.response
     if response is None:
         raise Refusal(503, "pipeline.no-response", "A stage replaced the response with something else.")
-    told = {**kept, **decision_headers(outcome.decision)}
+    reply_headers = {**kept, **decision_headers(outcome.decision)}
     if response.error is None and request.stream:
         events = without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
         media_type, data = streamed(dialect, events, as_array=incoming.endpoint.as_array)
-        return Answered(200, _own(told, media_type), data)
+        return Answered(200, _own(reply_headers, media_type), data)
     status = 200 if response.error is None else response.error.status or 502
-    return Answered(status, _own(told), dumps(emit(outcome, dialect.name)))
+    return Answered(status, _own(reply_headers), dumps(emit(outcome, dialect.name)))
 
 
 def _endpoint(path: str, query: str, headers: Mapping[str, str]) -> Endpoint:

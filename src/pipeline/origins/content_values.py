@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from pipeline.origins.control_values import Entries
-from pipeline.origins.sources import Origin, is_said, is_trusted
+from pipeline.origins.sources import Origin, has_source, is_trusted
 from pipeline.origins.spelling import addresses, host_words
 
 MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked up by themselves
@@ -19,17 +19,17 @@ MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked u
 def address_entries(entry: Entries, path: str, text: str) -> Iterator[Origin]:
     """The entry of each address in a text, with its `span`."""
     for start, end in islice(addresses(text), MAX_ADDRESSES):
-        yield _told(entry, path, text[start:end]) | {"span": [start, end]}
+        yield _described(entry, path, text[start:end]) | {"span": [start, end]}
 
 
-def _told(entry: Entries, path: str, address: str) -> Origin:
+def _described(entry: Entries, path: str, address: str) -> Origin:
     """The entry of an address. If no text has it whole, texts that have its host count as sources."""
     found = entry(path, "address", "content", address)
-    if is_said(found):
+    if has_source(found):
         return found
     names = [entry(path, "address", "content", name) for name in host_words(address)]
     strange = [name for name in names if not is_trusted(name)]
-    return strange[0] if strange and all(map(is_said, names)) else found
+    return strange[0] if strange and all(map(has_source, names)) else found
 
 
 __all__ = ["MAX_ADDRESSES", "address_entries"]

@@ -15,7 +15,7 @@ from pipeline.origins.equivalents import near_days
 from pipeline.origins.occurrences import Answer, Match, Occurrences
 from pipeline.origins.readings import readings
 from pipeline.origins.reckoning import Reckoning
-from pipeline.origins.sources import TRUSTED, Origin, is_said, is_trusted
+from pipeline.origins.sources import TRUSTED, Origin, has_source, is_trusted
 from pipeline.origins.spelling import cuts, pieces, word_spans
 
 MAX_PIECES: Final = 64  # pieces of one value; one of more is looked up as a whole only
@@ -56,18 +56,19 @@ class ControlValues:
         part = self._texts.find_part(str(content), folder=folder)
         forms = map(self._texts.find, readings(content)) if isinstance(content, str) else ()
         entry = self._entry(path, kind, "control", content, part, *forms)
-        return entry if is_trusted(entry) else self._following(path, kind, content, said=is_said(entry))
+        return entry if is_trusted(entry) else self._following(path, kind, content, from_untrusted=has_source(entry))
 
-    def _following(self, path: str, kind: str, content: str | float, *, said: bool) -> Origin | None:
+    def _following(self, path: str, kind: str, content: str | float, *, from_untrusted: bool) -> Origin | None:
         """The entry of the user's words by which a value follows from a known one: "tomorrow", "20 % off".
 
-        A value that untrusted text has (`said`) was not computed, except for a day near a known one, which may be both.
+        A value that stands in untrusted text (`from_untrusted`) was not computed. Only a day near a known one may be
+        both.
         """
-        one = self._reckoning.one() if not said and str(content) in _ONES and _QUANTITY.search(path) else None
+        one = self._reckoning.one() if not from_untrusted and str(content) in _ONES and _QUANTITY.search(path) else None
         if one is not None:
             return self._entry(path, kind, "control", one)
-        near = near_days(content, said=said) if isinstance(content, str) else []
-        for words, bases in chain(near, () if said else self._reckoning.bases(content)):
+        near = near_days(content, from_untrusted=from_untrusted) if isinstance(content, str) else []
+        for words, bases in chain(near, () if from_untrusted else self._reckoning.bases(content)):
             entry = self._entry(path, kind, "control", words)
             if is_trusted(entry) and any(is_trusted(self._entry(path, kind, "control", base)) for base in bases):
                 return entry

@@ -44,10 +44,10 @@ class _Words(NamedTuple):
 class Designation:
     """Answers which of the records that were read the user's messages mean."""
 
-    def __init__(self, texts: Occurrences, groups: Sequence[Group], said: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, texts: Occurrences, groups: Sequence[Group], user_texts: Sequence[tuple[int, str]]) -> None:
         self._texts = texts
         self._groups = groups
-        self._said = said
+        self._user_texts = user_texts
 
     @cached_property
     def _values(self) -> frozenset[int]:
@@ -57,7 +57,7 @@ class Designation:
 
     @cached_property
     def _words(self) -> list[_Words]:
-        return [_words(text) for _, text in self._said]
+        return [_words(text) for _, text in self._user_texts]
 
     def tells(self, value: str) -> bool:
         """Whether the user means a record that has `value` in a trusted field, and no other record of its kind."""
@@ -68,23 +68,23 @@ class Designation:
             if len(seen) == MAX_RECORDS:
                 return False
             seen.add(found.record)
-            told = self._told_by(found)
-            if told:
-                return not self._tells_another(found, told)
+            stated = self._stated_by(found)
+            if stated:
+                return not self._states_another(found, stated)
         return False
 
     def names(self, field: str) -> bool:
         """Whether the user says a name that a field has."""
-        return bool(self._said_of(field))
+        return bool(self._stated_of(field))
 
     def chooses(self, value: str) -> bool:
         """Whether the user says a different value out of those that the result has in fields of the same name."""
-        own = self._said_of(value)
+        own = self._stated_of(value)
         for found in self._texts.texts_with(value, self._values):
             if found.record is None or normal(found.raw) != normal(value):
                 continue
             for raw in self._beside(found):
-                if not self._said_of(raw) <= own or any(_says(words.text, raw) for words in self._words):
+                if not self._stated_of(raw) <= own or any(_states(words.text, raw) for words in self._words):
                     return True
         return False
 
@@ -96,31 +96,31 @@ class Designation:
                 texts = islice(self._texts.texts_of(at), MAX_OTHERS)
                 yield from (text.raw for text in texts if text.origin == found.origin and text.raw != found.raw)
 
-    def _said_of(self, field: str) -> frozenset[str]:
+    def _stated_of(self, field: str) -> frozenset[str]:
         """The words of a field that the user says."""
         if len(field) > MAX_FIELD:
             return frozenset()
-        return frozenset[str]().union(*(_told(words, field) for words in self._words))
+        return frozenset[str]().union(*(_values_named(words, field) for words in self._words))
 
-    def _told_by(self, found: Text) -> frozenset[str]:
+    def _stated_by(self, found: Text) -> frozenset[str]:
         """The words of the user that identify the record that the text is a field of."""
-        told: set[str] = set()
+        stated: set[str] = set()
         for text in islice(self._texts.fields_of(found.record), MAX_FIELDS):
-            said = self._said_of(text.raw) if text.group in self._values and text.raw != found.raw else frozenset()
-            if said and not self._is_shared(text):
-                told |= said
-        return frozenset(told)
+            values = self._stated_of(text.raw) if text.group in self._values and text.raw != found.raw else frozenset()
+            if values and not self._is_shared(text):
+                stated |= values
+        return frozenset(stated)
 
     def _is_shared(self, text: Text) -> bool:
         records = {found.record for found in self._texts.texts_with(text.raw, {text.group}) if found.raw == text.raw}
         return len(records) > MAX_SHARED
 
-    def _tells_another(self, found: Text, told: frozenset[str]) -> bool:
+    def _states_another(self, found: Text, stated: frozenset[str]) -> bool:
         """Whether the user says the same field of another record, or words that identify only that one."""
         others = {text.raw: text for text in islice(self._texts.texts_of(found.group), MAX_OTHERS)}
         others.pop(found.raw, None)
         return any(
-            any(_says(words.text, raw) for words in self._words) or not self._told_by(text) <= told
+            any(_states(words.text, raw) for words in self._words) or not self._stated_by(text) <= stated
             for raw, text in others.items()
         )
 
@@ -134,7 +134,7 @@ def _field_name(field: str) -> str:
     return "[*]" if field.endswith("[*]") else field.rpartition(".")[2]
 
 
-def _says(text: str, value: str) -> bool:
+def _states(text: str, value: str) -> bool:
     folded = normal(value)
     return bool(folded) and re.search(rf"(?<!\w){re.escape(folded)}(?!\w)", text) is not None
 
@@ -158,7 +158,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
             yield first, second.removesuffix("s")
 
 
-def _told(words: _Words, field: str) -> Iterator[str]:
+def _values_named(words: _Words, field: str) -> Iterator[str]:
     """The words of a field that name it and are said."""
     address = "@" in field
     for match in _WORD.finditer(_LAST_LABEL.sub("", field) if address else field):

@@ -311,14 +311,15 @@ def keys_of(value: str) -> set[str]:
     return found
 
 
-def near_days(value: str, *, said: bool) -> list[tuple[str, list[str]]]:
-    """By which words a date is told to whoever knows one of which days; nothing for what is no date with a year.
+def near_days(value: str, *, from_untrusted: bool) -> list[tuple[str, list[str]]]:
+    """The words that mean this date, each with the days from which they mean it; empty if it is no date with a year.
 
-    If others `said` it, a day of the week is only that of the same week: another would be theirs to choose.
+    If the date stands in untrusted text too, a day of the week is only that of the same week, as that text could
+    choose another week.
     """
     day = day_of(value)
     with suppress(OverflowError):  # the first and last days that there are
-        return [] if day is None else list(_near(day, 6 if said else MAX_DAYS))
+        return [] if day is None else list(_near(day, 6 if from_untrusted else MAX_DAYS))
     return []
 
 

@@ -46,13 +46,15 @@ MAX_CHARACTERS: Final = 64  # of a value that can be one that the user gave
 _NUMBERING: Final = frozenset({"id", "ids", "no", "nr", "num", "number"})
 
 
-def asks_for_all(texts: Occurrences, groups: Sequence[Group], acts: AskedFor, said: Sequence[tuple[int, str]]) -> bool:
+def requests_all(
+    texts: Occurrences, groups: Sequence[Group], acts: AskedFor, user_texts: Sequence[tuple[int, str]]
+) -> bool:
     """Whether untrusted text asks for the act on everything ("delete all"), and the user `said` nothing of many."""
-    if any(_MANY.search(words) for _, words in said):
+    if any(_MANY.search(words) for _, words in user_texts):
         return False
-    theirs = _theirs(groups)
+    untrusted = _untrusted_groups(groups)
     asked = (f"{verb} {many}" for verb in with_alike(acts.verbs) for many in _ALL)
-    return bool(theirs) and any(True for words in asked for _ in texts.texts_with(words, theirs))
+    return bool(untrusted) and any(True for words in asked for _ in texts.texts_with(words, untrusted))
 
 
 class Naming:
@@ -70,14 +72,14 @@ class Naming:
         self._texts = texts
         self._designation = designation
         self._chosen = chosen
-        self._theirs = _theirs(groups)
+        self._untrusted_groups = _untrusted_groups(groups)
         self._known = {at for at, group in enumerate(groups) if group.trust == TRUSTED}
         self._argument = next((step for step in reversed(path) if isinstance(step, str)), "")
         self._acts = acts
 
     def names(self, entry: Origin, content: str | float) -> bool:
         """Whether untrusted text names a value that trusted results have, and neither the user nor the system says."""
-        if not self._theirs:
+        if not self._untrusted_groups:
             return False
         if isinstance(content, bool):
             return self._turns()
@@ -102,27 +104,27 @@ class Naming:
             return False
         own = {found.record for found in self._with(text, self._known)} if _CONTACT.fullmatch(text) else set()
         if _DISTINCT.search(text):
-            return self._any(text, lambda found: found.record not in own or self._asks_at(found, text))
-        return self._any(text, self._asks) or (self._any(text, _always) and self._designation.chooses(text))
+            return self._any(text, lambda found: found.record not in own or self._requests_at(found, text))
+        return self._any(text, self._requests) or (self._any(text, _always) and self._designation.chooses(text))
 
-    def _asks(self, found: Text) -> bool:
+    def _requests(self, found: Text) -> bool:
         return self._acts is not None and self._acts.is_said_in(found.raw)
 
-    def _asks_at(self, found: Text, own: str) -> bool:
+    def _requests_at(self, found: Text, own: str) -> bool:
         """Whether one sentence of a text asks for the act and has the address `own`, which the user does not name."""
         if found.record is None or self._acts is None:
             return found.record is None
         asking = (says_any(self._acts.verbs, part, acts=True) for part in _SENTENCE.split(found.raw) if own in part)
         return not self._designation.names(own) and any(asking)
 
-    def replacing(self, content: str | float, said: Sequence[tuple[int, str]]) -> Iterator[str | float]:
+    def replacing(self, content: str | float, user_texts: Sequence[tuple[int, str]]) -> Iterator[str | float]:
         """What untrusted text wrote of a value that is no control value: all of it, or its date or time.
 
         A number, date or time counts only if the user gave another one (`said` are his messages): a user who gives none
         leaves it to the texts.
         """
         text = "" if isinstance(content, bool) else (content if isinstance(content, str) else spelled(content)).strip()
-        if not self._theirs or not text or len(text) > MAX_CHARACTERS:
+        if not self._untrusted_groups or not text or len(text) > MAX_CHARACTERS:
             return
         for part in [text[start:end] for start, end in moment(text)] or [text]:
             kind, sought = _kind(part), part if isinstance(content, str) else content
@@ -133,19 +135,19 @@ class Naming:
             elif part.isdecimal() and len(part) < MIN_FIGURES:
                 steers = self._is_cued(part)
             else:
-                steers = self._any(sought, _always) and any(_gives(kind, words) for _, words in said)
+                steers = self._any(sought, _always) and any(_gives(kind, words) for _, words in user_texts)
             if steers:
                 yield sought
 
     def _steered(self, word: str) -> Callable[[Text], bool]:
         """A test of whether a text gives `word` for the argument: beside its name, or as what something is to be."""
         name = r"\W*".join(map(re.escape, _words(self._argument))) or r"(?!)"
-        told = re.compile(
+        stated = re.compile(
             rf"(?<!\w)(?:{name}s?(?:\W+\w+){{0,4}}?\W+{word}|{word}\W+{name}|{_TO_BE}\W+(?:(?:an?|the)\W+)?{word}"
             rf"|{word}\W+(?:instead|rather|not))(?!\w)",
             re.I,
         )
-        return lambda found: told.search(found.raw) is not None
+        return lambda found: stated.search(found.raw) is not None
 
     def _turns(self) -> bool:
         """Whether untrusted text names a boolean argument of the call, and trusted text does not."""
@@ -159,7 +161,7 @@ class Naming:
 
     def _any(self, value: str | float, holds: Callable[[Text], bool]) -> bool:
         """Whether `holds` is true of an untrusted text that has the value; true if more than `MAX_TEXTS` have it."""
-        found = self._with(value, self._theirs)
+        found = self._with(value, self._untrusted_groups)
         return any(map(holds, islice(found, MAX_TEXTS))) or next(found, None) is not None
 
     def _with(self, value: str | float, groups: set[int]) -> Iterator[Text]:
@@ -172,12 +174,12 @@ class Naming:
         """
         words = _words(self._argument)
         verbs = [verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb]
-        told = rf"(?:{'|'.join(map(inflected, verbs))})(?:\W{{1,3}}[^\W\d_]+){{1,2}}\W{{1,3}}{number}(?!\w)"
-        asked = re.compile(told if verbs else "(?!)", re.I)
+        stated = rf"(?:{'|'.join(map(inflected, verbs))})(?:\W{{1,3}}[^\W\d_]+){{1,2}}\W{{1,3}}{number}(?!\w)"
+        asked = re.compile(stated if verbs else "(?!)", re.I)
         cues = _NUMBERING.union(verbs)
         if words and words[-1] in _NUMBERING:
             cues = cues.union(words)
-        beside = any(self._texts.has_beside(cue, number, self._theirs) for cue in cues)
+        beside = any(self._texts.has_beside(cue, number, self._untrusted_groups) for cue in cues)
         return beside or self._any(number, lambda found: asked.search(found.raw) is not None)
 
 
@@ -186,7 +188,7 @@ def _is_figure(text: str) -> bool:
     return not text.isdecimal() and (_FIGURES.fullmatch(text) is not None or bool(keys_of(text)))
 
 
-def _theirs(groups: Sequence[Group]) -> set[int]:
+def _untrusted_groups(groups: Sequence[Group]) -> set[int]:
     return {at for at, group in enumerate(groups) if group.trust == UNTRUSTED and group.kind in _RETURNED}
 
 
@@ -214,4 +216,4 @@ def _words(argument: str) -> list[str]:
 
 _RETURNED: Final = frozenset({"tool_result", "resource"})
 
-__all__ = ["MAX_TEXTS", "Naming", "asks_for_all"]
+__all__ = ["MAX_TEXTS", "Naming", "requests_all"]

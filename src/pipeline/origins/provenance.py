@@ -21,7 +21,7 @@ from pipeline.origins.content_values import address_entries
 from pipeline.origins.control_values import ControlValues
 from pipeline.origins.designation import Designation, is_name
 from pipeline.origins.field_paths import Path, escaped, record_of, shape
-from pipeline.origins.naming import Naming, asks_for_all
+from pipeline.origins.naming import Naming, requests_all
 from pipeline.origins.occurrences import Answer, Occurrences
 from pipeline.origins.reckoning import Reckoning
 from pipeline.origins.requested_acts import RequestedActs, as_sources
@@ -75,7 +75,7 @@ class _Call:
     labels: frozenset[str] = frozenset()
 
 
-class _Said(NamedTuple):
+class _Speech(NamedTuple):
     """The part that is being read: its speaker, and how far that is trusted."""
 
     role: Role
@@ -125,8 +125,8 @@ class Index:
         """Read the next message. `known` tells of all parts, or of each, whether it is on record; None looks it up."""
         number = self._length
         for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
-            said = _Said(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
-            for group, content in _READERS.get(type(part), Index._read_other)(self, part, said):
+            speech = _Speech(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
+            for group, content in _READERS.get(type(part), Index._read_other)(self, part, speech):
                 self._texts.add(self._number(group), number, content)
                 if group.trust != TRUSTED and group.kind != "assistant":
                     self._untrusted.setdefault(group, number)
@@ -141,15 +141,15 @@ class Index:
             return [known is not False or not needs_record(message.role, part) for part in message.content]
         return known
 
-    def _read_text(self, part: Any, said: _Said) -> Texts:
-        if said.role is Role.USER:
+    def _read_text(self, part: Any, speech: _Speech) -> Texts:
+        if speech.role is Role.USER:
             self._requested.read_user(self._length, part.text)
-        elif said.role is Role.ASSISTANT:
-            self._requested.read_model(part.text if said.speaker is not CLAIM else None)
-        theirs = said.speaker is CLAIM and said.role in (Role.ASSISTANT, Role.TOOL)
-        yield CLAIM if theirs else SPEAKERS[said.role], part.text
+        elif speech.role is Role.ASSISTANT:
+            self._requested.read_model(part.text if speech.speaker is not CLAIM else None)
+        untrusted = speech.speaker is CLAIM and speech.role in (Role.ASSISTANT, Role.TOOL)
+        yield CLAIM if untrusted else SPEAKERS[speech.role], part.text
 
-    def _read_call(self, part: Any, said: _Said) -> Texts:
+    def _read_call(self, part: Any, speech: _Speech) -> Texts:
         profile = self._profiles.find(part.name, part.namespace)
         call = _Call(part.name, part.namespace, profile, part.arguments)
         self._calls.add(part.tool_call_id, call)
@@ -161,25 +161,25 @@ class Index:
             labels.update(label for source in whole["sources"] for label in source["labels"])
             founded = is_trusted(whole)
             if not founded and isinstance(content, str) and (profile is None or profile.use_of(path) != "content"):
-                founded = all_trusted(self._told_otherwise("", content, whole))
+                founded = all_trusted(self._rephrased("", content, whole))
             if not founded and isinstance(content, str):
                 call.unfounded.append(content)
                 call.chosen |= is_name(content) and is_of_others(whole) and not self._designation().names(content)
             elif self._chosen and isinstance(content, str):
                 call.chosen |= self._naming((), None).is_looked_up(whole, content)
-            group = said.speaker._replace(tool=part.name, field=shape(path), written=writes and not founded)
+            group = speech.speaker._replace(tool=part.name, field=shape(path), written=writes and not founded)
             yield group, content
         call.labels = frozenset(labels) if writes else frozenset()
 
-    def _read_thinking(self, part: Any, said: _Said) -> Texts:
-        yield said.speaker, part.text
+    def _read_thinking(self, part: Any, speech: _Speech) -> Texts:
+        yield speech.speaker, part.text
 
-    def _read_result(self, part: Any, said: _Said) -> Texts:
+    def _read_result(self, part: Any, speech: _Speech) -> Texts:
         call = self._calls.answered(part)
         name = part.tool_name or (call.name if call is not None else None)
         rules = self._result_rules(part, call)
         values = list(result_values(part, rules.format))
-        if said.speaker is CLAIM:
+        if speech.speaker is CLAIM:
             for path, content in values:
                 yield CLAIM._replace(tool=name, field=shape(path)), content
             return
@@ -218,29 +218,29 @@ class Index:
         """The indices of values in records that the user named, by a name that the call was not given."""
         names = self._designation().names
         held = [place for place, (group, _) in enumerate(found) if group.trust == TRUSTED and place not in repeated]
-        told = {record_of(values[place][0]) for place in held if names(str(values[place][1]))}
-        return frozenset(place for place in repeated if record_of(values[place][0]) in told)
+        named_records = {record_of(values[place][0]) for place in held if names(str(values[place][1]))}
+        return frozenset(place for place in repeated if record_of(values[place][0]) in named_records)
 
-    def _read_resource(self, part: Any, said: _Said) -> Texts:
+    def _read_resource(self, part: Any, speech: _Speech) -> Texts:
         profile = self._profiles.for_uri(part.uri)
         rules = profile.result if profile is not None else ResultProfile()
         labels = tuple(sorted(profile.every_label)) if profile is not None else ()
         trust = UNTRUSTED if rules.weakest is Trust.UNTRUSTED else TRUSTED
-        group = Group("resource", CLAIMED if said.speaker is CLAIM else trust, labels=labels)
+        group = Group("resource", CLAIMED if speech.speaker is CLAIM else trust, labels=labels)
         for content in strings(part):
             yield group, content
 
-    def _read_prompt(self, part: Any, said: _Said) -> Texts:
+    def _read_prompt(self, part: Any, speech: _Speech) -> Texts:
         named = self._profiles.named(Entity.prompt(part.prompt_name, None))
         labels = frozenset[str]().union(*(found.profile.every_label for found in named))
-        group = Group("resource", CLAIMED if said.speaker is CLAIM else UNTRUSTED, labels=tuple(sorted(labels)))
+        group = Group("resource", CLAIMED if speech.speaker is CLAIM else UNTRUSTED, labels=tuple(sorted(labels)))
         for content in strings(part):
             yield group, content
 
-    def _read_other(self, part: Part, said: _Said) -> Texts:
-        own = said.role is Role.ASSISTANT or said.speaker is CLAIM
+    def _read_other(self, part: Part, speech: _Speech) -> Texts:
+        own = speech.role is Role.ASSISTANT or speech.speaker is CLAIM
         for content in strings(part):
-            yield said.speaker if own else Group("resource", UNTRUSTED), content
+            yield speech.speaker if own else Group("resource", UNTRUSTED), content
 
     def _result_rules(self, part: ToolResultPart, call: _Call | None) -> ResultProfile:
         """The profile's rules for a result; the strictest ones if its own tool name and that of its call differ."""
@@ -280,13 +280,13 @@ class Index:
         asking = self._requested.messages_with(AskedFor(verbs=acts.verbs)) if acts.objects and profile.sink else []
         for path, content in argument_values(call) if asking else ():
             if isinstance(content, str) and profile.use_of(path) == "control":
-                said = any(source["kind"] == "user" for source in self._sources(content)[0])
-                if (said and is_name(content)) or self._designation().tells(content):
+                speech = any(source["kind"] == "user" for source in self._sources(content)[0])
+                if (speech and is_name(content)) or self._designation().tells(content):
                     return as_sources((number, "asked") for number in asking)
         return []
 
     def _designation(self) -> Designation:
-        return Designation(self._texts, self._group_list, self._requested.said)
+        return Designation(self._texts, self._group_list, self._requested.user_texts)
 
     def _look_into(
         self, held: Any, path: tuple[str | int, ...], at: str, profile: Profile | None, entries: list[Origin]
@@ -320,7 +320,7 @@ class Index:
     ) -> list[Origin]:
         """The entries of a control value, marked if untrusted text named it for this call [PROV-16], [PROV-17]."""
         control = whole["use"] == "control"
-        entries = self._told_otherwise(whole["path"], content, whole) if control else [whole]
+        entries = self._rephrased(whole["path"], content, whole) if control else [whole]
         judged = bool(self._profiles) if profile is None else profile.sink
         if not self._untrusted or not judged or self.work > self._until:
             return entries
@@ -330,19 +330,19 @@ class Index:
             span = entry.get("span")
             if naming.names(entry, content if span is None else str(content)[slice(*span)]):
                 entry["named"] = True
-        for part in naming.replacing(content, self._requested.said) if not (control or is_trusted(whole)) else ():
-            if not all_trusted(self._told_otherwise("", part, self._entry("", "string", "other", part))):
+        for part in naming.replacing(content, self._requested.user_texts) if not (control or is_trusted(whole)) else ():
+            if not all_trusted(self._rephrased("", part, self._entry("", "string", "other", part))):
                 whole["named"] = True
         return entries
 
     def _naming(self, path: tuple[str | int, ...], acts: AskedFor | None) -> Naming:
         return Naming(self._texts, self._group_list, path, acts, self._designation(), self._chosen)
 
-    def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
+    def _rephrased(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entries of a control value: `whole`; if no trusted text has it, also other forms and pieces."""
         if is_trusted(whole) or isinstance(content, bool) or "complete" in whole or self.work > self._until:
             return [whole]
-        self._reckoning.read(self._requested.said)
+        self._reckoning.read(self._requested.user_texts)
         return ControlValues(self._texts, self._entry, self._reckoning).entries(path, content, whole)
 
     def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
@@ -382,7 +382,7 @@ class Index:
                 "irreversible": profile.irreversible,
                 "askable": bool(acts),
             }
-            if acts and profile.sink and asks_for_all(self._texts, self._group_list, acts, self._requested.said):
+            if acts and profile.sink and requests_all(self._texts, self._group_list, acts, self._requested.user_texts):
                 known["named"] = True
         return {"path": "", "type": "call", "use": "control", "sources": sources} | known
 

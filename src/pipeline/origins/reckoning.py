@@ -175,7 +175,7 @@ class Reckoning:
                 yield found[0]
 
     def _numbers(self, value: Decimal) -> Iterator[tuple[str, list[str]]]:
-        yield from ((step.words, [step.words]) for step in self._spans if value in _told_in_units(step))
+        yield from ((step.words, [step.words]) for step in self._spans if value in _in_units(step))
         for step in self._factors:
             yield step.words, _plain(_before(value, step.amount))
         for step in self._changes:
@@ -192,7 +192,7 @@ def _span(match: re.Match[str]) -> Iterator[Step]:
         yield Step(match[0], count + (Decimal("0.5") if match["half"] else 0), match["unit"].lower())
 
 
-def _told_in_units(step: Step) -> Iterator[Decimal]:
+def _in_units(step: Step) -> Iterator[Decimal]:
     """A duration in minutes, in hours and in days: 45 minutes are 45, 0.75 and 0.03125."""
     minutes = step.amount * _MINUTES.get(step.unit, 0)
     yield from (minutes / unit for unit in (1, 60, 1440) if minutes)

@@ -24,16 +24,16 @@ class RequestedActs:
     """The user's messages, each with the model's question to which it agrees."""
 
     def __init__(self, texts: Occurrences) -> None:
-        self.said: list[tuple[int, str]] = []
+        self.user_texts: list[tuple[int, str]] = []
         self._texts = texts
         self._found: dict[str, tuple[int, list[int]]] = {}
         self._question: str | None = None
 
     def read_user(self, number: int, text: str) -> None:
         """Read a text of the user. One that agrees to the model's question also asks for what the question names."""
-        self.said.append((number, text))
+        self.user_texts.append((number, text))
         if self._question is not None and agrees(text):
-            self.said.append((number, self._question))
+            self.user_texts.append((number, self._question))
         self._question = None
 
     def read_model(self, text: str | None) -> None:
@@ -44,11 +44,11 @@ class RequestedActs:
         """The numbers of the user's messages that say `words`. Each message is searched once."""
         key = repr(words)
         read, found = self._found.get(key, (0, []))
-        for number, text in self.said[read:]:
+        for number, text in self.user_texts[read:]:
             self._texts.work += 1
             if words.is_said_in(text):
                 found.append(number)
-        self._found[key] = (len(self.said), found)
+        self._found[key] = (len(self.user_texts), found)
         return found
 
     def sources(self, acts: AskedFor) -> list[Origin]:

@@ -130,14 +130,14 @@ def all_trusted(entries: Sequence[Origin]) -> bool:
     return is_trusted(entries[0]) or (len(entries) > 1 and all(map(is_trusted, entries[1:])))
 
 
-def is_said(entry: Origin) -> bool:
+def has_source(entry: Origin) -> bool:
     """Whether any source but the model has the value of an entry."""
     return any(source["kind"] != "assistant" for source in entry["sources"])
 
 
 def is_of_others(entry: Origin) -> bool:
     """Whether other sources have the value of an entry, and no trusted one."""
-    return not is_trusted(entry) and is_said(entry)
+    return not is_trusted(entry) and has_source(entry)
 
 
 def fairly(sources: list[Origin]) -> list[Origin]:
@@ -165,8 +165,8 @@ __all__ = [
     "all_trusted",
     "as_origin",
     "fairly",
+    "has_source",
     "is_of_others",
-    "is_said",
     "is_trusted",
     "type_of",
 ]

@@ -171,7 +171,7 @@ def says_any(words: tuple[str, ...], text: str, *, acts: bool = False) -> bool:
     if not acts:
         return any(matches(inflected(word), text) for word in words)
     said = with_alike(words)
-    return any(_asks(inflected(word, apart=True), text, named=" " not in word) for word in said)
+    return any(_requests(inflected(word, apart=True), text, named=" " not in word) for word in said)
 
 
 @lru_cache(maxsize=1024)
@@ -197,7 +197,7 @@ def matches(pattern: str, text: str) -> bool:
     return any(True for _ in _places(pattern, text))
 
 
-def _asks(pattern: str, text: str, *, named: bool) -> bool:
+def _requests(pattern: str, text: str, *, named: bool) -> bool:
     """Whether it is found where it asks for an act; if it can be `named`, not where a thing of this name is meant."""
     return any(
         _TO_USER.match(text, at) is None and not (named and _is_thing(text, at)) for at in _places(pattern, text)

@@ -144,8 +144,8 @@ def _held(spelled: Mapping[str, Any], files: tuple[PolicyFile, ...], folders: tu
     shown = _yaml(context) if context else ""
     conversation = spelled.get("conversation")
     if not isinstance(conversation, dict):
-        spoken = {key: spelled[key] for key in ("model", "tools", "conversation", "reply") if spelled.get(key)}
-        body = spoken["conversation"] if spoken.keys() == {"conversation"} else spoken
+        messages = {key: spelled[key] for key in ("model", "tools", "conversation", "reply") if spelled.get(key)}
+        body = messages["conversation"] if messages.keys() == {"conversation"} else messages
         return State(files=files, format=CASE_FORMAT, conversation=_yaml(body), context=shown)
     if "reply" in spelled:
         return None

@@ -26,7 +26,7 @@ CASE_FORMAT: Final = "case"
 FORMATS: Final = (CASE_FORMAT, "canonical", *adapters.FORMATS)
 MAX_FILES: Final = 200
 MAX_TEXT: Final = 256 * 1024  # characters of the conversation, and of the context
-_SPOKEN: Final = frozenset({"conversation", "reply", "model", "tools"})
+_CONVERSATION_KEYS: Final = frozenset({"conversation", "reply", "model", "tools"})
 _CONTEXT: Final = frozenset({"subject", "context", "session", "history"})
 
 
@@ -96,16 +96,16 @@ def spelled_case(state: State) -> dict[str, Any]:
     if state.format != CASE_FORMAT:
         body = _wire_body(state.conversation)
         return {"conversation": {"from": state.format, "body": body, "kind": state.kind}, **context}
-    spoken = _parsed("conversation", state.conversation)
-    if isinstance(spoken, dict):
-        spoken = _mapping("conversation", spoken, _SPOKEN)
-        conversation = spoken.get("conversation")
+    parsed = _parsed("conversation", state.conversation)
+    if isinstance(parsed, dict):
+        parsed = _mapping("conversation", parsed, _CONVERSATION_KEYS)
+        conversation = parsed.get("conversation")
     else:
-        conversation, spoken = spoken, {}
+        conversation, parsed = parsed, {}
     if not isinstance(conversation, list):
         hint = "write a list of messages, as in `- {role: user, text: hello}`, or choose the wire format"
         raise PaneError("conversation", "not a list of messages", hint=hint)
-    return {**spoken, "conversation": conversation, **context}
+    return {**parsed, "conversation": conversation, **context}
 
 
 def read_case(state: State) -> Case:

@@ -335,8 +335,8 @@ def _data_value(text: str, path: str) -> Data:
         at = _JSON_PLACE.search(error.message)
         line, column = (int(at[1]), int(at[2])) if at is not None else (0, 0)
         where = f" ({error.path})" if error.path else ""
-        said = error.message.removeprefix("not JSON: ").removesuffix(at[0] if at is not None else "")
-        message = f"not strict JSON: {said}{where}"
+        reason = error.message.removeprefix("not JSON: ").removesuffix(at[0] if at is not None else "")
+        message = f"not strict JSON: {reason}{where}"
         raise PolicyError(
             message, path=path, line=line, column=column, hint=error.hint, code="policy.bad-data"
         ) from error

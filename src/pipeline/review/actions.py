@@ -27,7 +27,7 @@ def review_decision(site: Site, visit: Visit) -> Answer:
     """Review a decision: disposition, comment, assignee."""
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
-    site.record(visit, "review", "review", {"decision": row.id, "digest": row.digest, **_said(visit)})
+    site.record(visit, "review", "review", {"decision": row.id, "digest": row.digest, **_review_details(visit)})
     return Redirect(f"/decisions/{row.id}")
 
 
@@ -37,7 +37,7 @@ def review_session(site: Site, visit: Visit) -> Answer:
     subject, session = _session(visit)
     if site.catalog.session(subject, session) is None:
         raise Refused(404, "review.unknown", "There is no such session.")
-    site.record(visit, "review", "review", {"session": {"subject": subject, "id": session}, **_said(visit)})
+    site.record(visit, "review", "review", {"session": {"subject": subject, "id": session}, **_review_details(visit)})
     return _to_session(subject, session)
 
 
@@ -51,35 +51,35 @@ def review_found(site: Site, visit: Visit) -> Answer:
     if not 1 <= len(rows) <= MAX_SAMPLE:
         raise Refused(422, "review.many", f"Select 1 to {MAX_SAMPLE} decisions: narrow the filter down.")
     about = {"query": text, "decisions": [row.id for row in rows], "hash": set_hash(rows)}
-    site.record(visit, "review", "review", {**about, **_said(visit)})
+    site.record(visit, "review", "review", {**about, **_review_details(visit)})
     return Redirect("/decisions", {"q": text} if text else {})
 
 
-def _said(visit: Visit) -> Json:
+def _review_details(visit: Visit) -> Json:
     """The content of a review; Refused if it is empty."""
-    said: Json = {}
+    details: Json = {}
     if (disposition := visit.form.get("disposition", "")) != "":
         if disposition not in [one.value for one in Disposition]:
             raise Refused(422, "review.disposition", "There is no such disposition.")
-        said["disposition"] = disposition
+        details["disposition"] = disposition
     for name in ("comment", "assignee"):
         if text := form_text(visit, name):
-            said[name] = text
-    if not said:
+            details[name] = text
+    if not details:
         raise Refused(422, "review.empty", "Choose a disposition, write a comment, or name somebody.")
-    return said
+    return details
 
 
 def sign_page(site: Site, visit: Visit) -> Page:
     """The set to sign: its size, its verdicts, its hash."""
-    scope, said, rows = _to_sign(site, visit.params)
+    scope, what, rows = _to_sign(site, visit.params)
     counts = _counts(site, rows)
     unreviewed = sum(site.catalog.state(row.id)["disposition"] == "" and row.verdict != "allow" for row in rows)
     return Page(
         "sign.html",
         {
             "scope": scope,
-            "said": said,
+            "said": what,
             "records": len(rows),
             "counts": counts,
             "hash": set_hash(rows),
@@ -94,13 +94,13 @@ def sign_page(site: Site, visit: Visit) -> Page:
 def sign(site: Site, visit: Visit) -> Answer:
     """Sign exactly the set that was shown; Refused if it has changed since."""
     need(visit, Role.SIGNER)
-    scope, said, rows = _to_sign(site, visit.form)
+    scope, what, rows = _to_sign(site, visit.form)
     found = set_hash(rows)
     if visit.form.get("hash") != found:
         raise Refused(409, "review.changed", "The set has changed since you saw it. Look at it again, then sign.")
     body: Json = {
         "scope": scope,
-        "said": said,
+        "said": what,
         "records": len(rows),
         "counts": _counts(site, rows),
         "set": ranges_of(rows, site.catalog.places()),
@@ -133,8 +133,8 @@ def second(site: Site, visit: Visit) -> Answer:
     if set_hash(rows) != annotation.body["hash"]:
         raise Refused(409, "review.changed", "The set has changed since it was signed. Verify the log under Integrity.")
     _need_no_author(site, visit, rows)
-    said = {"of": annotation.id, "hash": annotation.body["hash"], "comment": form_text(visit, "comment")}
-    site.record(visit, "signoff", "second", said)
+    details = {"of": annotation.id, "hash": annotation.body["hash"], "comment": form_text(visit, "comment")}
+    site.record(visit, "signoff", "second", details)
     return Redirect(f"/signoffs/{annotation.id}")
 
 
@@ -150,16 +150,16 @@ def _to_sign(site: Site, given: Mapping[str, str]) -> tuple[str, str, list[Place
     if "subject" in given:
         subject, session = given["subject"], given.get("session")
         found = site.catalog.session(subject, session)
-        scope, said, rows = "session", f"{subject} {session or '(no session)'}", [] if found is None else found[1]
+        scope, what, rows = "session", f"{subject} {session or '(no session)'}", [] if found is None else found[1]
     else:
-        said = given.get("q", "").strip()
-        query = site.query(said)
+        what = given.get("q", "").strip()
+        query = site.query(what)
         scope = "period" if not query.terms and query.since is not None else "filter"
         rows = site.catalog.all_of(site.catalog.select(query))
     rows = [row for row in rows if row.log is not None]
     if not rows:
         raise Refused(422, "review.empty", "There is nothing to sign: no decision in the log matches.")
-    return scope, said, rows
+    return scope, what, rows
 
 
 def _counts(site: Site, rows: Sequence[Placed]) -> dict[str, int]:
@@ -177,10 +177,10 @@ def reopen(site: Site, visit: Visit) -> Answer:
     annotation = oversight.signature(site, visit.path["id"])
     if site.catalog.after(annotation)[0] is not None:
         raise Refused(409, "review.reopened", "This was already reopened.")
-    said = {"of": annotation.id, "comment": form_text(visit, "comment", needed=True)}
+    details = {"of": annotation.id, "comment": form_text(visit, "comment", needed=True)}
     if annotation.subject_session is not None:
-        said["session"] = annotation.body["session"]
-    site.record(visit, "signoff", "reopen", said)
+        details["session"] = annotation.body["session"]
+    site.record(visit, "signoff", "reopen", details)
     return Redirect(f"/signoffs/{annotation.id}")
 
 
@@ -235,8 +235,15 @@ def sample(site: Site, visit: Visit) -> Answer:
     if not rows:
         raise Refused(422, "review.empty", "There is nothing to draw from.")
     until = max(row.at for row in rows)
-    said = {"query": text, "seed": seed, "size": int(size), "by_rule": by_rule, "of": found.bit_count(), "until": until}
-    made = site.record(visit, "sample", "draw", said | {"ids": [row.id for row in rows]})
+    details = {
+        "query": text,
+        "seed": seed,
+        "size": int(size),
+        "by_rule": by_rule,
+        "of": found.bit_count(),
+        "until": until,
+    }
+    made = site.record(visit, "sample", "draw", details | {"ids": [row.id for row in rows]})
     return Redirect("/decisions", {"q": f"sample:{made}"})
 
 

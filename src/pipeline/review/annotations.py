@@ -45,38 +45,38 @@ def annotation_of(row: Placed, body: bytes | None) -> Annotation | None:
     if body is None:
         return None
     try:
-        said = loads(body)
+        parsed = loads(body)
         if row.kind in ("reveal", "ask", "grant"):  # written by `Contents`, with a list of records
-            about = {"decision": str(said["contents"][0]), "reason": str(said["reason"])}
-            return Annotation(row.id, row.kind, row.at, str(said["actor"]), about)
-        by = str(said["by"]["id"])
+            about = {"decision": str(parsed["contents"][0]), "reason": str(parsed["reason"])}
+            return Annotation(row.id, row.kind, row.at, str(parsed["actor"]), about)
+        by = str(parsed["by"]["id"])
         if row.kind == "declassify":  # its other fields do not concern decisions
-            said = {name: item for name, item in said.items() if name in _DECLASSIFY_KEYS}
-        annotation = Annotation(row.id, row.kind, row.at, by, said)
+            parsed = {name: item for name, item in parsed.items() if name in _DECLASSIFY_KEYS}
+        annotation = Annotation(row.id, row.kind, row.at, by, parsed)
     except (DecodeError, LookupError, TypeError):
         return None
-    return annotation if _fits(row.kind, said) else None
+    return annotation if _fits(row.kind, parsed) else None
 
 
-def _fits(kind: str, said: Mapping[str, Any]) -> bool:
+def _fits(kind: str, fields: Mapping[str, Any]) -> bool:
     """Whether a body is well formed: anybody who can write to the store must not be able to break the pages."""
-    match kind, said:
+    match kind, fields:
         case "signoff", {"action": "sign", "set": dict() as places, "counts": dict(), "records": int()}:
-            texts = all(isinstance(said.get(name), str) for name in ("scope", "said", "hash"))
-            return texts and _session_fits(said) and all(map(_are_runs, places.values()))
+            texts = all(isinstance(fields.get(name), str) for name in ("scope", "said", "hash"))
+            return texts and _session_fits(fields) and all(map(_are_runs, places.values()))
         case "signoff", {"action": "reopen", "of": str()} | {"action": "second", "of": str(), "hash": str()}:
-            return _session_fits(said)
+            return _session_fits(fields)
         case "sample", {"ids": list() as ids, "query": str(), "seed": str(), "size": int(), "by_rule": bool()}:
             return all(isinstance(one, str) for one in ids)
         case "filter", {"name": str(), "query": str()}:
             return True
         case "declassify", {"label": str(), "reason": str(), "scope": str(), "sources": list(), "until": str()}:
-            return isinstance(said.get("second", {}), dict) and _session_fits(said)
+            return isinstance(fields.get("second", {}), dict) and _session_fits(fields)
         case "review", _:
-            texts = all(isinstance(said.get(name, ""), str) for name in ("decision", "comment", "assignee"))
-            several = said.get("decisions", [])
+            texts = all(isinstance(fields.get(name, ""), str) for name in ("decision", "comment", "assignee"))
+            several = fields.get("decisions", [])
             texts = texts and isinstance(several, list) and all(isinstance(one, str) for one in several)
-            return texts and _session_fits(said) and said.get("disposition", "ok") in set(Disposition)
+            return texts and _session_fits(fields) and fields.get("disposition", "ok") in set(Disposition)
         case _:
             return kind == "export"
 
@@ -92,10 +92,10 @@ def seconds(annotation: Annotation, signature: Annotation) -> bool:
     return same and needs_second(signature) and annotation.by != signature.by
 
 
-def _session_fits(said: Mapping[str, Any]) -> bool:
-    match said.get("session"):
+def _session_fits(fields: Mapping[str, Any]) -> bool:
+    match fields.get("session"):
         case None | {"subject": str(), "id": str() | None}:
-            return isinstance(said.get("comment", ""), str)
+            return isinstance(fields.get("comment", ""), str)
         case _:
             return False
 

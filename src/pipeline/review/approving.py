@@ -65,7 +65,7 @@ def _asked_lately(site: Site) -> Iterator[Approval]:
     seen: set[str] = set()
     for row in found:
         for named in _named(bodies.get(row.seq)):
-            if named not in seen and (one := _there(site, named)) is not None:
+            if named not in seen and (one := _found(site, named)) is not None:
                 seen.add(named)
                 yield one
 
@@ -76,7 +76,7 @@ def _named(body: Mapping[str, Any] | None) -> dict[str, str]:
     return {str(one["id"]): str(one.get("status")) for one in listed if isinstance(one, dict) and "id" in one}
 
 
-def _there(site: Site, approval_id: str) -> Approval | None:
+def _found(site: Site, approval_id: str) -> Approval | None:
     try:
         return site.approvals.get(approval_id)
     except ApprovalError:
@@ -124,7 +124,7 @@ def approval(site: Site, visit: Visit, *, about: Json | None = None, shown: bool
 
 
 def _known(site: Site, visit: Visit) -> Approval:
-    found = _there(site, visit.path["id"])
+    found = _found(site, visit.path["id"])
     if found is None:
         raise Refused(404, "review.unknown", "There is no such approval.")
     return found

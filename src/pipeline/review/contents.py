@@ -164,8 +164,8 @@ def _explained_hits(judge: _Judge, decision: Decision) -> Iterator[Json]:
 
 
 def _values(named: Mapping[str, Any]) -> list[list[str]]:
-    told = ((name, escaped_json(value, indent=None)) for name, value in named.items())
-    return [[name, text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"] for name, text in told]
+    escaped = ((name, escaped_json(value, indent=None)) for name, value in named.items())
+    return [[name, text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"] for name, text in escaped]
 
 
 def _read(document: Mapping[str, Any], text: Sequence[str]) -> dict[str, Any]:

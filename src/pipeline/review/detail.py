@@ -82,14 +82,14 @@ def _milliseconds(body: Mapping[str, Any]) -> float | None:
 
 
 def _word(annotation: Annotation) -> Json:
-    said = annotation.body
+    fields = annotation.body
     names = ("action", "disposition", "comment", "assignee", "reason", "label", "scope", "grant", "until")
     shown = {"id": annotation.id, "kind": annotation.kind, "at": iso(annotation.at), "by": annotation.by} | {
-        name: said[name] for name in names if said.get(name) is not None
+        name: fields[name] for name in names if fields.get(name) is not None
     }
     if annotation.kind != "declassify":
         return shown
-    return shown | {"second": said.get("second", {}).get("id"), "sources": len(said["sources"])}
+    return shown | {"second": fields.get("second", {}).get("id"), "sources": len(fields["sources"])}
 
 
 def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:

@@ -143,9 +143,9 @@ def facets(site: Site, found: int, q: str) -> list[Json]:
         values = site.catalog.values(found, name)
         rows = []
         for value, count in values:
-            said = shown_subject(value) if name == "subject" else value
-            term = plain(name, said)
-            rows.append({"value": said, "count": count, "on": term in given, "q": toggled(q, name, said)})
+            label = shown_subject(value) if name == "subject" else value
+            term = plain(name, label)
+            rows.append({"value": label, "count": count, "on": term in given, "q": toggled(q, name, label)})
         if rows and not (len(rows) == 1 and not rows[0]["on"] and name in ("mode", "environment", "covered")):
             shown.append({"name": name, "values": rows})
     return shown

@@ -68,9 +68,9 @@ def _week(site: Site, at: int, within: int) -> Json:
 
 def _reviewed(site: Site, within: int) -> Json:
     """How many were reviewed, how many of those were false positives, and the mean time to review in seconds."""
-    said = dict(site.catalog.values(within, "disposition"))
-    disposed = sum(said.values())
-    false = said.get(Disposition.FALSE_POSITIVE.value, 0)
+    dispositions = dict(site.catalog.values(within, "disposition"))
+    disposed = sum(dispositions.values())
+    false = dispositions.get(Disposition.FALSE_POSITIVE.value, 0)
     took = site.catalog.seconds_to_review(within)
     return {
         "reviewed": disposed,

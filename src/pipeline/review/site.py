@@ -143,14 +143,14 @@ class Site:
         found = bodies_of(self.store.engine, [row.seq for row in rows])
         return {seq: _read(body) for seq, body in found.items()}
 
-    def record(self, visit: Visit, kind: str, action: str, said: Json) -> str:
+    def record(self, visit: Visit, kind: str, action: str, details: Json) -> str:
         """Write a record of `kind` and return its id once it is durable.
 
         Raises:
             StoreError: it may not be.
         """
-        said = {"by": as_recorded(visit.subject), **said}
-        record = act_of(kind, kind, action, said, self.clock().astimezone(UTC), subject=visit.person.name)
+        details = {"by": as_recorded(visit.subject), **details}
+        record = act_of(kind, kind, action, details, self.clock().astimezone(UTC), subject=visit.person.name)
         self._recorder.record(record)
         self.catalog.catch_up()
         return record.id
@@ -181,10 +181,10 @@ def _read(body: bytes | None) -> Json | None:
     if body is None:
         return None
     try:
-        said = loads(body)
+        parsed = loads(body)
     except DecodeError:
         return None
-    return said if isinstance(said, dict) and readable(said) else None
+    return parsed if isinstance(parsed, dict) and readable(parsed) else None
 
 
 __all__ = [

@@ -65,15 +65,15 @@ def readable(body: Mapping[str, Any]) -> bool:
 def sentence(body: Mapping[str, Any]) -> str:
     """What happened, in a sentence or two. It contains names from traffic and rules, never content."""
     result = body["result"]
-    said = [_outcome(body)]
+    sentences = [_outcome(body)]
     missed = not_judged(body)
     if missed:
-        said.append(_missed(missed, result["coverage"]["produced"]))
-    told = 0 if result["action"] in ("refuse", "suspend") else len(_lifted(body, result["verdict"]))
-    others = result.get("excused", 0) - told
+        sentences.append(_missed(missed, result["coverage"]["produced"]))
+    described = 0 if result["action"] in ("refuse", "suspend") else len(_lifted(body, result["verdict"]))
+    others = result.get("excused", 0) - described
     if others > 0:
-        said.append(f"{others} {'more ' if told else ''}{_hits(others)} excused, and so not enforced.")
-    return " ".join(said)
+        sentences.append(f"{others} {'more ' if described else ''}{_hits(others)} excused, and so not enforced.")
+    return " ".join(sentences)
 
 
 def _outcome(body: Mapping[str, Any]) -> str:
@@ -119,25 +119,27 @@ def _lifted(body: Mapping[str, Any], verdict: str) -> list[tuple[Json | None, Js
 
 
 def _because(reasons: Sequence[tuple[Json | None, Json]], verdict: str) -> str:
-    told: list[str] = []
+    described: list[str] = []
     for view, hit in reasons[:2]:
         about = "the run" if view is None else named(view)
         if hit["rule"].startswith("stage/"):
-            told.append(f"stage {hit['rule'].removeprefix('stage/')} stopped {about} ({hit['code']})")
+            described.append(f"stage {hit['rule'].removeprefix('stage/')} stopped {about} ({hit['code']})")
         elif hit["rule"] in ("engine", "session"):
-            told.append(f"policy could not judge {about} ({hit['code']})")
+            described.append(f"policy could not judge {about} ({hit['code']})")
         else:
-            told.append(f"rule {hit['rule']} {_VERBS.get(verdict, verdict)} {about}")
+            described.append(f"rule {hit['rule']} {_VERBS.get(verdict, verdict)} {about}")
     more = len(reasons) - 2
-    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+    return "; ".join(described) + (f"; and {more} more" if more > 0 else "")
 
 
 def _edited(edits: Sequence[tuple[Json | None, Json]]) -> str:
-    told: list[str] = []
+    described: list[str] = []
     for view, hit in edits[:2]:
-        told.append(f"rule {hit['rule']} {_EDITS[hit['effect']]} {_places(hit)}{'' if view is None else named(view)}")
+        described.append(
+            f"rule {hit['rule']} {_EDITS[hit['effect']]} {_places(hit)}{'' if view is None else named(view)}"
+        )
     more = len(edits) - 2
-    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+    return "; ".join(described) + (f"; and {more} more" if more > 0 else "")
 
 
 def _places(hit: Mapping[str, Any]) -> str:

@@ -256,7 +256,9 @@ class _Web:
             return await run_in_threadpool(self._refusal, refused, person, form)
         except AuditError as error:
             about = f"{error.message}: {error.path}" if error.path else error.message
-            found = Refused(422, error.code, " ".join(f"{_capitalised(said)}." for said in (about, error.hint) if said))
+            found = Refused(
+                422, error.code, " ".join(f"{_capitalised(sentence)}." for sentence in (about, error.hint) if sentence)
+            )
         except StoreError as error:
             found = Refused(503, error.code, f"{_capitalised(error.message)}. Nothing was changed; try again shortly.")
         except PipelineError as error:
@@ -308,12 +310,12 @@ class _Web:
         return _secured(Response(text, page.status, {"content-type": "text/html; charset=utf-8"}))
 
     def _refusal(self, refused: Refused, person: Person | None, form: str, q: str | None = None) -> Response:
-        said = {"code": refused.code, "message": refused.message}
+        fields = {"code": refused.code, "message": refused.message}
         if form != "html":
-            return _secured(Response(dumps({"error": said}), refused.status, {"content-type": "application/json"}))
+            return _secured(Response(dumps({"error": fields}), refused.status, {"content-type": "application/json"}))
         # An invalid filter is shown in its input field, where it can be corrected.
         wrong = {"q": q} if person is not None and q and refused.code == "audit.query" else {}
-        return self._html(Page("error.html", said | wrong, refused.status), person)
+        return self._html(Page("error.html", fields | wrong, refused.status), person)
 
     # Access
 
@@ -372,9 +374,9 @@ def _secured(answer: Response) -> Response:
     return answer
 
 
-def _capitalised(said: str) -> str:
+def _capitalised(shown: str) -> str:
     """The text with its first letter in upper case."""
-    return said[:1].upper() + said[1:]
+    return shown[:1].upper() + shown[1:]
 
 
 def _seen(text: object) -> str:
@@ -384,14 +386,14 @@ def _seen(text: object) -> str:
 
 def _brief(text: object) -> str:
     """As `_seen`, cut to fit a list; the page behind it has the whole text."""
-    said = str(text) or "(empty)"
-    return _seen(said) if len(said) <= _BRIEF else f"{_seen(said[:_BRIEF])}… ({len(said):,} characters)"
+    shown = str(text) or "(empty)"
+    return _seen(shown) if len(shown) <= _BRIEF else f"{_seen(shown[:_BRIEF])}… ({len(shown):,} characters)"
 
 
 def _clipped(text: object) -> str:
     """As `_seen`, a long one without its middle: ids that start alike often end differently."""
-    said, (most, end) = str(text) or "(empty)", _CLIPPED
-    return _seen(said) if len(said) <= most else f"{_seen(said[: most - end - 1])}…{_seen(said[-end:])}"
+    shown, (most, end) = str(text) or "(empty)", _CLIPPED
+    return _seen(shown) if len(shown) <= most else f"{_seen(shown[: most - end - 1])}…{_seen(shown[-end:])}"
 
 
 def _lines(text: str) -> str:

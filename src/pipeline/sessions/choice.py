@@ -49,21 +49,23 @@ class SessionChoice:
         if self._mode == "required":
             raise SessionError("a session id is required", code="session.required", hint="send one with the request")
         known_subject = context.subject is not None and context.subject.id is not None
-        said = prefixes(_conversation(value, context)) if self._mode == "by_prefix" and known_subject else []
-        return replace(context, session=f"sess_{self._root(said, context)}") if said else context
+        prefix_digests = prefixes(_conversation(value, context)) if self._mode == "by_prefix" and known_subject else []
+        return replace(context, session=f"sess_{self._root(prefix_digests, context)}") if prefix_digests else context
 
-    def _root(self, said: Sequence[str], context: Context) -> str:
+    def _root(self, prefix_digests: Sequence[str], context: Context) -> str:
         """The first beginning of the conversation that `said` continues; if it is new, the last one in `said`."""
         home = replace(context, session=_HOME)
-        known = self._sessions.seen(home, set(said))
-        longest = next((prefix for prefix in reversed(said) if prefix in known), None)
-        root = said[-1] if longest is None else self._root_of(longest, said, home)
-        if longest != said[-1]:
-            self._sessions.commit(home, None, Changes(seen=frozenset({said[-1], _link(said[-1], root)})))
+        known = self._sessions.seen(home, set(prefix_digests))
+        longest = next((prefix for prefix in reversed(prefix_digests) if prefix in known), None)
+        root = prefix_digests[-1] if longest is None else self._root_of(longest, prefix_digests, home)
+        if longest != prefix_digests[-1]:
+            self._sessions.commit(
+                home, None, Changes(seen=frozenset({prefix_digests[-1], _link(prefix_digests[-1], root)}))
+            )
         return root
 
-    def _root_of(self, prefix: str, said: Sequence[str], home: Context) -> str:
-        links = {_link(prefix, root): root for root in said}
+    def _root_of(self, prefix: str, prefix_digests: Sequence[str], home: Context) -> str:
+        links = {_link(prefix, root): root for root in prefix_digests}
         known = self._sessions.seen(home, links)
         return next((root for link, root in links.items() if link in known), prefix)
 

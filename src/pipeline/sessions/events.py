@@ -21,9 +21,9 @@ def calls_in(messages: Iterable[tuple[int | None, Message]], call_id: str | None
     own = f"{call_id}:" if call_id is not None else ""
     for at, message in messages:
         calls = [(index, part) for index, part in enumerate(message.content) if isinstance(part, ToolCallPart)]
-        said = content_digest(message) if calls else ""
+        digest = content_digest(message) if calls else ""
         for index, part in calls:
-            mark = None if at is None else f"{own}{said}:{at}:{index}"
+            mark = None if at is None else f"{own}{digest}:{at}:{index}"
             uri = tool_uri(part.name, part.namespace)
             event = {"type": "tool_call", "uri": _named(uri)}
             yield Count(name=f"calls:{uri}", amount=Decimal(1), mark=mark, event=event)

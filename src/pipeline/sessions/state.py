@@ -354,9 +354,12 @@ def _linked(
     merged = {canonical: dict(names) for canonical, names in known.items()}
     taken = {(provider, name): canonical for canonical, names in known.items() for provider, name in names.items()}
     for canonical, names in added.items():
-        mine = merged.setdefault(canonical, {})
+        merged_one = merged.setdefault(canonical, {})
         for provider, name in names.items():
-            if mine.setdefault(provider, name) != name or taken.setdefault((provider, name), canonical) != canonical:
+            if (
+                merged_one.setdefault(provider, name) != name
+                or taken.setdefault((provider, name), canonical) != canonical
+            ):
                 hint = "read the session again: another run named this call"
                 raise SessionError("a tool id would mean two calls", code="session.tool-id-conflict", hint=hint)
     return merged

@@ -191,9 +191,9 @@ class Contents:
             held = connection.execute(
                 select(func.count()).select_from(of_them.where(is_held()).subquery())
             ).scalar_one()
-            gone = connection.execute(delete(CONTENTS).where(CONTENTS.c.record.in_(ids))).rowcount if ids else 0
+            erased_count = connection.execute(delete(CONTENTS).where(CONTENTS.c.record.in_(ids))).rowcount if ids else 0
             record = self._row("erasure", "erase", {**details, "records": [], "contents": ids, "held": held})
-            return Recorded(Erased(erased=gone, held=held), [record])
+            return Recorded(Erased(erased=erased_count, held=held), [record])
 
         return job
 

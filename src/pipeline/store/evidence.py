@@ -48,9 +48,9 @@ class StoreEvidence:
         """
         with snapshot(engine) as connection:
             if lacking := sorted(METADATA.tables.keys() - inspect(connection).get_table_names()):
-                said = f"tables of the store are missing: {', '.join(lacking)}"
+                problem = f"tables of the store are missing: {', '.join(lacking)}"
                 place = engine.url.render_as_string()
-                raise StoreError(said, path=place, code="store.incomplete", hint="restore a backup")
+                raise StoreError(problem, path=place, code="store.incomplete", hint="restore a backup")
             yield cls(engine, connection)
 
     def logs(self) -> Iterator[LogRow]:

@@ -170,18 +170,18 @@ class Ledger:
 
     def _commit(self, connection: Connection, run_id: str) -> tuple[str, ...]:
         run = self._open_run(connection, run_id)
-        gone = _descendants(connection, run)
-        losers = set(_runs_of(connection, gone)) | set(_siblings(connection, run))
+        removed = _descendants(connection, run)
+        losers = set(_runs_of(connection, removed)) | set(_siblings(connection, run))
         for other in losers:
             _close(connection, other, SUPERSEDED)
-        for other in _open_from(connection, run, gone):
-            gone += _own_messages(connection, other)
+        for other in _open_from(connection, run, removed):
+            removed += _own_messages(connection, other)
             _close(connection, other, ABORTED)
-        _forget(connection, gone)
+        _forget(connection, removed)
         now = self._now()
         connection.execute(update(RUNS).where(RUNS.c.id == run.id).values(status=COMMITTED, committed_at=now))
         connection.execute(update(SESSIONS).where(SESSIONS.c.id == run.session_id).values(updated_at=now))
-        return tuple(gone)
+        return tuple(removed)
 
     def abort(self, run_id: str) -> None:
         """Discard an open run and everything in it.
@@ -348,8 +348,8 @@ def _runs_of(connection: Connection, messages: Sequence[str]) -> list[str]:
     for at in range(0, len(messages), _CHUNK_SIZE):
         some = MESSAGES.c.id.in_(messages[at : at + _CHUNK_SIZE])
         found |= set(connection.execute(select(MESSAGES.c.run_id).where(some)).scalars())
-    gone = set(messages)
-    return [run for run in found if set(_own_messages(connection, run)) <= gone]
+    removed = set(messages)
+    return [run for run in found if set(_own_messages(connection, run)) <= removed]
 
 
 def _siblings(connection: Connection, run: LedgerRun) -> list[str]:
@@ -360,11 +360,11 @@ def _siblings(connection: Connection, run: LedgerRun) -> list[str]:
     return list(connection.execute(select(RUNS.c.id).where(same & others)).scalars())
 
 
-def _open_from(connection: Connection, run: LedgerRun, gone: Sequence[str]) -> list[str]:
+def _open_from(connection: Connection, run: LedgerRun, removed: Sequence[str]) -> list[str]:
     """The open runs that continue from a removed message."""
     others = (RUNS.c.session_id == run.session_id) & (RUNS.c.status == OPEN) & (RUNS.c.id != run.id)
     rows = connection.execute(select(RUNS.c.id, RUNS.c.fork_from_message_id).where(others)).all()
-    lost = set(gone)
+    lost = set(removed)
     return [row.id for row in rows if row.fork_from_message_id in lost]
 
 

@@ -127,12 +127,12 @@ def misindexed(connection: Connection) -> Iterator[str | None]:
     after, of_none = 0, False
     while rows := _rows_after(connection, after, upto):
         last = rows[-1].seq
-        said: dict[int, set[tuple[str, str]]] = {row.seq: set() for row in rows}
+        reported: dict[int, set[tuple[str, str]]] = {row.seq: set() for row in rows}
         for seq, name, value in connection.execute(_FACTS.where(after < _SEQ, last >= _SEQ)):
-            of_none |= seq not in said
-            said.setdefault(seq, set()).add((name, value))
+            of_none |= seq not in reported
+            reported.setdefault(seq, set()).add((name, value))
         for row in rows:
-            if row.body is not None and said[row.seq] != _indexed(row):
+            if row.body is not None and reported[row.seq] != _indexed(row):
                 yield row.id
         after = last
     beyond = connection.execute(select(_FACTS.where(or_(after < _SEQ, _SEQ < 1)).exists())).scalar()
@@ -147,13 +147,13 @@ def damage_in(connection: Connection) -> Iterator[tuple[str | None, str]]:
     """
     if connection.dialect.name != "sqlite":
         return
-    for (said,) in connection.exec_driver_sql("PRAGMA integrity_check").all():
-        if said == "ok":
+    for (reported,) in connection.exec_driver_sql("PRAGMA integrity_check").all():
+        if reported == "ok":
             return
         row = None
-        if (found := _MISSING_ROW.search(said)) is not None:
+        if (found := _MISSING_ROW.search(reported)) is not None:
             row = connection.exec_driver_sql(_RECORD_OF_ROW[found[2]], (int(found[1]),)).first()
-        yield None if row is None else str(row[0]), said
+        yield None if row is None else str(row[0]), reported
 
 
 def _rows_after(connection: Connection, after: int, upto: int) -> Sequence[Any]:

@@ -81,8 +81,8 @@ class SectionedGroup(CommandGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the sections, aligned."""
         names = self.list_commands(ctx)
-        told = {name for section in SECTIONS.values() for name in section}
-        more = {name: self.commands[name].get_short_help_str(60) for name in names if name not in told}
+        listed = {name for section in SECTIONS.values() for name in section}
+        more = {name: self.commands[name].get_short_help_str(60) for name in names if name not in listed}
         width = max(map(len, names))
         for title, section in (*SECTIONS.items(), ("More", more)):
             if rows := [(name.ljust(width), text) for name, text in section.items() if name in names]:
