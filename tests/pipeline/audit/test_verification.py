@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import shutil
 import sqlite3
@@ -163,6 +164,9 @@ def test_what_nobody_touched_holds(kept: Kept) -> None:
     assert report.holds, report.problems
     assert [log.unprotected for log in report.logs] == [0, 0]
     assert report.records == 2 * (RECORDS + 1)
+    with closing(sqlite3.connect(kept.file)) as connection:
+        counted = dict(connection.execute("SELECT log, count(*) FROM heads GROUP BY log"))
+    assert {log.log: log.heads for log in report.logs} == counted
     assert report.to_json()["holds"] is True
 
 
@@ -260,9 +264,23 @@ def test_exported_heads_that_contradict_each_other_or_the_log_are_problems(kept:
     other = signer.sign(replace(whole[0], root="0" * 64))
     exported = tmp_path / "heads.jsonl"
     HeadFile(exported).put([other])
-    assert codes(kept.checked(kept.file, exported)) == {"log.rewritten"}
+    (found,) = kept.checked(kept.file, exported).problems
+    assert (found.code, found.place) == ("log.rewritten", 0)
     HeadFile(exported).put(whole)
     assert codes(kept.checked(kept.file, exported)) >= {"head.fork"}
+
+
+@pytest.mark.spec("AUD-33")
+def test_the_first_exported_head_that_the_log_contradicts_is_named(kept: Kept, tmp_path: Path) -> None:
+    signer, engine = Signer.at(kept.key), open_to_read(kept.file)
+    before, *others = [stored.head for stored in StoreEvidence(engine).heads(read_heads(kept.heads)[0].log)][:3]
+    engine.dispose()
+    exported = tmp_path / "heads.jsonl"
+    HeadFile(exported).put([before, *(signer.sign(replace(head, root="0" * 64)) for head in others)])
+
+    (found,) = kept.checked(kept.file, exported).problems
+
+    assert (found.code, found.log, found.place) == ("log.rewritten", before.log, before.size)
 
 
 @pytest.mark.spec("AUD-31")
@@ -380,6 +398,30 @@ def test_only_what_is_on_record_as_erased_may_be_gone(tmp_path: Path) -> None:
         with store.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE heads SET leaves = x'00' WHERE size = (SELECT max(size) FROM heads)")
         assert codes(verify(StoreEvidence(store.engine))) == {"head.leaves", "record.erased"}  # it vouches for nothing
+
+
+@pytest.mark.spec("AUD-40")
+def test_an_erasure_that_was_forged_with_its_leaf_hash_is_not_believed(tmp_path: Path) -> None:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        recorder, gone = Recorder(store), made_record()
+        recorder.record(gone)
+        recorder.record(replace(made_record(), id="ers_1", kind="erasure", body=dumps({"schema": 1, "records": []})))
+        ((log,),) = [(row.id,) for row in StoreEvidence(store.engine).logs()]
+        forged = dumps({"schema": 1, "records": [gone.id]})
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE records SET body = NULL WHERE id = ?", (gone.id,))
+            connection.exec_driver_sql(
+                "UPDATE records SET body = ?, digest = ? WHERE id = 'ers_1'",
+                (forged, hashlib.sha256(forged).hexdigest()),
+            )
+        leaf = list(StoreEvidence(store.engine).leaves(log))[-1]
+        assert leaf.whole
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql(
+                "UPDATE heads SET leaves = ? WHERE size = (SELECT max(size) FROM heads)", (leaf.hash,)
+            )
+
+        assert codes(verify(StoreEvidence(store.engine))) == {"head.leaves", "record.erased"}
 
 
 @pytest.mark.spec("AUD-4")
