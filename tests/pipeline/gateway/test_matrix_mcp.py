@@ -60,7 +60,7 @@ def test_each_transport_that_is_served_has_its_cells() -> None:
     servers = {
         made
         for made in vars(stdio_proxy).values()
-        if inspect.isclass(made) and hasattr(made, "heard") and made is not stdio_proxy.Server
+        if inspect.isclass(made) and hasattr(made, "received") and made is not stdio_proxy.Server
     }
 
     assert servers == {stdio_proxy.ProcessServer, stdio_proxy.UrlServer}  # modes `stdio` and `url`
