@@ -425,6 +425,19 @@ def test_a_lowered_ceiling_goes_out_under_the_name_it_came_with() -> None:
     assert "stop" not in CHAT.to_wire(replace(older, sampling=Sampling()))
 
 
+@pytest.mark.spec("OAC-11")
+@pytest.mark.parametrize("limits", [(10, 900), (900, 10), (900, 900)])
+def test_of_two_token_limits_the_greater_is_judged_and_both_are_written(limits: tuple[int, int]) -> None:
+    given = dict(zip(("max_completion_tokens", "max_tokens"), limits, strict=True))
+
+    request = _read({"role": "user", "content": "x"}, **given)
+
+    assert request.sampling.max_output_tokens == 900
+    assert CHAT.to_wire(request).items() >= given.items()
+    lowered = CHAT.to_wire(request.with_options(max_output_tokens=5))
+    assert (lowered["max_completion_tokens"], "max_tokens" in lowered) == (5, False)
+
+
 @pytest.mark.spec("OAC-12")
 def test_cached_tokens_are_not_input_tokens() -> None:
     raw = {

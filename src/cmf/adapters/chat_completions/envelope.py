@@ -173,7 +173,7 @@ def _sampling(fields: Fields) -> Sampling:
     # The newer name is the usual one; the older one by itself is kept in `extra`, since some services know only that.
     ceiling = fields.take("max_completion_tokens", int)
     if ceiling is not None:
-        fields.take("max_tokens", int)
+        ceiling = max(ceiling, fields.take("max_tokens", int) or 0)  # which of both counts, each service decides
     elif type(fields.peek("max_tokens")) is int:
         ceiling = fields.peek("max_tokens")
     return trusted(
