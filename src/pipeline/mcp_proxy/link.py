@@ -31,7 +31,7 @@ VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", ALONE
 BATCHING: Final = "2025-03-26"  # the only revision with batches
 MAX_OPEN: Final = 1024  # unanswered calls of one side
 MAX_TOKENS: Final = 4096
-MAX_TASKS: Final = 4096  # of one side; the oldest are forgotten first
+MAX_TASKS: Final = 256  # of one side, each with its call in memory; the oldest are forgotten first
 TASK_RESULT: Final = "tasks/result"  # its answer is the result of another call
 _LASTING: Final = frozenset({"subscriptions/listen"})  # answered when the subscription ends
 
@@ -82,7 +82,9 @@ class _Caller:
     # original id -> forwarded id; None until policy has decided
     ids: dict[tuple[type, Id], str | None] = field(default_factory=dict)
     tokens: OrderedDict[tuple[type, Id], None] = field(default_factory=OrderedDict)
-    tasks: OrderedDict[str, Sent] = field(default_factory=OrderedDict)  # by the task's id, the call that it carries out
+    tasks: OrderedDict[str, Sent | None] = field(
+        default_factory=OrderedDict
+    )  # by the task's id, the call that began it
 
 
 class Link:
@@ -227,7 +229,7 @@ class Link:
             context = replace(known.context, labels=known.context.labels | sent.context.labels)
             return Sent(known.body, known.request, context)
         if self._enforce:
-            raise _refused("mcp.unknown-task", "No call made on this connection began this task.")
+            raise _refused("mcp.unknown-task", "No call on this connection began this task, or more than one did.")
         return sent
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -290,10 +292,17 @@ class Link:
         self._stripped |= before - left
 
     def _remember_task(self, caller: _Caller, result: dict[str, Any], sent: Sent) -> None:
-        """Remember which call the task that this result tells of carries out, if it tells of one."""
+        """Remember the call that began the task in this result, if there is one.
+
+        An id that two calls were given names neither: with the other call's name, the result would be judged as the
+        result of another tool.
+        """
         task = result.get("task")
-        if isinstance(task, dict) and isinstance(task.get("taskId"), str):
-            caller.tasks[task["taskId"]] = sent
+        task_id = task.get("taskId") if isinstance(task, dict) else None
+        if isinstance(task_id, str):
+            known = caller.tasks.setdefault(task_id, sent)
+            if known is None or known.body is not sent.body:
+                caller.tasks[task_id] = None
             while len(caller.tasks) > MAX_TASKS:
                 caller.tasks.popitem(last=False)
 

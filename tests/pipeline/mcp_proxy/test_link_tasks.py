@@ -80,6 +80,28 @@ async def test_the_result_of_an_unknown_task_is_not_asked_for(pair: Pair, params
 
 
 @pytest.mark.spec("MCPX-26")
+@pytest.mark.parametrize("first", ["leak", "look"])
+async def test_a_task_that_two_calls_began_belongs_to_neither(pair: Pair, first: str) -> None:
+    for name in (first, "leak" if first == "look" else "look", first):
+        await begin(pair, name)
+
+    step = await pair.client(call("tasks/result", {"taskId": "t1"}, 2))
+
+    assert step.onward == ()
+    assert step.back[0]["error"]["data"]["code"] == "mcp.unknown-task"
+
+
+@pytest.mark.spec("MCPX-26")
+async def test_a_task_may_be_fetched_again(pair: Pair) -> None:
+    await begin(pair, "look")
+    again = {"content": [text("done")], "task": {"taskId": "t1", "status": "completed"}}
+
+    found = [await pair.exchange("tasks/result", {"taskId": "t1"}, again, number) for number in (2, 3)]
+
+    assert [body["result"]["content"] for body in found] == [[text("done")]] * 2
+
+
+@pytest.mark.spec("MCPX-26")
 async def test_the_tasks_of_one_side_are_unknown_to_the_other(pair: Pair) -> None:
     await begin(pair, "look")
 
