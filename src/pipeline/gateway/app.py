@@ -47,6 +47,7 @@ class _AccessLine:
     status: int = 0
     code: str | None = None
     decision: str = "-"
+    upstream: str = "-"
 
 
 class Gateway:
@@ -166,6 +167,7 @@ class Gateway:
             await reply.whole(_refused(ending, endpoints.dialect_near(path), request_id))
         finally:
             self._metrics.in_flight -= 1
+            line.upstream = reply.upstream
             seconds = perf_counter() - begin
             self._metrics.count(line.route, line.dialect, line.status, line.code, seconds)
             self._metrics.tally.over(line.route, request_id, line.status)
@@ -290,6 +292,7 @@ def _line(request_id: str, line: _AccessLine, seconds: float) -> dict[str, Any]:
         "status": line.status,
         "code": line.code,
         "decision": line.decision,
+        "upstream": line.upstream,
         "ms": round(seconds * 1000, 3),
     }
 

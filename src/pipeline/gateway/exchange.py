@@ -49,8 +49,12 @@ FORWARDED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they chang
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """Where a request may be sent: an upstream, its health, and the model to ask for (None: the one requested)."""
+    """Where a request may be sent: an upstream by its name in the settings, its health, and the model to ask for.
 
+    `model` None asks for the one requested.
+    """
+
+    name: str
     upstream: Upstream
     health: Health
     model: str | None = None
@@ -273,6 +277,7 @@ class _Attempt:
         self, sent: Request, body: Any, known: Context, window: Window | None, receive: Receive, *, is_last: bool
     ) -> Answer | None:
         health = self._backend.health
+        self._reply.upstream = self._backend.name
         try:
             response = await until_disconnect(receive, self._backend.upstream.ask(sent, body, window))
         except UpstreamError as error:

@@ -40,6 +40,7 @@ class Reply:
     Attributes:
         begun: whether the head of an answer was sent, so that there can be no other.
         decision: the decision behind a stream. code: that of the refusal that ended it.
+        upstream: the name, in the settings, of the upstream asked last; "-" before any was asked.
     """
 
     def __init__(self, send: Send, headers: Mapping[str, str], *, timeout: SharedTimeout) -> None:
@@ -49,6 +50,7 @@ class Reply:
         self.begun = False
         self.decision: str | None = None
         self.code: str | None = None
+        self.upstream = "-"
 
     async def whole(self, answer: Answer) -> None:
         """Send a whole answer. Raises ClientDisconnected, as every method here does."""

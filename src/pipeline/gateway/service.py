@@ -204,7 +204,7 @@ def _backends(
     route: Route, settings: Settings, upstreams: Mapping[str, Upstream], healths: Mapping[str, Health]
 ) -> tuple[Backend, ...]:
     return tuple(
-        Backend(upstream=upstreams[one.upstream], health=healths[one.upstream], model=one.model)
+        Backend(name=one.upstream, upstream=upstreams[one.upstream], health=healths[one.upstream], model=one.model)
         for one in route.candidates(settings.aliases)
     )
 

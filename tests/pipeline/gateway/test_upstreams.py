@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import time
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def before(home: Path, bare: Bare, **more: Any) -> Iterator[str]:
     policies = write_rules(home / "policy", {"none": 'deny contains {"code": "x", "reason": "x"} if false'})
     with bare.running() as address:
         settings = {"dialect": "openai_chat", "base_url": address, **more.pop("upstream", {})}
-        body = {"upstreams": {"up": settings}, "policies": [str(policies)], **more}
+        body = {"upstreams": {"up": settings, **more.pop("more_upstreams", {})}, "policies": [str(policies)], **more}
         with serving(home, body, {"KEY": "sk-our-own-key"}) as url:
             yield url
 
@@ -87,6 +88,28 @@ def test_what_cannot_be_read_is_502_and_quotes_nothing(
     [noted] = [json.loads(one.message) for one in caplog.records if "why" in one.message]
     assert (noted["event"], noted["request"]) == (code, headers["x-request-id"])
     assert why in noted["why"]
+
+
+@pytest.mark.spec("GW-172")
+def test_a_log_line_names_the_upstream_asked_last_as_the_settings_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pipeline.gateway")
+    fails = Bare(http_reply(b"{}", status="500 Oops"))
+    with (
+        fails.running() as bad,
+        before(
+            tmp_path,
+            Bare(http_reply(WHOLE)),
+            more_upstreams={"first": {"dialect": "openai_chat", "base_url": bad}},
+            routes=[{"name": "all", "targets": ["first", "up"]}],
+        ) as url,
+    ):
+        post(url, "/canary", HELLO)
+        post(url, CHAT, HELLO)
+
+    lines = [json.loads(one.message) for one in caplog.records if '"ms"' in one.message]
+    assert [(line["status"], line["upstream"]) for line in lines] == [(404, "-"), (200, "up")]
 
 
 @pytest.mark.spec("GW-40", "GW-44")

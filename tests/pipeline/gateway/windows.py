@@ -117,7 +117,7 @@ async def aserved(
     runtime = RouteRuntime(
         route=Route(name="r", upstream="u", stream=mode),
         guard=guard,
-        backends=tuple(Backend(upstream=one, health=Health(HealthSettings())) for one in upstreams),
+        backends=tuple(Backend(name="up", upstream=one, health=Health(HealthSettings())) for one in upstreams),
     )
     path, body = asks(dialect, "m", "hi", stream=True)
     path, _, query = path.partition("?")
