@@ -161,3 +161,13 @@ def browser() -> Iterator[Any]:
 
     with chromium() as opened:
         yield opened
+
+
+@pytest.fixture
+def watch(address: str) -> Iterator[Any]:
+    """A `Watch` of the module's `address`: the test fails if a page does what it must not do."""
+    from tests.pipeline.browser import Watch
+
+    watching = Watch(address)
+    yield watching
+    assert watching.wrong == []

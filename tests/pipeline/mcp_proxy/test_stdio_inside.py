@@ -153,13 +153,22 @@ async def test_being_told_to_end_is_an_end_as_it_should_be(guard: Guard) -> None
 
 
 @pytest.mark.spec("MCPX-51")
-async def test_what_was_asked_before_the_client_ended_is_answered(guard: Guard) -> None:
-    parrot = Parrot(answers=False)
+async def test_a_call_is_answered_after_its_client_closed_its_input(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parrot, closed = Parrot(answers=False), asyncio.Event()
+    wait_for_answers = StdioProxy._wait_for_answers
+
+    async def waiting(self: StdioProxy, *tasks: asyncio.Future[Any]) -> None:
+        closed.set()
+        await wait_for_answers(self, *tasks)
+
+    monkeypatch.setattr(StdioProxy, "_wait_for_answers", waiting)
     async with proxied(guard, parrot) as (client, running, _):
         await client.tell(call("ping"))
         client.leave()
         await parrot.hears(1)
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(closed.wait(), 30)
         assert not running.done()
         parrot.says.put_nowait(frame_of(FINE | {"id": parrot.told[0]["id"]}))
 
@@ -316,9 +325,11 @@ def test_threads_end_with_the_loop(flooded: bool) -> None:
 
     async def begin() -> Pipes:
         pipes = Pipes(theirs, ours, 1024)
-        for _ in range(8 if flooded else 0):  # more than are taken: one waits for room when the loop ends
+        for turn in range(5 if flooded else 0):  # one more than fit: it waits for room when the loop ends
             os.write(writes, b"x")
-            await asyncio.sleep(0.005)
+            async with asyncio.timeout(30):
+                while pipes._chunks.qsize() <= turn and len(asyncio.all_tasks()) < 2:  # noqa: ASYNC110 - a thread reads
+                    await asyncio.sleep(0)
         return pipes
 
     pipes = asyncio.run(begin())

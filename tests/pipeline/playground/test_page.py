@@ -44,14 +44,6 @@ def address(directory: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def watch(address: str) -> Iterator[Watch]:
-    """Fails the test if anything ran, asked or spoke that should not."""
-    watching = Watch(address)
-    yield watching
-    assert watching.wrong == []
-
-
-@pytest.fixture
 def page(browser: Browser, address: str, watch: Watch) -> Iterator[Page]:
     """The page, with the case of the project judged."""
     with context(browser) as opened:

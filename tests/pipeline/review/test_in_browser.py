@@ -42,13 +42,6 @@ def address(filled: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def watch(address: str) -> Iterator[Watch]:
-    watching = Watch(address)
-    yield watching
-    assert watching.wrong == []
-
-
-@pytest.fixture
 def page(browser: Browser, address: str, watch: Watch) -> Iterator[Page]:
     with context(browser) as opened:
         shown = watch.on(opened.new_page())
