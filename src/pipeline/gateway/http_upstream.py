@@ -53,12 +53,14 @@ class HttpUpstream:
     """One provider.
 
     Args:
+        name: its name in the settings, for the log.
         settings: its address and timeouts; `dialect` and `base_url` are set.
         key: its API key, if it needs one.
         reply_bytes: the largest reply to read.
     """
 
-    def __init__(self, settings: UpstreamSettings, key: str | None, *, reply_bytes: int) -> None:
+    def __init__(self, name: str, settings: UpstreamSettings, key: str | None, *, reply_bytes: int) -> None:
+        self._name = name
         self.target = str(settings.dialect)
         self.provider = FORMAT_PROVIDERS[self.target]
         self._adapter = adapters.get(self.target)
@@ -68,8 +70,8 @@ class HttpUpstream:
         self._reply_bytes = reply_bytes
         self._headers = {"user-agent": "cmf-pipeline", "accept-encoding": "identity"}
         if key is not None:
-            name = _KEY_HEADERS.get(self.target, "authorization")
-            self._headers[name] = key if name != "authorization" else f"Bearer {key}"
+            header = _KEY_HEADERS.get(self.target, "authorization")
+            self._headers[header] = key if header != "authorization" else f"Bearer {key}"
         self._session: aiohttp.ClientSession | None = None
 
     def knows(self, model: str, /) -> bool:
@@ -147,9 +149,8 @@ class HttpUpstream:
 
     def _note(self, event: str, why: str) -> None:
         """Log for the operator what the client does not see; without anything that the upstream sent."""
-        _log.warning(
-            "%s", dumps({"event": event, "request": REQUEST.get(), "upstream": self._base, "why": why}).decode()
-        )
+        line = {"event": event, "request": REQUEST.get(), "upstream": self._name, "address": self._base, "why": why}
+        _log.warning("%s", dumps(line).decode())
 
     async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: StreamObserver | None) -> Response:
         if any(one.lower() != "identity" for one in reply.headers.getall("content-encoding", [])):

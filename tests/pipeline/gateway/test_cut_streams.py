@@ -94,7 +94,7 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Noting]:
 
 def _upstream(dialect: str, pieces: Sequence[bytes], error: Exception | None = None) -> HttpUpstream:
     settings = Upstream.model_validate({"dialect": dialect, "base_url": "http://127.0.0.1:1"})
-    made = HttpUpstream(settings, None, reply_bytes=1 << 20)
+    made = HttpUpstream("up", settings, None, reply_bytes=1 << 20)
     made._session = cast(aiohttp.ClientSession, _Session(DIALECTS[dialect].stream_type, pieces, error))
     return made
 
@@ -190,7 +190,7 @@ _CHUNK = b"%x;canary=1\r\n%s\r\n" % (len(WHOLE), WHOLE)
 async def test_how_an_upstream_frames_its_reply_leaves_it_whole_or_unread(reply: bytes, read: bool) -> None:
     with Bare(reply).running() as address:
         settings = Upstream.model_validate({"dialect": "openai_chat", "base_url": address})
-        upstream = HttpUpstream(settings, None, reply_bytes=8192)
+        upstream = HttpUpstream("up", settings, None, reply_bytes=8192)
         await upstream.open()
         try:
             if read:
@@ -219,7 +219,7 @@ async def test_a_reply_that_nobody_asked_for_is_not_the_next_ones() -> None:
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         host, port = server.sockets[0].getsockname()
         settings = Upstream.model_validate({"dialect": "openai_chat", "base_url": f"http://{host}:{port}"})
-        upstream = HttpUpstream(settings, None, reply_bytes=8192)
+        upstream = HttpUpstream("up", settings, None, reply_bytes=8192)
         await upstream.open()
         for _ in range(2):
             got = await upstream.ask(Request(model="openai:m"), {}, None)

@@ -86,7 +86,8 @@ def test_what_cannot_be_read_is_502_and_quotes_nothing(
     assert (found, headers["x-cmf-code"]) == (status, code)
     assert json.loads(raw)["error"]["type"] == "server_error"
     [noted] = [json.loads(one.message) for one in caplog.records if "why" in one.message]
-    assert (noted["event"], noted["request"]) == (code, headers["x-request-id"])
+    assert (noted["event"], noted["request"], noted["upstream"]) == (code, headers["x-request-id"], "up")
+    assert noted["address"].startswith("http://127.0.0.1:")
     assert why in noted["why"]
 
 
@@ -352,7 +353,7 @@ def test_a_script_gives_the_first_reply_that_fits(tmp_path: Path) -> None:
 @pytest.mark.spec("GW-41")
 async def test_an_upstream_that_was_not_opened_answers_nobody() -> None:
     settings = Upstream.model_validate({"dialect": "openai_chat", "base_url": "http://127.0.0.1:1"})
-    upstream = HttpUpstream(settings, None, reply_bytes=1024)
+    upstream = HttpUpstream("up", settings, None, reply_bytes=1024)
 
     with pytest.raises(UpstreamError) as caught:
         await upstream.ask(Request(model="openai:m"), {}, None)
