@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import weakref
 from contextlib import chdir
@@ -311,6 +312,10 @@ def test_an_interrupt_leaves_nothing_behind(project: Path, arguments: list[str])
     assert process.returncode in ((130, -signal.SIGINT) if waits else (0, 130, -signal.SIGINT))
     if process.returncode == 130:
         left = [path for path in project.rglob("*") if path not in before and path.is_file()]
+        if (bundle := project / "out.tar.gz") in left:  # it was finished when the interrupt came
+            left.remove(bundle)
+            with tarfile.open(bundle) as archive:
+                assert archive.getnames()
         assert [path for path in left if not path.is_relative_to(project / "docs")] == []
         assert all(path.read_text(encoding="utf-8").endswith("\n") for path in left)
 
