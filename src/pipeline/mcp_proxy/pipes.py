@@ -6,7 +6,6 @@ Threads, because making a descriptor non-blocking would affect every process tha
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import queue
 import threading
@@ -16,6 +15,7 @@ from typing import Final
 from pipeline.mcp_proxy.lines import Lines
 
 _CHUNK: Final = 256 * 1024
+_CHUNKS: Final = 4  # how many are read ahead of whoever takes the lines
 
 
 class ClientDisconnected(Exception):
@@ -23,13 +23,14 @@ class ClientDisconnected(Exception):
 
 
 class Pipes:
-    """A client at two file descriptors. The threads are daemons, so a blocked read does not delay the exit."""
+    """A client at two file descriptors. The threads are daemons, so none that waits delays the exit."""
 
     def __init__(self, reads: int, writes: int, message_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._read_fd, self._write_fd = reads, writes
         self._message_bytes = message_bytes
-        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        self._room = threading.Semaphore(_CHUNKS)
         self._to_write: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
         for work in (self._read, self._write):
             threading.Thread(target=work, daemon=True, name=f"mcp-client-{work.__name__}").start()
@@ -38,6 +39,7 @@ class Pipes:
         """The client's lines until the end of input, with or without a final newline. FrameError if one is too long."""
         lines = Lines(self._message_bytes)
         while chunk := await self._chunks.get():
+            self._room.release()
             for line in lines.feed(chunk):
                 yield line
         if (rest := lines.rest()).strip():
@@ -56,11 +58,10 @@ class Pipes:
                 chunk = os.read(self._read_fd, _CHUNK)
             except OSError:
                 chunk = b""
-            put = self._chunks.put(chunk)
+            self._room.acquire()
             try:
-                asyncio.run_coroutine_threadsafe(put, self._loop).result()
-            except (RuntimeError, concurrent.futures.CancelledError):
-                put.close()
+                self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+            except RuntimeError:
                 return  # the event loop was closed
 
     def _write(self) -> None:

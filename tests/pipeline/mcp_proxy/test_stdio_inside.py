@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
@@ -317,31 +318,39 @@ async def test_a_line_that_nobody_waits_for_any_more_is_written_whole() -> None:
         os.close(one)
 
 
-@pytest.mark.parametrize("flooded", [False, True])
-def test_threads_end_with_the_loop(flooded: bool) -> None:
+async def test_no_more_is_read_ahead_than_a_few_chunks() -> None:
+    theirs, writes = os.pipe()
+    reads, ours = os.pipe()
+    pipes = Pipes(theirs, ours, 1024)
+    for turn in range(4):
+        os.write(writes, b"x")
+        await asyncio.to_thread(until, lambda least=turn: pipes._chunks.qsize() > least)
+    os.write(writes, b"y")
+    await asyncio.to_thread(until, lambda: not select.select([theirs], [], [], 0)[0])  # the thread holds it
+    os.write(writes, b"z\n")
+
+    assert select.select([theirs], [], [], 0)[0]
+    assert await anext(pipes.lines()) == b"xxxxyz"
+    for one in (theirs, writes, reads, ours):
+        os.close(one)
+
+
+def test_threads_end_with_the_loop() -> None:
     theirs, writes = os.pipe()
     reads, ours = os.pipe()
     before = threads()
 
     async def begin() -> Pipes:
-        pipes = Pipes(theirs, ours, 1024)
-        for turn in range(5 if flooded else 0):  # one more than fit: it waits for room when the loop ends
-            os.write(writes, b"x")
-            async with asyncio.timeout(30):
-                while pipes._chunks.qsize() <= turn and len(asyncio.all_tasks()) < 2:  # noqa: ASYNC110 - a thread reads
-                    await asyncio.sleep(0)
-        return pipes
+        return Pipes(theirs, ours, 1024)
 
     pipes = asyncio.run(begin())
-    with contextlib.suppress(BrokenPipeError):
-        os.write(writes, b"late\n")
-    loop = asyncio.new_event_loop()
-    pipes._to_write.put((b"late\n", loop.create_future()))
-    for one in threads() - before:
-        one.join(10)
+    os.write(writes, b"late\n")
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        pipes._to_write.put((b"late\n", loop.create_future()))
+        for thread in threads() - before:
+            thread.join(10)
 
-    assert threads() <= before
-    loop.close()
+        assert threads() <= before
     for one in (theirs, writes, reads, ours):
         os.close(one)
 
