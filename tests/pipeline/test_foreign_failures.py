@@ -234,10 +234,16 @@ class Waiting(Kept):
 
     revision = "r"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
     async def aevaluate(self, *_: Any, **__: Any) -> Any:
+        self.asked.set()
         await asyncio.Event().wait()
 
     async def arecord(self, record: Record) -> None:
+        self.asked.set()
         await asyncio.Event().wait()
 
     def close(self) -> None:
@@ -248,11 +254,12 @@ class Waiting(Kept):
 @pytest.mark.parametrize("part", ["engine", "recorder"])
 async def test_who_gives_up_waiting_is_cancelled_and_nothing_more_is_awaited(policies: Path, part: str) -> None:
     kept = Kept()
-    host: dict[str, Any] = {"recorder": kept, part: Waiting()}
+    waiting = Waiting()
+    host: dict[str, Any] = {"recorder": kept, part: waiting}
     running = asyncio.create_task(Pipeline(policies=policies, **host).arun(says("hi")))
-    await asyncio.sleep(0.01)
-    running.cancel()
     async with asyncio.timeout(5):
+        await waiting.asked.wait()
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,13 @@ def serving_process(home: Path, body: Mapping[str, Any], *words: str) -> Iterato
         process.stdout.close()
         reading.join(10)
         process.stderr.close()
+
+
+def in_flight(serving: Serving) -> int:
+    """How many requests it is working on."""
+    text = asked(serving.operations, "GET", "/metrics")[1]
+    figures: list[str] = re.findall(r"^cmf_gateway_in_flight(?:\{.*\})? (\d+)$", text, re.MULTILINE)
+    return sum(map(int, figures))
 
 
 def _is_ready(serving: Serving) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.processes import CHAT, Serving, asked, said, serving_process
+from tests.pipeline.gateway.processes import CHAT, Serving, in_flight, said, serving_process
 from tests.pipeline.gateway.servers import script, until
 
 from pipeline.audit.verification import verify
@@ -61,17 +61,12 @@ def _kind(answer: bytes, *, stream: bool) -> str:
     return "whole" if json.loads(body)["choices"][0]["message"]["content"] == TEXT else "cut off"
 
 
-def _in_work(serving: Serving) -> int:
-    text = asked(serving.operations, "GET", "/metrics")[1]
-    return int(text.partition("\ncmf_gateway_in_flight ")[2].split()[0])
-
-
 async def _ended(serving: Serving) -> tuple[Counter[str], Counter[str], float, int]:
     begun = asyncio.Semaphore(0)
     work = [asyncio.create_task(_asked(serving.url, stream=number % 2 == 0, begun=begun)) for number in range(CLIENTS)]
     for _ in range(CLIENTS):
         await begun.acquire()
-    await asyncio.to_thread(until, lambda: _in_work(serving) == CLIENTS)
+    await asyncio.to_thread(until, lambda: in_flight(serving) == CLIENTS)
     since = time.monotonic()
     serving.process.terminate()
     for _ in range(500):  # until it has heard it

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.processes import BEGIN_SECONDS, CHAT, Serving, asked, said, serving_process
+from tests.pipeline.gateway.processes import BEGIN_SECONDS, CHAT, Serving, asked, in_flight, said, serving_process
 from tests.pipeline.gateway.servers import KEY, asking, script, until
 
 from pipeline.gateway.admin import BY, AdminApp
@@ -209,7 +209,7 @@ def test_what_is_in_work_when_it_is_told_to_end_is_answered(home: Path, workers:
         answer: list[Any] = []
         thread = threading.Thread(target=lambda: answer.append(asked(serving.url, "POST", CHAT, said("slow"))))
         thread.start()
-        time.sleep(0.5)
+        until(lambda: in_flight(serving) == 1)
         begun = time.monotonic()
         serving.process.send_signal(signal.SIGTERM)
         until(lambda: asked(serving.operations, "GET", "/readyz")[0] == 503, 5)
@@ -231,7 +231,7 @@ def test_what_does_not_end_in_time_is_ended(home: Path) -> None:
         serving_process(home, settings(home, slow, grace_seconds=1)) as serving,
         asking(serving.url, CHAT, json.dumps(said("slow")).encode()) as client,
     ):
-        time.sleep(0.5)
+        until(lambda: in_flight(serving) == 1)
         begun = time.monotonic()
         code = serving.stop()
         client.settimeout(5)
@@ -265,10 +265,11 @@ def test_a_killed_process_takes_only_its_own_requests_and_is_begun_anew(home: Pa
         threads = [threading.Thread(target=load) for _ in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(0.5)
+        until(lambda: len(found) > 20)
         os.kill(pids[0], signal.SIGKILL)
         until(lambda: len(workers_of(serving)) == 2 and pids[0] not in workers_of(serving), BEGIN_SECONDS)
-        time.sleep(0.5)
+        before = len(found)
+        until(lambda: len(found) > before + 20)
         over.set()
         for thread in threads:
             thread.join()

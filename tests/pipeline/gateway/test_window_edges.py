@@ -336,7 +336,7 @@ async def test_a_code_that_no_header_can_hold_is_shown_as_far_as_it_can() -> Non
 
 @pytest.mark.spec("GW-15")
 async def test_work_is_cancelled_for_a_client_that_goes_and_by_whoever_cancels_it() -> None:
-    went = asyncio.Event()
+    went, begun = asyncio.Event(), asyncio.Event()
     ended: list[str] = []
 
     async def receive() -> MutableMapping[str, Any]:
@@ -346,20 +346,22 @@ async def test_work_is_cancelled_for_a_client_that_goes_and_by_whoever_cancels_i
         return {"type": "http.disconnect"}
 
     async def work() -> None:
+        begun.set()
         try:
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         finally:
             ended.append("work")
 
     asking = asyncio.ensure_future(until_disconnect(receive, work()))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     went.set()
     with pytest.raises(ClientDisconnected):
         await asking
 
     went.clear()
+    begun.clear()
     asking = asyncio.ensure_future(until_disconnect(receive, work()))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

@@ -359,17 +359,20 @@ def test_what_a_function_raises_passes_as_it_is_and_is_an_event(
 async def test_a_cancelled_tool_is_cancelled_and_a_generator_is_closed(guard: Guard) -> None:
     seen: list[object] = []
     closed = []
+    waiting = asyncio.Event()
     unsubscribe = guard.events.subscribe(seen.append)
 
     @guard.tool
     async def hangs() -> None:
-        await asyncio.sleep(60)
+        waiting.set()
+        await asyncio.Event().wait()
 
     @guard.tool
     async def hangs_yielding() -> AsyncIterator[int]:
         try:
             yield 1
-            await asyncio.sleep(60)
+            waiting.set()
+            await asyncio.Event().wait()
         finally:
             closed.append(1)
 
@@ -378,7 +381,8 @@ async def test_a_cancelled_tool_is_cancelled_and_a_generator_is_closed(guard: Gu
 
     for call in (hangs, first):
         task = asyncio.ensure_future(call())
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(waiting.wait(), 10)
+        waiting.clear()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
