@@ -34,7 +34,7 @@ from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
-from pipeline.mcp_proxy.link import Link, Side, Step, note
+from pipeline.mcp_proxy.link import Link, Memory, Side, Step, note
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
@@ -294,7 +294,7 @@ class McpGateway:
         if isinstance(received, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
             check_routing(headers, received, meta[VERSION_KEY])
             context = self._context(request, None)
-            session = self._new(request, context, request.sessions.stripped(context))
+            session = self._new(request, context, request.sessions.memory(context))
             session.link.version = meta[VERSION_KEY]
             return session
         if isinstance(received, Frame) and received.kind is Kind.CALL and received.method == "initialize":
@@ -318,7 +318,7 @@ class McpGateway:
         named = intake.session_of(request.headers) or session
         return Context(subject=request.subject, session=named, environment=self._environment)
 
-    def _new(self, request: _Request, context: Context, stripped: set[str] | None = None) -> McpSession:
+    def _new(self, request: _Request, context: Context, memory: Memory | None = None) -> McpSession:
         if self._http is None:
             raise Refusal(503, "upstream.not-open", "The gateway is not open.")
         endpoint = request.endpoint
@@ -330,7 +330,7 @@ class McpGateway:
             clock=time.monotonic,
             answer_seconds=endpoint.settings.answer_seconds,
             enforce=endpoint.enforce,
-            stripped=stripped,
+            memory=memory,
         )
         return McpSession(link=link, server=HttpServer(self._http, endpoint.address), context=context)
 

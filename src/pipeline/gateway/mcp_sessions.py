@@ -12,7 +12,7 @@ from pipeline.context import Context
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.mcp_proxy.http_server import HttpServer
-from pipeline.mcp_proxy.link import Link
+from pipeline.mcp_proxy.link import Link, Memory
 from pipeline.sessions.keys import SessionKey, session_key
 
 
@@ -39,7 +39,7 @@ class McpSessions:
         self._clock = clock
         self._settings = settings
         self._sessions: dict[str, McpSession] = {}
-        self._stripped: OrderedDict[SessionKey, set[str]] = OrderedDict()
+        self._memories: OrderedDict[SessionKey, Memory] = OrderedDict()
 
     def begin(self, session: McpSession) -> str:
         """Keep a new session, and return its id: 256 random bits."""
@@ -65,13 +65,13 @@ class McpSessions:
         session.link.renew(session.context)
         return session
 
-    def stripped(self, context: Context) -> set[str]:
-        """The tools that policy removed from the list for this client, where requests have no session."""
+    def memory(self, context: Context) -> Memory:
+        """What this client's later requests depend on, where each request stands alone."""
         key = session_key(context)
-        found = self._stripped.setdefault(key, set())
-        self._stripped.move_to_end(key)
-        while len(self._stripped) > self._settings.sessions:
-            self._stripped.popitem(last=False)
+        found = self._memories.setdefault(key, Memory())
+        self._memories.move_to_end(key)
+        while len(self._memories) > self._settings.sessions:
+            self._memories.popitem(last=False)
         return found
 
     def check_room(self, subject: SubjectExtension | None) -> None:

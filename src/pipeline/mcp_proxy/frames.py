@@ -82,7 +82,7 @@ _PROTOCOL_KEYS: Final = frozenset(
         "protocolVersion", "clientInfo", "serverInfo", "systemPrompt", "maxTokens", "temperature", "stopSequences",
         "modelPreferences", "includeContext", "model", "stopReason", "requestedSchema", "action", "mode", "url",
         "roots", "resource", "input", "toolUseId", "toolChoice", "task", "taskId", "tasks", "status",
-        "statusMessage", "ttl", "completion", "values", "progress", "total", "resultType", "inputRequests",
+        "statusMessage", "ttl", "ttlMs", "completion", "values", "progress", "total", "resultType", "inputRequests",
         "inputResponses", "requestState",
     }
 )  # fmt: skip

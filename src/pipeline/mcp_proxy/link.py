@@ -18,11 +18,12 @@ from cmf.value import replace
 from pipeline.context import Context
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.mcp_proxy import refusals
+from pipeline.mcp_proxy import refusals, tasks
 from pipeline.mcp_proxy.frames import INVALID_REQUEST, Batch, Frame, Id, Kind
 from pipeline.mcp_proxy.judging import Judge, Sent
 from pipeline.mcp_proxy.pins import CHANGED, STRIPPED, Pins
 from pipeline.mcp_proxy.refusals import Refused, error_body, refusal_body
+from pipeline.mcp_proxy.tasks import Tasks
 from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.mcp")
@@ -31,8 +32,6 @@ VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", ALONE
 BATCHING: Final = "2025-03-26"  # the only revision with batches
 MAX_OPEN: Final = 1024  # unanswered calls of one side
 MAX_TOKENS: Final = 4096
-MAX_TASKS: Final = 256  # of one side, each with its call in memory; the oldest are forgotten first
-TASK_RESULT: Final = "tasks/result"  # its answer is the result of another call
 _LASTING: Final = frozenset({"subscriptions/listen"})  # answered when the subscription ends
 
 
@@ -65,7 +64,7 @@ class _Open:
 
     Attributes:
         original: the id that its caller gave it.
-        sent: the call that the answer is judged with: itself, or the one whose result `tasks/result` asks for.
+        sent: the call that the answer is judged with: itself, or for `tasks/result` the one that began the task.
     """
 
     original: Id
@@ -82,9 +81,20 @@ class _Caller:
     # original id -> forwarded id; None until policy has decided
     ids: dict[tuple[type, Id], str | None] = field(default_factory=dict)
     tokens: OrderedDict[tuple[type, Id], None] = field(default_factory=OrderedDict)
-    tasks: OrderedDict[str, Sent | None] = field(
-        default_factory=OrderedDict
-    )  # by the task's id, the call that began it
+    tasks: Tasks = field(default_factory=Tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What later messages of a client depend on.
+
+    Attributes:
+        stripped: the names of tools that policy removed from the list.
+        tasks: the client's calls that began tasks.
+    """
+
+    stripped: set[str] = field(default_factory=set)
+    tasks: Tasks = field(default_factory=Tasks)
 
 
 class Link:
@@ -98,7 +108,7 @@ class Link:
         clock: the time in seconds, for timeouts.
         answer_seconds: how long a call may wait for an answer or for progress.
         enforce: whether a changed tool is removed from the list; otherwise it is only logged.
-        stripped: the names of tools that policy removed from the list; pass a set to share it between links.
+        memory: what later messages depend on; pass one to share it between links.
     """
 
     def __init__(
@@ -111,7 +121,7 @@ class Link:
         clock: Callable[[], float],
         answer_seconds: float,
         enforce: bool = True,
-        stripped: set[str] | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._judge = Judge(guard, context, server)
         self._server = server or "_"
@@ -119,8 +129,9 @@ class Link:
         self._clock = clock
         self._answer_seconds = answer_seconds
         self._enforce = enforce
-        self._callers = {side: _Caller() for side in Side}
-        self._stripped = set() if stripped is None else stripped
+        memory = memory or Memory()
+        self._callers = {Side.CLIENT: _Caller(tasks=memory.tasks), Side.SERVER: _Caller()}
+        self._stripped = memory.stripped
         self.version: str | None = None
         """The protocol's revision, once both sides agreed on one."""
 
@@ -192,7 +203,7 @@ class Link:
             if side is Side.CLIENT:
                 self._check_tool(frame)
             sent = await self._judge.call({**frame.body, "id": minted})
-            asked = self._of_task(caller, sent) if frame.method == TASK_RESULT else sent
+            asked = self._of_task(caller, sent) if frame.method == tasks.RESULT else sent
         except Refused as refused:
             del caller.ids[key]
             note(refused.code, side)
@@ -223,13 +234,12 @@ class Link:
 
     def _of_task(self, caller: _Caller, sent: Sent) -> Sent:
         """The call whose result `sent` asks for. Refused if it is unknown: so are the labels that its result brings."""
-        task = sent.body.get("params", {}).get("taskId")
-        known = caller.tasks.get(task) if isinstance(task, str) else None
+        known = caller.tasks.call_of(sent.body.get("params", {}))
         if known is not None:
             context = replace(known.context, labels=known.context.labels | sent.context.labels)
             return Sent(known.body, known.request, context)
         if self._enforce:
-            raise _refused("mcp.unknown-task", "No call on this connection began this task, or more than one did.")
+            raise _unknown_task()
         return sent
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -249,15 +259,19 @@ class Link:
         return Step(onward=({**body, "id": opened.original},))
 
     async def _answered(self, side: Side, frame: Frame, opened: _Open) -> dict[str, Any]:
+        caller, sent = self._callers[side.other], opened.sent
         lists_tools = opened.method == "tools/list" and side is Side.SERVER
         body = self._without_changed_tools(frame.body) if lists_tools else frame.body
-        if opened.method == TASK_RESULT:
-            body = {**body, "id": opened.sent.body["id"]}  # a result is matched to its call by the id
-        judged = await self._judge.answer(body, opened.sent)
+        if opened.method == tasks.GET and "result" in body.get("result", {}):
+            sent = self._of_task(caller, sent)
+        if opened.method in (tasks.GET, tasks.RESULT):
+            body = {**body, "id": sent.body["id"]}  # a result is matched to its call by the id
+        judged = await self._judge.answer(body, sent)
         result = judged.get("result", {})
         if lists_tools:
             self._remember_stripped(body, result)
-        self._remember_task(self._callers[side.other], result, opened.sent)
+        if opened.method != tasks.GET:
+            caller.tasks.begun(result, sent)
         if opened.method == "initialize" and "result" in judged:
             if result.get("protocolVersion") not in VERSIONS:
                 raise _refused("mcp.version", "The server speaks a revision of MCP that is not known here.")
@@ -291,21 +305,6 @@ class Link:
         self._stripped -= left
         self._stripped |= before - left
 
-    def _remember_task(self, caller: _Caller, result: dict[str, Any], sent: Sent) -> None:
-        """Remember the call that began the task in this result, if there is one.
-
-        An id that two calls were given names neither: with the other call's name, the result would be judged as the
-        result of another tool.
-        """
-        task = result.get("task")
-        task_id = task.get("taskId") if isinstance(task, dict) else None
-        if isinstance(task_id, str):
-            known = caller.tasks.setdefault(task_id, sent)
-            if known is None or known.body is not sent.body:
-                caller.tasks[task_id] = None
-            while len(caller.tasks) > MAX_TASKS:
-                caller.tasks.popitem(last=False)
-
     # -- notifications -------------------------------------------------------------------------------------------------
 
     async def _notification(self, side: Side, frame: Frame) -> Step:
@@ -316,6 +315,8 @@ class Link:
                 body = {**body, "params": {**frame.params, "requestId": cancelled}}
             elif frame.method == "notifications/progress":
                 self._check_progress(side, frame)
+            elif frame.method == tasks.NOTICE:
+                return Step(onward=(await self._task_notice(side, frame),))
             sent = await self._judge.call(body)
         except Refused as refused:  # a notification has no answer
             note(refused.code, side)
@@ -323,6 +324,17 @@ class Link:
         if cancelled in self._callers[side].open:  # it may have been answered while this was judged
             self._close(side, cancelled, _server_ended())
         return Step(onward=(sent.body,))
+
+    async def _task_notice(self, side: Side, frame: Frame) -> dict[str, Any]:
+        """The notification of how a task stands, after policy: what it says is what `tasks/get` would answer."""
+        known = self._callers[side.other].tasks.call_of(frame.params)
+        if known is None:
+            if self._enforce:
+                raise _unknown_task()
+            return (await self._judge.call(frame.body)).body
+        answer = {"jsonrpc": "2.0", "id": known.body["id"], "result": frame.params}
+        judged = await self._judge.answer(answer, known)
+        return {**frame.body, "params": judged["result"]}
 
     def _call_to_cancel(self, side: Side, frame: Frame) -> str:
         """The forwarded id of the call that the notification cancels."""
@@ -400,6 +412,10 @@ def _refused(code: str, message: str) -> Refused:
     return Refused(refusals.REFUSED, code, message, retryable=False)
 
 
+def _unknown_task() -> Refused:
+    return _refused("mcp.unknown-task", "No call that is known here began this task, or more than one did.")
+
+
 def _batch(version: str | None) -> Refused:
     which = f"Revision {version}" if version is not None else "MCP before both sides agreed on a revision"
     return Refused(INVALID_REQUEST, "mcp.batch", f"{which} knows no batches: send one message at a time.")
@@ -414,4 +430,4 @@ def note(code: str, side: Side) -> None:
     _log.info('{"mcp":"%s","from":"%s"}', code, side.value)
 
 
-__all__ = ["ALONE", "VERSIONS", "Link", "Side", "Step", "note"]
+__all__ = ["ALONE", "VERSIONS", "Link", "Memory", "Side", "Step", "note"]

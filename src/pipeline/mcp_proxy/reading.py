@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from cmf import adapters
 from cmf.codec import dumps, loads_object
@@ -71,6 +71,9 @@ def unrepeated(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[int, b
     of it becomes both again (`repeat`).
     """
     result = body.get("result")
+    if _is_finished_task(result):
+        left, again = unrepeated(result)
+        return {**body, "result": left}, again
     if not isinstance(result, dict) or "structuredContent" not in result or not isinstance(result.get("content"), list):
         return body, None
     structured, left = result["structuredContent"], {k: v for k, v in result.items() if k != "structuredContent"}
@@ -87,10 +90,17 @@ def unrepeated(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[int, b
 def repeat(written: dict[str, Any], at: int, wrapped: bool) -> dict[str, Any]:
     """The answer with what policy left of the text as structured content; without, where it is no JSON any more."""
     result = written.get("result", {})
+    if _is_finished_task(result):
+        return {**written, "result": repeat(result, at, wrapped)}
     blocks = result.get("content", [])
     block = blocks[at] if at < len(blocks) else {}
     structured = _structured(block["text"], wrapped=wrapped) if block.get("type") == "text" else None
     return written if structured is None else {**written, "result": {**result, "structuredContent": structured}}
+
+
+def _is_finished_task(result: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether the result of its call is in it."""
+    return isinstance(result, dict) and isinstance(result.get("result"), dict)
 
 
 def _structured(text: str, *, wrapped: bool) -> dict[str, Any] | None:

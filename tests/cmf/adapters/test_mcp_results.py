@@ -134,6 +134,8 @@ def test_the_stop_reason_follows_the_calls_of_the_message() -> None:
         {"task": {"taskId": "t"}},
         {"tasks": []},
         {"taskId": "t", "status": "working"},
+        {"taskId": "t", "status": "failed", "error": {"code": -32603, "message": "no"}, "ttlMs": None},
+        {"tasks": [{"taskId": "t", "status": "working", "statusMessage": "soon"}]},
         {"resultType": "input_required", "requestState": "s",
          "inputRequests": {"k": {"method": "elicitation/create", "params": {"message": "?"}}}},
         {"resultType": "complete", "ttlMs": 1, "cacheScope": "public"},
@@ -153,10 +155,7 @@ def test_other_results_are_shown_with_the_response(result: dict[str, Any]) -> No
 @pytest.mark.spec("MCP-7")
 def test_a_result_of_which_nothing_is_known_is_judged_as_a_whole() -> None:
     body = answer({"surprise": "x"})
-    task = answer({"taskId": "t", "status": "completed", "result": {"content": []}})
 
-    assert kinds(MCP.from_wire_response(task)) == ["response", "opaque"]
-    assert same_spelling(again(task, response=True), task)
     assert kinds(MCP.from_wire_response(body)) == ["response", "opaque"]
     assert kinds(MCP.from_wire_response({"type": "text", "text": "x"})) == ["response", "opaque"]
     assert same_spelling(again(body, response=True), body)
@@ -206,3 +205,79 @@ def test_an_error_keeps_code_and_message() -> None:
     response = MCP.from_wire_response({"id": 1, "error": {"code": -32602, "message": "no"}})
 
     assert response.error == ErrorInfo(code="-32602", message="no")
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------------
+
+LOOK = MCP.from_wire_request(call("tools/call", {"name": "look"}))
+
+
+def finished(result: Any, **more: Any) -> dict[str, Any]:
+    return {"resultType": "complete", "taskId": "t", "status": "completed", **more, "ttlMs": 5, "result": result}
+
+
+@pytest.mark.spec("MCP-13")
+@pytest.mark.parametrize(
+    ("task", "call_of_it"),
+    [
+        (finished({"content": []}), None),
+        (finished({"content": []}), call("tasks/get", {"taskId": "t"})),
+        (finished({"content": []}), call("prompts/get", {"name": "greet"})),
+        (finished({"surprise": "x"}), call("tools/call", {"name": "look"})),
+        (finished({"content": [], "taskId": "u"}), call("tools/call", {"name": "look"})),
+        (finished({"content": [], "result": {"content": []}}), call("tools/call", {"name": "look"})),
+    ],
+)
+def test_a_task_whose_result_belongs_to_no_known_call_is_judged_as_a_whole(task: Any, call_of_it: Any) -> None:
+    asked = None if call_of_it is None else MCP.from_wire_request(call_of_it)
+
+    response = MCP.from_wire_response(answer(task), asked)
+
+    assert kinds(response) == ["response", "opaque"]
+    assert same_spelling(MCP.to_wire_response(response), answer(task))
+
+
+@pytest.mark.spec("MCP-13")
+@pytest.mark.parametrize(
+    ("task", "views"),
+    [
+        (finished({"content": [{"type": "text", "text": "a"}], "isError": True}), ["tool_result", "text"]),
+        (finished({"content": [], "structuredContent": {"a": 1}, "_meta": {"k": 1}}), ["tool_result"]),
+        (finished({"content": [], "statusMessage": 1}, statusMessage="done"), ["tool_result", "text"]),
+        (finished({"content": [], "statusMessage": "odd"}, _meta={"k": 2}), ["tool_result"]),
+        ({"taskId": "t", "result": {"content": []}}, ["tool_result"]),
+        ({"result": {"content": []}}, ["tool_result"]),
+    ],
+)
+def test_a_finished_task_gives_the_result_of_the_call_that_began_it(task: dict[str, Any], views: list[str]) -> None:
+    response = MCP.from_wire_response(answer(task), LOOK)
+
+    assert kinds(response) == ["response", *views]
+    part = response.choices[0].message.content[0]
+    assert isinstance(part, ToolResultPart)
+    assert part.tool_name == "look"
+    assert same_spelling(MCP.to_wire_response(response), answer(task))
+
+
+@pytest.mark.spec("MCP-13")
+def test_an_edited_result_goes_back_into_its_task() -> None:
+    response = MCP.from_wire_response(answer(finished({"content": [{"type": "text", "text": "key"}]})), LOOK)
+    (choice,) = response.choices
+    (part,) = choice.message.content
+    masked = replace(part, content=(TextPart(text="[MASKED]"),))
+    edited = replace(response, choices=(replace(choice, message=replace(choice.message, content=(masked,))),))
+
+    assert MCP.to_wire_response(edited) == answer(finished({"content": [{"type": "text", "text": "[MASKED]"}]}))
+
+
+@pytest.mark.spec("MCP-13")
+@pytest.mark.parametrize("more", [{}, {"inputRequests": {}}, {"error": {"code": 1, "message": "no"}}])
+def test_what_a_task_says_of_its_state_is_text(more: dict[str, Any]) -> None:
+    task = answer({"resultType": "task", "taskId": "t", "statusMessage": "soon", "status": "working", **more})
+    other = answer({"resultType": "complete", "statusMessage": "soon"})
+
+    response = MCP.from_wire_response(task)
+
+    assert kinds(response) == ["response", "text"]
+    assert same_spelling(MCP.to_wire_response(response), task)
+    assert kinds(MCP.from_wire_response(other)) == ["response"]

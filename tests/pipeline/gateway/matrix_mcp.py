@@ -91,6 +91,8 @@ class Zoo:
         if "id" not in body:
             return []
         number = body.get("params", {}).get("_meta", {}).get("cell")
+        if body.get("params") == bodies.BEGIN:
+            return [_answer(body, {"resultType": "task", **bodies.TASK})]
         if number is None:
             plain = McpRow("text", body["method"], "call")
             return [_answer(body, bodies.result(plain, "", 0))]
@@ -205,6 +207,8 @@ async def _outcome(client: Client, zoo: Zoo, number: int, cell: McpCell) -> str:
         way = {"answer": "call", "question": "result"}.get(way, way)
     elif cell.mode in ("json", "stream") and row.method != "initialize":
         await client.ask({"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": bodies.HELLO | _CLIENT})
+    if row.method == "notifications/tasks":
+        await client.ask({"jsonrpc": "2.0", "id": "b", "method": "tools/call", "params": bodies.BEGIN})
     *before, answer = await client.ask(call)
     far: Any = zoo.heard.get(number) if way == "call" else answer
     if way in ("notice", "question", "answer"):

@@ -44,6 +44,7 @@ ROWS: Final = (
     McpRow("prompt_result", "prompts/get", "result"),
     McpRow("tool_definition", "tools/list", "result"),
     McpRow("text", "initialize", "result"),
+    McpRow("text", "tasks/get", "result"),
     McpRow("opaque", "ping", "result"),
     McpRow("text", SAMPLING, "question"),
     McpRow("tool_call", SAMPLING, "question"),
@@ -58,8 +59,12 @@ ROWS: Final = (
     McpRow("opaque", SAMPLING, "answer"),
     McpRow("text", "notifications/message", "notice"),
     McpRow("text", "notifications/progress", "notice"),
+    McpRow("text", "notifications/tasks", "notice"),
     McpRow("text", "notifications/tasks/status", "notice"),
 )
+TASK: Final = {"taskId": "1", "status": "working"}
+BEGIN: Final = {"name": "begin", "arguments": {}}
+"""The call of a tool that begins this task."""
 HELLO: Final = {"protocolVersion": "2025-11-25", "capabilities": {}}
 
 
@@ -72,6 +77,7 @@ def call(row: McpRow, marker: str, number: int) -> dict[str, Any]:
         "prompts/get": {"name": "greet", "arguments": {"note": held}},
         "completion/complete": {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": held}},
         "initialize": {**HELLO, "clientInfo": {"name": "c", "version": "1"}},
+        "tasks/get": {"taskId": TASK["taskId"]},
         "zebra/zebra": {"zebra": held},
     }.get(method, {"uri": f"file:///{held}"} if method.startswith("resources/") and "list" not in method else {})
     meta = {"cell": number, "progressToken": token(number)}
@@ -93,6 +99,7 @@ def result(row: McpRow, marker: str, number: int) -> dict[str, Any]:
         "resources/list": {"resources": [{"uri": f"file:///{held}", "name": "a"}]},
         "resources/templates/list": {"resourceTemplates": [{"uriTemplate": f"file:///{held}/{{x}}", "name": "a"}]},
         "tools/list": {"tools": [tool(f"lookup{number}", held)]},
+        "tasks/get": {**TASK, "statusMessage": held},
         "completion/complete": {"completion": {"values": ["bob"], "total": 1}},
         "initialize": {**HELLO, "serverInfo": {"name": "s", "version": "1"}, "instructions": held},
     }.get(row.method if row.way in ("call", "result") else CARRIER, {})
@@ -107,7 +114,8 @@ def said(row: McpRow, marker: str, number: int) -> dict[str, Any]:
         "elicitation/create": lambda: {"message": held, "requestedSchema": {"type": "object", "properties": {}}},
         "notifications/message": lambda: {"level": "info", "data": held},
         "notifications/progress": lambda: {"progressToken": token(number), "progress": 1, "message": held},
-        "notifications/tasks/status": lambda: {"taskId": "1", "status": "working", "statusMessage": held},
+        "notifications/tasks": lambda: {**TASK, "statusMessage": held},
+        "notifications/tasks/status": lambda: {**TASK, "statusMessage": held},
     }[row.method]()
     own = {} if row.way == "notice" else {"id": f"q{number}"}
     return {"jsonrpc": "2.0", **own, "method": row.method, "params": params}

@@ -51,7 +51,7 @@ def test_each_kind_of_result_that_is_read_is_given() -> None:
     given = [matrix_mcp_bodies.result(row, "m", 0) for row in ROWS if row.way == "result"]
     given += [matrix_mcp_bodies.answer(row, "m") for row in ROWS if row.way == "answer"]
 
-    assert len(kinds) == 7
+    assert len(kinds) == 8
     assert [names for names in kinds if not any(names & set(one) for one in given)] == []
 
 

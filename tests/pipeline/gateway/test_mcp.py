@@ -523,6 +523,42 @@ def test_what_was_taken_off_the_list_is_not_called_where_each_request_stands_alo
         assert called(gateway, "ls")["_meta"]["cmf/code"] == "mcp.definition-changed"
 
 
+@pytest.mark.spec("MCPX-26", "MCPX-66")
+def test_a_task_is_its_tool_s_where_each_request_stands_alone(tmp_path: Path) -> None:
+    secret = (
+        'deny contains {"code": "no.vault", "reason": "No."} if {\n'
+        '    input.kind == "tool_result"\n    input.name == "vault"\n}'
+    )
+    rules = write_rules(tmp_path / "policy", {"secret": secret})
+    stands = {"taskId": "t1", "status": "working"}
+
+    def tasks(said: Said) -> Any:
+        method = said.body["method"] if said.body else ""
+        result: dict[str, Any] = {"resultType": "task", **stands}
+        if method == "tasks/get":
+            result = {"resultType": "complete", **stands, "status": "completed", "result": {"content": []}}
+        return json_reply({"jsonrpc": "2.0", "id": said.body["id"], "result": result}) if method else None
+
+    def polled(gateway: str, **headers: str) -> Any:
+        own = NEW | {"mcp_method": "tasks/get", "mcp_name": "t1"}
+        return json.loads(send(gateway, modern("tasks/get", taskId="t1"), **own, **headers)[2])
+
+    server = polite(tasks)
+    with server.running() as url, behind(tmp_path, url, policies=[str(rules)]) as gateway:
+        unknown = polled(gateway)
+        for name, session in (("ls", "a"), ("vault", "b")):
+            begun = send(gateway, modern("tools/call", name=name, arguments={}), **NEW, x_cmf_session_id=session)
+            assert json.loads(begun[2])["result"]["taskId"] == "t1"
+        listed, refused = polled(gateway, x_cmf_session_id="a"), polled(gateway, x_cmf_session_id="b")
+        other = NEW | {"mcp_name": "t2"}
+        assert code_of(send(gateway, modern("tasks/get", taskId="t1"), **other)[2]) == "mcp.header-mismatch"
+
+    assert unknown["error"]["data"]["code"] == "mcp.unknown-task"
+    assert listed["result"]["result"] == {"content": []}
+    assert refused["error"]["data"]["code"] == "no.vault"
+    assert server.heard[-1].headers["mcp-name"] == "t1"
+
+
 # -- the real SDK ------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from pipeline.guard import Guard
 from pipeline.mcp_proxy import judging
 from pipeline.mcp_proxy import link as links
 from pipeline.mcp_proxy.frames import INVALID_PARAMS, frame_of
-from pipeline.mcp_proxy.link import Side, Step
+from pipeline.mcp_proxy.link import Memory, Side, Step
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import APPROVAL, CLOSED, REFUSED, TIMEOUT, UNAVAILABLE, Refused
 
@@ -458,7 +458,7 @@ async def test_where_policy_only_watches_a_change_is_noted_and_goes_on(guard: Gu
 
 @pytest.mark.spec("MCPX-21")
 async def test_a_tool_that_policy_takes_off_the_list_is_not_called_until_it_is_offered(guard: Guard) -> None:
-    pair = Pair(guard, stripped={"read"})
+    pair = Pair(guard, memory=Memory(stripped={"read"}))
     body = await pair.exchange("tools/list", {}, {"tools": [tool("read"), tool("evil")]})
     called = await pair.client(call("tools/call", {"name": "evil", "arguments": {}}, 2))
 

@@ -55,6 +55,7 @@ CALLS: dict[str, dict[str, Any]] = {
     },
     "logging/setLevel": {"level": "info"},
     "tasks/get": {"taskId": "a"},
+    "tasks/update": {"taskId": "a", "inputResponses": {"q": ELICITED}},
     "subscriptions/listen": {"notifications": {"a": "b"}},
     "made/up": {"a": ["b"]},
     **OF_SERVERS,
@@ -93,17 +94,20 @@ RESULTS: dict[str, dict[str, Any]] = {
     "elicitation/create": ELICITED,
     "roots/list": ROOTS,
 }
+TASK = {"taskId": "a", "status": "working", "statusMessage": "s", "createdAt": "x", "ttlMs": 1, "_meta": {"a": "b"}}
+FINISHED = {**TASK, "status": "completed", "result": RESULTS["tools/call"]}
+FAILED = {**TASK, "status": "failed", "error": {"code": 1, "message": "m", "data": {"k": ["v"]}}}
 QUESTIONS = [{"method": method, "params": params} for method, params in OF_SERVERS.items()]
 ANSWERS = [SAMPLED, ELICITED, ROOTS]
 ERROR = {"code": 1, "message": "m", "data": {"k": ["v"]}}
 
 
 class Said(NamedTuple):
-    """A message of one side, and the call before it, which it answers or is about."""
+    """A message of one side, and those before it, the last of which it answers or is about."""
 
     side: Side
     body: dict[str, Any]
-    before: tuple[Side, dict[str, Any]] | None = None
+    before: tuple[tuple[Side, dict[str, Any]], ...] = ()
 
 
 def _calls() -> Iterator[Said]:
@@ -112,7 +116,7 @@ def _calls() -> Iterator[Said]:
         for method, params in CALLS.items():
             yield Said(side, call(method, params))
         for method, params in NOTICES.items():
-            yield Said(side, notice(method, params), (side if method.endswith("cancelled") else side.other, asked))
+            yield Said(side, notice(method, params), ((side if method.endswith("cancelled") else side.other, asked),))
     for answer in ANSWERS:
         yield Said(Side.CLIENT, call("tools/call", {**READ, "inputResponses": {"q": answer}, "requestState": "s"}))
 
@@ -121,10 +125,27 @@ def _answers() -> Iterator[Said]:
     for method, result in RESULTS.items():
         asked = (Side.SERVER if method in OF_SERVERS else Side.CLIENT, call(method, CALLS.get(method, {})))
         for outcome in ({"result": result}, {"error": ERROR}):
-            yield Said(asked[0].other, {"jsonrpc": "2.0", "id": 1, **outcome}, asked)
+            yield Said(asked[0].other, {"jsonrpc": "2.0", "id": 1, **outcome}, (asked,))
     for question in QUESTIONS:
         result = {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"}
-        yield Said(Side.SERVER, {"jsonrpc": "2.0", "id": 1, "result": result}, (Side.CLIENT, call("tools/call", CALL)))
+        yield Said(Side.SERVER, _answer(result), ((Side.CLIENT, call("tools/call", CALL)),))
+
+
+def _answer(result: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "result": result}
+
+
+def _tasks() -> Iterator[Said]:
+    asked, begun = (Side.CLIENT, call("tools/call", CALL)), {"resultType": "task", **TASK}
+    for result in (begun, {"task": TASK}):
+        yield Said(Side.SERVER, _answer(result), (asked,))
+    before = (asked, (Side.SERVER, _answer(begun)))
+    asking = {**TASK, "status": "input_required", "inputRequests": {"q": QUESTIONS[0]}}
+    for task in (TASK, FINISHED, FAILED, asking):
+        yield Said(Side.SERVER, _answer(task), (*before, (Side.CLIENT, call("tasks/get", {"taskId": "a"}))))
+        yield Said(Side.SERVER, notice("notifications/tasks", task), before)
+    last = (Side.CLIENT, call("tasks/result", {"taskId": "a"}))
+    yield Said(Side.SERVER, _answer(RESULTS["tools/call"]), (*before, last))
 
 
 def _recorded(scale: float, seed: int) -> Iterator[Said]:
@@ -137,17 +158,18 @@ def _recorded(scale: float, seed: int) -> Iterator[Said]:
             if "method" in body:
                 yield Said(Side.SERVER if body is not record.request else Side.CLIENT, body)
             else:
-                yield Said(Side.SERVER, body, (Side.CLIENT, asked or call("tools/call", CALL)))
+                yield Said(Side.SERVER, body, ((Side.CLIENT, asked or call("tools/call", CALL)),))
 
 
 async def _heard(guard: Guard, said: Said, spot: Spot) -> str:
     """What comes of a message with the marker at a place."""
-    pair, body = Pair(guard), said.body
-    if said.before is not None:
-        first = await pair.link.receive(said.before[0], frame_of(said.before[1]))
+    pair, minted = Pair(guard), None
+    for side, earlier in said.before:
+        first = await pair.link.receive(side, frame_of(earlier if "method" in earlier else {**earlier, "id": minted}))
         if not first.onward:
             return "not asked"
-        body = body if "method" in body else {**body, "id": first.onward[0]["id"]}
+        minted = first.onward[0]["id"]
+    body = said.body if minted is None or "method" in said.body else {**said.body, "id": minted}
     try:
         frame = frame_of(planted(body, spot, MARKER))
     except FrameError:
@@ -189,7 +211,7 @@ def _passed_on(counts: Counter[str]) -> list[str]:
 @pytest.mark.spec("MCPX-10", "MCPX-11", "MCPX-12", "MCPX-13", "MCPX-15")
 async def test_a_link_passes_nothing_on_that_policy_was_not_shown(guard: Guard, proof_row: Callable[..., None]) -> None:
     """Each method, result, error, question and answer, at every place of it, from either side."""
-    counts = await _tally(guard, [*_calls(), *_answers()], lambda found: found)
+    counts = await _tally(guard, [*_calls(), *_answers(), *_tasks()], lambda found: found)
 
     assert _passed_on(counts) == []
     proof_row("what a link of MCP passes on was shown to policy", **counts)

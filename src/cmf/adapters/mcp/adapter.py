@@ -32,7 +32,14 @@ CUT_SHORT: Final = {PARTIAL: True}
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 """Where a call of revision 2026-07-28 names its revision, in its `_meta`."""
-NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """By method the parameter that names what is asked for."""
 _HEADERS: Final = ("mcp-protocol-version", "mcp-session-id")
 

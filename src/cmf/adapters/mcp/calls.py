@@ -141,6 +141,14 @@ def _text_row(key: str) -> Row:
     return read, write
 
 
+_read_status, _write_status = _text_row("statusMessage")
+
+
+def _read_task(params: Fields, content: RpcContent) -> bool:
+    """The state of a task. One with a result is judged as a whole: the call that the result belongs to is unknown."""
+    return "result" not in params and _read_status(params, content)
+
+
 def _read_completion(params: Fields, content: RpcContent) -> bool:
     """What the user has typed so far, at `argument.value`."""
     argument = params.peek("argument")
@@ -359,7 +367,8 @@ CALLS: Final[dict[str, Row | None]] = {
     "completion/complete": (_read_completion, _write_completion),
     "notifications/message": _text_row("data"),
     "notifications/progress": _text_row("message"),
-    "notifications/tasks/status": _text_row("statusMessage"),
+    "notifications/tasks": (_read_task, _write_status),
+    "notifications/tasks/status": (_read_status, _write_status),
     "initialize": None,
     "server/discover": None,
     "ping": None,
@@ -373,6 +382,7 @@ CALLS: Final[dict[str, Row | None]] = {
     "tasks/get": None,
     "tasks/list": None,
     "tasks/result": None,
+    "tasks/update": None,
     "tasks/cancel": None,
     "notifications/initialized": None,
     "notifications/cancelled": None,

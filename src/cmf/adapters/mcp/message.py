@@ -14,7 +14,17 @@ from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import Fields, object_in
 from cmf.adapters.mcp.blocks import FORMAT, add
 from cmf.adapters.mcp.calls import CALLS, DEFAULT_MAX_TOKENS, RpcContent, drop_options, method_of, params_of
-from cmf.adapters.mcp.results import AnsweredCall, key_of, opaque, read_answer, read_stop, write_answer, write_stop
+from cmf.adapters.mcp.results import (
+    STATUS,
+    AnsweredCall,
+    key_of,
+    opaque,
+    read_answer,
+    read_status,
+    read_stop,
+    write_answer,
+    write_stop,
+)
 from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role, StopReason
 from cmf.errors import UnsupportedError
@@ -24,6 +34,8 @@ from cmf.request import ErrorInfo, Response
 from cmf.value import trusted
 
 _NO_KEYS: Final = FrozenDict()
+_NOT_IN_TASKS: Final = frozenset({"result", "taskId"})
+"""Keys that no result of a tool has: with one of these, a result within a task is another task."""
 
 
 @dataclass(slots=True)
@@ -96,10 +108,16 @@ def _read_answer(fields: Fields, known: AnsweredCall, *, answering: bool) -> Rpc
 def _read_result(
     raw: FrozenDict, path: str, answer_id: str | None, known: AnsweredCall, one: RpcMessage, *, answering: bool
 ) -> None:
-    result = Fields(raw, path)
-    if not read_answer(result, raw, answer_id, known, one.content):
+    result, own, task = Fields(raw, path), raw, None
+    if (inner := result.take("result", FrozenDict)) is not None:  # a finished task, and what its call gave
+        result, own, task = Fields(inner, f"{path}.result"), inner, result
+    is_known = task is None or (known.method == "tools/call" and _NOT_IN_TASKS.isdisjoint(own))
+    if not is_known or not read_answer(result, own, answer_id, known, one.content):
         opaque(known.method or "result", raw, Role.TOOL, one.content)
         return
+    if task is not None:
+        read_status(task, one.content)
+        one.extra |= task.rest("task") or {"task": _NO_KEYS}
     if answering and any(key_of(message) == "message" for message in one.content.messages):
         one.stop = read_stop(result, one.content.messages)
         one.model = result.take("model", str)
@@ -237,6 +255,8 @@ def _written_result(
     if whole is not None:
         return dict(whole)
     result = write_answer(content.messages, content)
+    task = own.get("task")
+    status = {STATUS: result.pop(STATUS)} if isinstance(task, dict) and STATUS in result else {}
     if response is not None and "role" in result:
         if response.model is not None:
             result["model"] = response.model
@@ -245,7 +265,9 @@ def _written_result(
         ) is not None:
             result["stopReason"] = word
     left = own.get("result")
-    return add(result, dict(left)) if isinstance(left, dict) else result
+    if isinstance(left, dict):
+        result = add(result, dict(left))
+    return {**task, **status, "result": result} if isinstance(task, dict) else result
 
 
 def _answer_id(messages: Sequence[Message]) -> str | None:

@@ -43,6 +43,11 @@ _STOP_WORDS: Final = {reason: word for word, reason in STOP_REASONS.items()}
 _LISTS: Final = {"contents": "uri", "resources": "uri", "resourceTemplates": "uriTemplate"}
 """Keys that list resources, and the key of an item's address."""
 
+STATUS: Final = "statusMessage"
+"""What a task says about its state, to people or to a model."""
+_TEXTS: Final = ("instructions", STATUS)
+"""Keys of texts."""
+
 _PLAIN: Final = frozenset(
     {
         "_meta", "action", "capabilities", "completion", "inputRequests", "prompts", "protocolVersion", "requestState",
@@ -86,12 +91,7 @@ def name_in(messages: Sequence[Message]) -> str | None:
 
 
 def read_answer(result: Fields, raw: Any, answer_id: str | None, known: AnsweredCall, content: RpcContent) -> bool:
-    """Read what has a canonical value; False if no key is known, so that the result must be judged as a whole.
-
-    So must one with a result of its own inside: the call that this one belongs to is not in it.
-    """
-    if isinstance(result.peek("result"), dict):
-        return False
+    """Read what has a canonical value; False if no key is known, so that the result must be judged as a whole."""
     found = False
     if not _only_names(result.peek("tools")) and (tools := result.take("tools", list)) is not None:
         content.tools = read_tools(tools, f"{result.path}.tools")
@@ -119,7 +119,15 @@ def read_answer(result: Fields, raw: Any, answer_id: str | None, known: Answered
     if (text := result.take("instructions", str)) is not None:
         content.add(Role.TOOL, trusted(TextPart, text=text), key="instructions")
         found = True
-    return found or not raw or not _PLAIN.isdisjoint(raw)
+    return read_status(result, content) or found or not raw or not _PLAIN.isdisjoint(raw)
+
+
+def read_status(task: Fields, content: RpcContent) -> bool:
+    """Read what a task says about its state; False if it says nothing, or is no task."""
+    text = task.take(STATUS, str) if "taskId" in task else None
+    if text is not None:
+        content.add(Role.TOOL, trusted(TextPart, text=text), key=STATUS)
+    return text is not None
 
 
 def _only_names(tools: Any) -> bool:
@@ -165,7 +173,7 @@ def write_answer(messages: Sequence[Message], content: RpcContent) -> dict[str, 
             result |= _write_tool_result(message)
         elif key == "messages":
             result |= _write_prompt_result(message)
-        elif key == "instructions":
+        elif key in _TEXTS:
             result[key] = "".join(part.text for part in message.content if isinstance(part, TextPart))
         else:
             result[key] = [write_resource(part, address=_LISTS[key]) for part in message.content]
@@ -178,7 +186,7 @@ def write_answer(messages: Sequence[Message], content: RpcContent) -> dict[str, 
 def key_of(message: Message) -> str:
     """The key under which a message goes into a result: the one it came with, else by its content."""
     key = extra_of(message, FORMAT).get("key")
-    if isinstance(key, str) and (key in _LISTS or key in ("message", "instructions", "whole")):
+    if isinstance(key, str) and (key in _LISTS or key in _TEXTS or key in ("message", "whole")):
         return key
     first = message.content[0] if message.content else None
     if isinstance(first, ToolResultPart) and message.role is Role.TOOL:
