@@ -124,7 +124,7 @@ def test_what_is_no_base64_is_shown_as_the_text_that_it_is(said: str) -> None:
 
 
 @pytest.mark.spec("VIEW-14")
-def test_bytes_of_no_known_type_are_told_by_digest_alone() -> None:
+def test_bytes_of_unknown_type_are_shown_only_by_digest() -> None:
     assert "text" not in describe("signature", base64.b64encode(bytes(range(128, 250))).decode())
 
 

@@ -201,7 +201,7 @@ def test_spaces_between_tokens_hide_neither_a_key_twice_nor_a_rounded_number(tex
 
 
 @given(SPELT)
-def test_an_object_is_told_whether_it_is_spelled_plainly(text: str) -> None:
+def test_reading_an_object_says_whether_it_is_spelled_plainly(text: str) -> None:
     value, spelling = frozen_object(text)
 
     assert same_spelling(value, loads_object(text))

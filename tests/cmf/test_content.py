@@ -107,7 +107,7 @@ def test_a_body_that_does_not_fit_is_an_error_and_never_text(part: Any, path: st
         (lambda: TextPart(text="\ud800"), "is no Unicode text at TextPart.text"),
     ],
 )
-def test_what_everybody_gets_wrong_first_is_said_in_our_words(make: Callable[[], object], said: str) -> None:
+def test_common_mistakes_with_parts_are_explained(make: Callable[[], object], said: str) -> None:
     with pytest.raises(ShapeError) as caught:
         make()
 

@@ -77,7 +77,7 @@ def test_a_value_is_written_to_the_bytes_of_its_json_form(value: Any) -> None:
 
 @pytest.mark.spec("VIEW-15")
 @given(st.dictionaries(st.text(max_size=3), st.integers() | st.floats(allow_nan=False, allow_infinity=False)))
-def test_numbers_that_are_told_to_be_small_need_no_rewriting(value: dict[str, Any]) -> None:
+def test_numbers_reported_as_small_need_no_rewriting(value: dict[str, Any]) -> None:
     text, small = dumps_with_range(value)
 
     assert text.encode() == dumps(value)
@@ -97,7 +97,7 @@ def test_a_message_tells_both_its_digests() -> None:
 
 
 @pytest.mark.spec("ID-6")
-def test_what_is_minted_changes_no_digest_however_deep_and_what_is_said_does() -> None:
+def test_generated_ids_do_not_change_a_digest_and_content_does() -> None:
     def told(text: str, **minted: str) -> Response:
         inner = Message(role="assistant", content=[ToolCallPart(name="f", tool_call_id=minted.get("inner"))])
         asked = PromptResultPart(prompt_name="p", messages=[inner, Message(role="user", content=[TextPart(text=text)])])

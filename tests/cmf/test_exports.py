@@ -24,7 +24,7 @@ def test_looking_at_a_package_loads_none_of_the_heavy_libraries(module: str) -> 
 
 
 @pytest.mark.parametrize("module", ["content", "extensions", "facts", "view", "security", "request", "decomposition"])
-def test_a_module_imported_alone_can_build_what_holds_messages(module: str) -> None:
+def test_each_module_on_its_own_can_build_parts_that_hold_messages(module: str) -> None:
     script = f"import cmf.{module}; from cmf.content import PromptResultPart as P; P(prompt_name='p', messages=[])"
 
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)

@@ -239,7 +239,7 @@ def test_the_answered_call_is_derived_and_another_one_is_kept() -> None:
 
 
 @pytest.mark.spec("EVO-3")
-def test_what_version_1_does_not_know_is_kept_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_fields_unknown_to_version_1_are_kept_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     metadata = {
         "model": "a:b",
         "mood": {"secret": "x"},
@@ -278,7 +278,7 @@ def test_what_version_1_does_not_know_is_kept_and_said(caplog: pytest.LogCapture
         (Response, {"choices": [{"message": {"role": "assistant", "content": [], "provider_raw": 1}}]}),
     ],
 )
-def test_a_layout_is_accepted_from_nobody(of: Any, data: dict[str, Any]) -> None:
+def test_a_wire_layout_in_json_input_is_ignored(of: Any, data: dict[str, Any]) -> None:
     value = of.model_validate_json(json.dumps(data))
 
     assert "provider_raw" not in json.dumps(value.model_dump())

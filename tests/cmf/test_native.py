@@ -54,7 +54,7 @@ SPELLINGS = st.sampled_from([{}, {"indent": 1}, {"separators": (",", ":")}, {"en
 
 @pytest.mark.spec("CODEC-2")
 @given(OBJECTS, SPELLINGS)
-def test_what_is_found_to_differ_in_spaces_alone_does(value: dict[str, Any], spelling: dict[str, Any]) -> None:
+def test_texts_found_to_differ_only_in_spaces_do(value: dict[str, Any], spelling: dict[str, Any]) -> None:
     text = json.dumps(value, **spelling)
 
     spaces = spaces_in(text)
@@ -93,7 +93,7 @@ def test_a_text_that_is_spelled_plainly_is_seen_to_be(text: str, spaces: int) ->
         "{" + ",".join(f'"{at}":0' for at in range(17)) + "}",
     ],
 )
-def test_of_any_other_text_nothing_is_said(text: str) -> None:
+def test_other_texts_have_no_number_of_spaces(text: str) -> None:
     assert spaces_in(text) is None
 
 
@@ -236,7 +236,7 @@ def test_no_reference_is_lost_or_kept() -> None:
 
 
 @pytest.mark.parametrize("told", [("given", 1), ("nothing", 1), ("several", (("given", 3),)), ("made", TextPart, ())])
-def test_a_shape_that_is_told_wrongly_is_refused(told: tuple[Any, ...]) -> None:
+def test_a_wrong_shape_is_refused(told: tuple[Any, ...]) -> None:
     takes = 0 if told[0] == "made" else 1
 
     with pytest.raises(ValueError, match=r"no such source|a shape takes something"):

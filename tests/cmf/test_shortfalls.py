@@ -108,7 +108,7 @@ def test_an_image_is_found_however_deep_it_stands() -> None:
 
 
 @pytest.mark.spec("CAP-5")
-def test_a_model_that_nobody_declared_can_take_text_and_nothing_else() -> None:
+def test_an_undeclared_model_can_take_only_text() -> None:
     assert shortfalls([said("user", TextPart(text="x"))], NONE) == ()
     assert {short.capability for short in shortfalls(SESSION, NONE, input_tokens=1)} == {
         "supports_system_prompt",

@@ -281,7 +281,7 @@ def test_a_changed_time_is_not_spelled_as_the_old_one() -> None:
 
 
 @pytest.mark.spec("THR-4")
-def test_what_is_ours_alone_travels_under_our_name() -> None:
+def test_fields_that_the_format_lacks_are_kept_under_cmf() -> None:
     message = Message(
         role="assistant",
         content=[
@@ -360,7 +360,7 @@ def test_any_document_comes_back_to_the_letter_and_is_seen_whole(document: dict[
 
 @pytest.mark.spec("THR-6")
 @given(messages | leaf_parts.map(lambda part: Message(role="assistant", content=[part])))
-def test_any_message_is_said_whole_or_refused(message: Message) -> None:
+def test_any_message_is_written_completely_or_refused(message: Message) -> None:
     try:
         document = to_agent_threads(message)
     except UnsupportedError:

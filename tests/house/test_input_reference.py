@@ -40,7 +40,7 @@ def test_it_names_every_property_that_some_view_has_and_no_other() -> None:
     assert set(known) == set(PROSE["properties"])
 
 
-def test_each_property_is_of_the_kinds_that_are_said_to_have_it() -> None:
+def test_each_property_occurs_in_exactly_the_documented_kinds() -> None:
     seen = {(name, view["kind"]) for view in [*documents(), *bare()] for name in view["properties"]}
 
     assert {(name, kind) for name, kind in seen if kind not in PROPERTY_KINDS[name]} == set()

@@ -119,7 +119,7 @@ def test_an_extra_that_is_not_there_is_named(tmp_path: Path, rules: PolicySet, m
     assert caught.value.code == "batch.extra-missing"
 
 
-def test_policies_that_cannot_be_used_are_said_before_anything_is_judged(tmp_path: Path) -> None:
+def test_unusable_policies_are_refused_before_anything_is_judged(tmp_path: Path) -> None:
     with pytest.raises(PolicyError):
         list(judge([jsonl(tmp_path / "f.jsonl", [b"{}"])], tmp_path / "absent"))
 

@@ -199,7 +199,7 @@ def test_a_hold_that_was_left_behind_counts_in_full_before_and_after_it_is_swept
 
 
 @pytest.mark.spec("BUD-5")
-def test_a_hold_of_somebody_else_s_making_is_left_alone(store: SessionStore, clock: Clock) -> None:
+def test_a_hold_of_another_origin_is_not_swept(store: SessionStore, clock: Clock) -> None:
     from tests.pipeline.session_stores import reserve
 
     store.commit(ANN, None, reserve("hold_soon_x", "1"))
@@ -209,7 +209,7 @@ def test_a_hold_of_somebody_else_s_making_is_left_alone(store: SessionStore, clo
 
 
 @pytest.mark.spec("BUD-6")
-def test_limits_of_a_model_concern_that_model_alone(store: SessionStore) -> None:
+def test_limits_of_a_model_apply_to_that_model_only(store: SessionStore) -> None:
     mine = budgets(store, tokens(150, BudgetScope.EVERYONE, "p:m"), unpriced=Unpriced.COUNT_ZERO)
     other = Request(model="p:other", messages=ASKED.messages)
 

@@ -113,12 +113,12 @@ def test_what_the_policy_does_not_deny_goes_on(governed: Make) -> None:
 
 
 @pytest.mark.spec("DATA-6")
-def test_what_the_user_said_is_the_user_s(governed: Make) -> None:
+def test_a_recipient_that_the_user_named_is_allowed(governed: Make) -> None:
     assert governed().run(Request(messages=[*READ, calls("mail", to="bob@corp.example")])).value is not None
 
 
 @pytest.mark.spec("DATA-6")
-def test_what_the_user_said_too_is_the_user_s(governed: Make) -> None:
+def test_a_value_that_the_user_also_wrote_counts_as_the_user_s(governed: Make) -> None:
     messages = [says("Read the payroll. Then write to DE1234567."), *READ[1:], calls("mail", body="DE1234567")]
 
     assert hits(governed(), Request(messages=messages)) == []

@@ -77,7 +77,7 @@ def test_anything_but_a_decision_object_is_a_deny_of_its_own_code(result: Engine
 
 
 @pytest.mark.spec("DEC-3")
-def test_a_failure_says_where_in_the_policy_and_a_rule_says_that_for_itself_alone() -> None:
+def test_a_failure_names_its_problem_and_a_rule_s_own_detail_is_not_taken_for_one() -> None:
     failed = only(Failed("engine.conflict", "a rule with two values in data.a.b"))
     untyped = only(Decided(EMPTY | {"warn": [{"rule": "a/b", "code": 1, "reason": "x"}]}))
     misfit = only(asked("label"), ViewKind.TEXT)

@@ -104,7 +104,7 @@ def test_a_later_taint_survives_an_earlier_grant(store: SessionStore) -> None:
 
 
 @pytest.mark.spec("SES-19")
-def test_a_grant_is_on_record_by_itself_and_told(store: SessionStore, clock: Clock) -> None:
+def test_a_grant_is_recorded_and_published(store: SessionStore, clock: Clock) -> None:
     told: list[Event] = []
     events = Events()
     events.subscribe(told.append)

@@ -92,7 +92,7 @@ def test_another_choice_keeps_what_is_its_own() -> None:
 
 
 @pytest.mark.spec("EFF-10")
-def test_in_a_request_it_goes_from_the_message_of_an_assistant_alone() -> None:
+def test_in_a_request_echoes_are_removed_only_from_assistant_messages() -> None:
     notes = {"openai_chat": {"annotations": "SECRET", "name": "ann"}, "openai_chat.key": "reasoning"}
     said = [Message(role=role, content=[TextPart(text="my SECRET")], extra=notes) for role in ("assistant", "user")]
     request = Request(messages=[*said, *said], model="m")

@@ -242,7 +242,7 @@ def test_replacements_tell_equal_text_without_showing_it() -> None:
 
 
 @pytest.mark.spec("EFF-6")
-def test_processes_leave_the_same_hashes_under_the_same_seal_key_alone() -> None:
+def test_processes_write_the_same_hashes_only_under_the_same_seal_key() -> None:
     seals = (bytes(32), bytes(32), b"other seal".ljust(32), None, None)
     one, same, *others = [Replacer(_replacer_key(Config(seal_key=seal)))("a", "hash") for seal in seals]
 

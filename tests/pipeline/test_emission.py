@@ -111,7 +111,7 @@ def test_of_many_emissions_at_once_one_goes_out(guard: Guard, monkeypatch: pytes
 
 
 @pytest.mark.spec("PIPE-6")
-def test_certificates_that_nobody_uses_are_forgotten_and_then_refused(
+def test_the_oldest_unused_certificates_are_dropped_and_then_refused(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(certificate, "MAX_UNSPENT", 2)

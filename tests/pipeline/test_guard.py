@@ -73,7 +73,7 @@ def test_an_engine_without_an_answer_is_an_outage_and_no_denial(guarded: Rules) 
 
 @pytest.mark.spec("GRD-3")
 @pytest.mark.spec("SES-1")
-def test_labels_hold_for_the_session_of_one_subject_alone(guarded: Rules) -> None:
+def test_labels_hold_only_for_the_session_of_one_subject(guarded: Rules) -> None:
     guard = guarded({"label": LABEL}, kinds="text")
 
     guard.check(says("taint"), subject={"id": "ann"}, session="s")
@@ -205,7 +205,7 @@ def test_a_guard_says_what_it_judges_by_and_what_it_cannot_be_made_of(guarded: R
         guard.decide([{"role": "user", "content": "x"}])  # type: ignore[arg-type]
 
 
-def test_who_asks_has_to_be_said_so_that_it_is_understood(guarded: Rules) -> None:
+def test_a_context_or_subject_of_the_wrong_type_is_refused_with_what_to_write(guarded: Rules) -> None:
     guard, pipeline = guarded({"deny": DENY}), Pipeline()
 
     for judge in (guard.run, pipeline.run):

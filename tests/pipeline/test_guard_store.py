@@ -37,7 +37,7 @@ def test_nothing_is_given_out_that_cannot_be_put_on_record(policy: Path, tmp_pat
 
 
 @pytest.mark.spec("GRD-15")
-def test_what_one_guard_was_told_the_next_one_knows(policy: Path, tmp_path: Path) -> None:
+def test_a_second_guard_over_the_same_store_knows_the_session(policy: Path, tmp_path: Path) -> None:
     with Store.at(str(tmp_path / "a.db")) as store:
         Guard(policy, store=store).check(says("taint"), session="s1")
         later = Guard(policy, store=store)

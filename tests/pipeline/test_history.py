@@ -228,7 +228,7 @@ async def test_without_a_named_conversation_the_session_s_last_one_counts(piped:
 
 
 @pytest.mark.spec("PIPE-13")
-def test_a_conversation_told_message_by_message_is_believed_and_found_again_in_a_request(
+def test_messages_judged_one_by_one_are_known_when_they_come_as_a_request(
     piped: Callable[..., Pipeline],
 ) -> None:
     store = MemorySessions()
@@ -299,7 +299,7 @@ def turn(number: int) -> list[Message]:
 
 
 @pytest.mark.spec("PIPE-14")
-def test_a_new_turn_is_read_alone_and_a_forgotten_conversation_anew(policies: Path) -> None:
+def test_only_the_new_turn_is_read_and_a_forgotten_conversation_is_read_again(policies: Path) -> None:
     store = MemorySessions()
     asked = looking(store)
     pipeline = Pipeline(policies=policies, sessions=store, profiles=PROFILES)
@@ -402,7 +402,7 @@ def test_a_call_that_was_counted_in_its_reply_is_not_counted_again(piped: Callab
 
 @pytest.mark.spec("PIPE-12")
 @pytest.mark.parametrize("forgetful", [False, True])
-def test_the_same_call_said_again_is_counted_again(piped: Callable[..., Pipeline], forgetful: bool) -> None:
+def test_the_same_call_in_another_run_is_counted_again(piped: Callable[..., Pipeline], forgetful: bool) -> None:
     store = MemorySessions()
     pipeline = piped(sessions=store)
     again = calls("contacts", {})

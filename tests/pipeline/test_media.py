@@ -45,7 +45,7 @@ async def test_by_default_nothing_is_fetched_and_no_file_is_known() -> None:
 
 
 @pytest.mark.spec("MED-11")
-async def test_the_first_refusal_in_order_is_the_one_that_is_told() -> None:
+async def test_the_first_refusal_in_order_is_reported() -> None:
     pipeline = MediaPipeline(fetcher=Web({URL.data: GIF}))
 
     assert await refusal(pipeline, URL, FILE, ImagePart(type="url", data="https://no.example/")) == (

@@ -63,7 +63,7 @@ def test_a_swap_that_cannot_be_leaves_the_model_and_says_what_is_missing_in_the_
 
 
 @pytest.mark.spec("CAP-8")
-def test_a_model_that_nobody_declared_takes_over_no_session_that_needs_something(store: SessionStore) -> None:
+def test_an_undeclared_model_cannot_take_over_a_session_that_needs_capabilities(store: SessionStore) -> None:
     system = [Message(role="system", content=[TextPart(text="x")]), *PLAIN]
 
     with pytest.raises(UnsupportedError, match="Cannot swap to x:1: session contains a system prompt") as caught:

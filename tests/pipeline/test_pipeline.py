@@ -162,7 +162,7 @@ def test_labels_are_kept_and_a_run_without_a_session_keeps_nothing(policies: Pat
 
 
 @pytest.mark.spec("EVT-3")
-def test_labels_of_rules_and_of_data_are_told_once_they_hold(policies: Path) -> None:
+def test_labels_of_rules_and_profiles_are_published_once(policies: Path) -> None:
     profiles = Profiles.load({"profiles": {"search": {"data_policy": {"apply_labels": ["web"]}}}})
     pipeline = Pipeline(policies=policies, profiles=profiles)
     told: list[object] = []
@@ -237,7 +237,7 @@ def test_what_went_on_is_an_event_once(policies: Path, remembers: bool) -> None:
         lambda: Guard(profiles="profiles.yaml"),  # type: ignore[arg-type]
     ],
 )
-def test_a_word_that_a_setting_does_not_have_is_said_before_anything_runs(made: Any) -> None:
+def test_an_unknown_word_for_a_setting_is_refused_before_anything_runs(made: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         made()
 
@@ -255,7 +255,7 @@ def test_a_word_that_a_setting_does_not_have_is_said_before_anything_runs(made: 
         {"max_verdicts": True},
     ],
 )
-def test_a_number_that_cannot_be_is_said_before_anything_runs(setting: dict[str, Any]) -> None:
+def test_an_impossible_number_for_a_setting_is_refused_before_anything_runs(setting: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         Config(**setting)
 
@@ -264,7 +264,7 @@ def test_a_number_that_cannot_be_is_said_before_anything_runs(setting: dict[str,
 
 
 @pytest.mark.spec("PIPE-18")
-def test_a_mode_may_be_said_as_text(policies: Path) -> None:
+def test_a_mode_may_be_given_as_text(policies: Path) -> None:
     session = {"subject": {"id": "ann"}, "session": "s"}
     with Guard(policies, config=Config(mode="observe")) as guard:  # type: ignore[arg-type]
         decisions = [guard.decide(pay(amount), **session) for amount in range(5)]

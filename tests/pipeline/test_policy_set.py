@@ -55,7 +55,7 @@ def test_a_file_that_is_not_utf8_is_refused(write: Write) -> None:
         "_settings := data.cmf.defaults.test.rule\n\nx := _settings.limit",
     ],
 )
-def test_a_setting_that_nobody_gives_is_refused(write: Write, reads: str) -> None:
+def test_a_rule_that_reads_a_missing_setting_is_refused(write: Write, reads: str) -> None:
     given = {"cmf/defaults/data.json": '{"test": {"rule": {"other": 1}}}'}
     error = refusal(write({PLACE: f"{GOOD}\n{reads}\n"} | given))
 
@@ -124,7 +124,7 @@ def test_a_module_with_a_byte_order_mark_is_the_module_without(write: Write) -> 
 
 
 @pytest.mark.spec("POL-2")
-def test_the_same_said_in_two_files_is_refused(write: Write) -> None:
+def test_the_same_data_in_two_files_is_refused(write: Write) -> None:
     files = {"a/data.json": '{"b": {"c": 1}}', "a/b/data.yaml": "c: 1\n"}
 
     assert refusal(write({PLACE: GOOD} | files)).code == "policy.bad-data"

@@ -81,7 +81,7 @@ def test_a_file_that_two_readers_could_take_differently_is_refused(name: str, te
         ('profiles: {a: {result: {fields: {"/b": untrusted}}}}', "no JSON pointer: items[*].body"),
     ],
 )
-def test_a_mistake_that_is_often_made_is_told_with_what_to_do(text: str, said: str, tmp_path: Path) -> None:
+def test_common_mistakes_in_profiles_are_refused_with_what_to_do(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text)
 
     error = str(refused(tmp_path / "a.yaml"))
@@ -293,7 +293,7 @@ def test_a_profile_that_says_nothing_trusts_nothing_and_may_write() -> None:
         ({"actions": ["read"], "sink": True}, True),
     ],
 )
-def test_what_sends_or_cannot_be_undone_is_a_sink_unless_it_is_said_to_be_none(
+def test_a_tool_that_sends_or_cannot_be_undone_is_a_sink_unless_declared_otherwise(
     said: dict[str, Any], sink: bool
 ) -> None:
     loaded = Profiles.load({"profiles": {"mail": said}})
@@ -396,7 +396,7 @@ def test_what_is_forbidden_is_not_asked_for(text: str, said: bool) -> None:
         ("Let me know, and let the whole team at Acme know", True),
     ],
 )
-def test_what_the_user_is_to_be_told_asks_for_no_message_to_others(text: str, said: bool) -> None:
+def test_telling_the_user_something_does_not_ask_for_a_message_to_others(text: str, said: bool) -> None:
     assert AskedFor(verbs=("tell", "let know")).is_said_in(text) is said
 
 

@@ -163,9 +163,7 @@ def test_the_container_of_a_shell_and_skills_that_were_uploaded_are_references()
         ({"result": None}, []),
     ],
 )
-def test_an_image_that_was_generated_is_a_reference_where_its_id_stands_alone(
-    own: dict[str, Any], found: list[str | None]
-) -> None:
+def test_a_generated_image_with_only_an_id_is_a_reference(own: dict[str, Any], found: list[str | None]) -> None:
     request = body(input=[{"type": "image_generation_call", **own}, {"role": "user", "content": "make it red"}])
 
     assert list(references(request)) == [Reference(Referred.ITEM, named, "messages[0].content[0]") for named in found]
@@ -292,7 +290,7 @@ def _put(item: Any, path: tuple[Any, ...], value: str) -> Any:
 
 
 @pytest.mark.spec("REF-2")
-def test_a_reference_to_what_nobody_judged_is_refused_with_its_own_code_and_place(lenient: Path) -> None:
+def test_a_reference_to_unjudged_content_is_refused_with_its_code_and_place(lenient: Path) -> None:
     guard = Guard(lenient)
 
     with pytest.raises(Denied) as caught:

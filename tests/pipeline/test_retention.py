@@ -110,7 +110,7 @@ def test_together_data_is_kept_as_the_strictest_says(policies: list[RetentionPol
 
 
 @pytest.mark.spec("RET-2")
-def test_a_word_that_nobody_knows_is_the_strictest() -> None:
+def test_an_unknown_retention_word_is_the_strictest() -> None:
     unknown = trusted(RetentionPolicy, policy="weekly")
 
     assert strictest([unknown, RetentionPolicy()]) == RetentionPolicy(policy="none")
@@ -192,7 +192,7 @@ def test_many_items_go_in_several_steps(store: Store) -> None:
 
 
 @pytest.mark.spec("RET-3")
-def test_a_holder_that_fails_is_named_and_stops_nobody_else(store: Store) -> None:
+def test_a_holder_that_fails_is_named_and_does_not_stop_the_others(store: Store) -> None:
     shelves = [shelf(shelf.__name__, {"a": NEVER}) for shelf in (Stubborn, Failing, Closed, Shelf)]
 
     swept = Sweep(store, *shelves).run(NOW)

@@ -148,7 +148,9 @@ def test_in_mode_observe_nothing_is_edited_and_nothing_breaks(piped: Callable[..
 
 
 @pytest.mark.spec("TOOL-7")
-def test_policy_is_told_of_a_call_that_does_not_fit_and_decides(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+def test_policy_sees_that_a_call_does_not_fit_its_schema_and_decides(
+    piped: Callable[..., tuple[Pipeline, Seen]],
+) -> None:
     pipeline, seen = piped()
 
     loose, strict = pipeline.run(offered({"amount": None})), pipeline.run(offered({"amount": None}, "strict_pay"))
@@ -229,7 +231,7 @@ def test_the_operator_s_schema_is_the_one_that_holds(piped: Callable[..., tuple[
         ),
     ],
 )
-def test_where_no_usable_schema_is_known_nothing_is_said(
+def test_a_call_without_a_usable_schema_counts_as_fitting(
     piped: Callable[..., tuple[Pipeline, Seen]], request_: Request
 ) -> None:
     pipeline, seen = piped()

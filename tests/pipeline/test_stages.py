@@ -290,7 +290,7 @@ def test_neighbours_that_see_the_same_are_given_the_same_object(pipe: Make) -> N
 
 @pytest.mark.spec("EVT-1")
 @pytest.mark.spec("EVT-2")
-def test_events_come_in_order_and_a_broken_subscriber_stops_nobody(
+def test_events_come_in_order_and_a_failing_subscriber_does_not_stop_others(
     pipe: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     pipeline = pipe(calling(lambda m, _: with_security(m, labels=frozenset({"b", "a"}))))
@@ -393,7 +393,7 @@ async def test_a_run_that_is_cancelled_is_cancelled(pipe: Make) -> None:
 
 
 @pytest.mark.spec("STG-11")
-async def test_a_stage_that_has_to_be_awaited_fails_where_nobody_can(pipe: Make) -> None:
+async def test_a_coroutine_stage_fails_in_a_synchronous_run_inside_a_loop(pipe: Make) -> None:
     class Ready:
         def __await__(self) -> Any:
             yield
@@ -514,6 +514,6 @@ def test_a_stage_is_any_callable_and_can_still_be_called_where_it_has_rights(pip
     ],
     ids=["no callable", "mode", "capability", "on_error", "no name"],
 )
-def test_what_is_no_stage_is_said_before_anything_runs(made: Callable[[], object]) -> None:
+def test_an_invalid_stage_is_refused_before_anything_runs(made: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
         made()

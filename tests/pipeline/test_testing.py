@@ -31,7 +31,7 @@ def test_each_word_does_what_policy_saying_it_does() -> None:
 
 
 @pytest.mark.spec("INT-60")
-def test_the_first_that_fits_is_said_as_often_as_it_may_be() -> None:
+def test_the_first_script_that_fits_is_used_as_often_as_allowed() -> None:
     scripted = Scripted(
         "deny", rule="a/b", code="a.b", reason="No.", kind="tool_call", name="pay", contains='"amount": 7'
     )
@@ -110,7 +110,7 @@ def test_a_rule_that_is_only_observed_denies_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("INT-61")
-def test_what_may_go_on_is_given_as_policy_left_it_and_what_may_not_is_told() -> None:
+def test_assert_allowed_returns_the_edited_value_and_names_the_denial() -> None:
     late = Stage(name="late", call=lambda value, context: Refuse(code="s.no", reason="Not now."))
     stopped = FakeGuard(stages=[late])
 

@@ -410,7 +410,7 @@ def nested() -> Any:
         (nested(), nested(), False),
     ],
 )
-def test_what_cannot_be_told_to_be_the_same_is_not(held: Any, now: Any, alike: bool) -> None:
+def test_values_that_are_not_provably_equal_are_not_unchanged(held: Any, now: Any, alike: bool) -> None:
     assert unchanged((held,), (now,)) == alike
     assert unchanged((held,), (held,)) == 1
 

@@ -158,7 +158,7 @@ def test_what_an_exception_excused_is_enforced_in_the_turn_after_it_ended(polici
 
 @pytest.mark.spec("PIPE-16")
 @pytest.mark.parametrize("more", [(), ("c",), ("c", "personal")], ids=["the same", "more", "said again"])
-def test_a_lifted_label_is_brought_by_nothing_that_was_settled_or_is_said_again(
+def test_a_lifted_label_does_not_come_back_from_settled_or_repeated_messages(
     policies: PolicySet, more: tuple[str, ...]
 ) -> None:
     pair, messages = Pair(policies), [says("user", "personal"), says("assistant", "b")]
@@ -169,7 +169,7 @@ def test_a_lifted_label_is_brought_by_nothing_that_was_settled_or_is_said_again(
 
 
 @pytest.mark.spec("PIPE-16")
-def test_a_lifted_label_is_brought_by_no_tool_and_by_no_message_alone(policies: PolicySet) -> None:
+def test_a_lifted_label_does_not_come_back_from_a_tool_or_a_single_message(policies: PolicySet) -> None:
     pair, messages = Pair(policies), [says("user", "a")]
     tool = ToolDefinition(name="u", description="personal")
     assert len(pair.turn(messages, tool).events) == 1
@@ -205,7 +205,7 @@ def test_a_settled_call_and_tool_are_judged_again_when_the_count_that_their_rule
 
 
 @pytest.mark.spec("PIPE-16")
-def test_what_a_call_did_not_fit_when_it_came_is_not_said_of_it_in_later_turns(policies: PolicySet) -> None:
+def test_a_call_that_did_not_fit_its_schema_is_not_reported_in_later_turns(policies: PolicySet) -> None:
     pair = Pair(policies)
     schema = FrozenDict({"type": "object", "properties": {"to": FrozenDict({"type": "integer"})}})
     messages = [says("user", "a"), calls("u", {"to": "x"}, "1")]  # an answered call is not held to the schema

@@ -44,7 +44,7 @@ def test_attacks_are_stopped_and_honest_runs_kept(proof_row: Callable[..., None]
 
 @pytest.mark.proof
 @pytest.mark.spec("POL-60")
-def test_honest_work_without_profiles_is_left_alone(proof_row: Callable[..., None]) -> None:
+def test_honest_runs_without_profiles_are_allowed(proof_row: Callable[..., None]) -> None:
     figures = replayed("tau_airline_honest.jsonl.gz")
 
     proof_row("recorded airline runs", honest=figures["honest"], kept=figures["kept"])

@@ -75,14 +75,14 @@ def test_calls_without_ids_or_arguments_are_read(tmp_path: Path, call: dict[str,
         (json.dumps(body(messages=[{"role": "wizard"}])), "runs.jsonl:2: unknown role"),
     ],
 )
-def test_what_is_no_run_is_told_with_its_place(tmp_path: Path, line: str, why: str) -> None:
+def test_a_malformed_run_is_refused_with_its_place(tmp_path: Path, line: str, why: str) -> None:
     with pytest.raises(UnreadableRunError) as told:
         read(tmp_path / "runs.jsonl", json.dumps(body()), line)
 
     assert why in str(told.value)
 
 
-def test_a_file_that_is_not_what_its_name_says_is_told(tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_read_is_refused_and_a_gzip_file_read(tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl.gz"
     file.write_text("no archive")
     with pytest.raises(UnreadableRunError, match="cannot be read"):

@@ -95,7 +95,7 @@ class Proof:
         tally.require(self.lossless_share)
 
     @pytest.mark.spec("ADP-3")
-    def test_a_stream_folds_to_what_it_said(self, chosen: list[Record], proof_row: Callable[..., None]) -> None:
+    def test_a_stream_folds_to_its_content(self, chosen: list[Record], proof_row: Callable[..., None]) -> None:
         tally = check_folded(self.format_name, chosen)
         proof_row(f"{self.format_name}: folded", n=tally.checked, share=f"{tally.share:.2%}")
         tally.require()

@@ -262,7 +262,7 @@ def test_an_answer_whose_calls_were_taken_away_did_not_stop_for_them() -> None:
 
 
 @pytest.mark.spec("AISDK-8")
-def test_a_stream_is_heard_as_it_arrives() -> None:
+def test_a_stream_is_reported_as_it_arrives() -> None:
     heard = _heard(
         events(
             START,

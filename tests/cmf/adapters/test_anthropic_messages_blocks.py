@@ -426,7 +426,7 @@ def test_foreign_media_gets_the_source_that_fits(part: Part, source: dict[str, A
         ResourcePart(uri="file:///x"),
     ],
 )
-def test_media_that_cannot_be_said_is_refused(part: Part) -> None:
+def test_media_that_the_format_lacks_is_refused(part: Part) -> None:
     with pytest.raises(UnsupportedError):
         written(part)
 
@@ -515,7 +515,7 @@ def test_a_summary_of_what_went_before_is_a_text_and_goes_back(role: str, beside
         {"tool_changes": [{**NAMED, "tool": {**NAMED["tool"], "description": "Obey."}}]},  # type: ignore[dict-item]
     ],
 )
-def test_a_summary_that_holds_what_nobody_sees_or_hands_out_is_opaque(odd: dict[str, Any]) -> None:
+def test_a_summary_with_sealed_content_or_tools_is_opaque(odd: dict[str, Any]) -> None:
     part = only_part(asked({**SUMMARY, **odd}, role="assistant"))
 
     assert isinstance(part, OpaquePart)

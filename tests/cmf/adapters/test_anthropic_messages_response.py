@@ -92,7 +92,7 @@ def test_a_reply_whose_calls_were_taken_out_ends_its_turn() -> None:
         (StopReason.MAX_TOKENS, "length", (), "max_tokens"),
     ],
 )
-def test_a_foreign_reason_is_said_in_this_formats_words(
+def test_a_foreign_stop_reason_is_written_in_this_format(
     reason: StopReason, raw: str, parts: tuple[Part, ...], word: str
 ) -> None:
     message = Message(role=Role.ASSISTANT, content=parts)

@@ -369,7 +369,7 @@ def test_usage_of_another_shape_is_judged_where_counts_replace_it() -> None:
 
 
 @pytest.mark.spec("ANT-21")
-def test_what_a_message_begins_with_is_heard_too() -> None:
+def test_content_in_the_first_event_is_reported_too() -> None:
     begun = [{"type": "text", "text": "be"}, {**CALLS[0]}]
     stream = [start() | {"data": {"type": "message_start", "message": answered(*begun, stop_reason=None)}}, *HI, *END]
 

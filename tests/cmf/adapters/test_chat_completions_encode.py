@@ -112,7 +112,7 @@ def test_what_would_change_the_meaning_if_dropped_is_refused(part: Part) -> None
 
 
 @pytest.mark.spec("OAC-18", "ADP-10")
-def test_a_resource_is_said_by_its_text() -> None:
+def test_a_resource_is_written_as_its_text() -> None:
     resource = ResourcePart(uri="file:///a", content="x")
     with collecting() as losses:
         written = CHAT.to_wire(_asked(TextPart(text="look:"), resource))

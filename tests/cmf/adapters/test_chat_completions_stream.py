@@ -31,7 +31,7 @@ def _heard(*events: dict[str, Any]) -> Response:
 
 
 @pytest.mark.spec("OAC-20")
-def test_a_finish_reason_alone_does_not_complete_a_stream() -> None:
+def test_a_finish_reason_without_content_does_not_complete_a_stream() -> None:
     chunks = [_chunk({"role": "assistant", "content": "hi"}), _chunk({}, finish="stop")]
 
     assert _heard(*chunks).message.status is MessageStatus.PARTIAL
@@ -73,7 +73,7 @@ def test_calls_are_gathered_however_a_service_numbers_them(chunks: list[tuple[An
 
 
 @pytest.mark.spec("OAC-21")
-def test_whole_calls_without_an_index_are_told_apart_by_position() -> None:
+def test_whole_calls_without_an_index_are_separated_by_position() -> None:
     calls = [{"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in "ab"]
 
     response = _heard(_chunk({"role": "assistant", "tool_calls": calls}), DONE)
@@ -99,7 +99,7 @@ def test_what_a_later_chunk_contradicts_is_shown_and_not_emitted() -> None:
 
 
 @pytest.mark.spec("OAC-22", "STR-2")
-def test_padding_and_other_ids_are_streamed_again_as_they_were_heard() -> None:
+def test_padding_and_other_ids_are_streamed_again_unchanged() -> None:
     events: list[Any] = [
         _chunk({"role": "assistant", "content": "a"}, id="one", obfuscation="pad-1"),
         _chunk({"content": "b"}, id="two", obfuscation="pad-2", p="x"),

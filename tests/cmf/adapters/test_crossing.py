@@ -238,7 +238,7 @@ UNSAID: dict[str, tuple[Message | ToolDefinition, str]] = {
 
 @pytest.mark.spec("ADP-10", "ADP-11")
 @pytest.mark.parametrize("what", UNSAID)
-def test_a_refusal_has_the_place_of_what_cannot_be_said(what: str) -> None:
+def test_a_refusal_names_the_place_of_what_cannot_be_written(what: str) -> None:
     unsaid, path = UNSAID[what]
     hello = Message(role=Role.USER, content=(TextPart(text="hello"),))
     request = Request(model="m", messages=(hello,))
@@ -286,7 +286,7 @@ SEVERAL = (ThinkingPart(text="h"), TextPart(text="a"), ThinkingPart(text="m"), T
 
 @pytest.mark.spec("OAC-19", "OLL-11")
 @pytest.mark.parametrize("name", ["openai_chat", "openrouter", "ollama"])
-def test_that_blocks_of_a_reply_are_joined_is_told(name: str) -> None:
+def test_joining_the_blocks_of_a_reply_is_reported_as_a_loss(name: str) -> None:
     several, one = (
         Response(choices=(Choice(message=Message(role=Role.ASSISTANT, content=parts, id="m1")),))
         for parts in (SEVERAL, SEVERAL[:2])
@@ -379,7 +379,7 @@ def test_a_text_without_words_leaves_nothing_behind(name: str) -> None:
 @pytest.mark.parametrize("status", [MessageStatus.PARTIAL, MessageStatus.ERROR])
 @pytest.mark.parametrize("said", [(), (TextPart(text="hi"),)], ids=["nothing said", "text said"])
 @pytest.mark.parametrize("name", MODELS)
-def test_that_an_answer_failed_arrives_or_is_told(
+def test_a_failed_answer_arrives_as_one_or_is_reported_as_a_loss(
     name: str, said: tuple[Part, ...], status: MessageStatus, stop: StopReason | None
 ) -> None:
     failed = Choice(message=Message(role=Role.ASSISTANT, content=said, status=status, id="m1"), stop_reason=stop)

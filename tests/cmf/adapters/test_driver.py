@@ -82,7 +82,7 @@ def test_what_cannot_be_read_ends_the_stream_with_the_code_of_the_refusal(events
 
 
 @pytest.mark.spec("STR-1", "STR-3", "STR-4", "OAC-25")
-def test_a_whole_stream_is_heard_in_order_and_ends_in_the_answer() -> None:
+def test_a_whole_stream_is_reported_in_order_and_ends_in_the_answer() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
     said = _heard(
         {"comment": "processing"},
@@ -116,7 +116,7 @@ def test_a_whole_stream_is_heard_in_order_and_ends_in_the_answer() -> None:
 
 
 @pytest.mark.spec("STR-3", "OAC-15")
-def test_interleaved_choices_are_told_apart() -> None:
+def test_interleaved_choices_are_separated() -> None:
     said = _heard(
         _chunk({"content": "a"}, 0),
         _chunk({"content": "x"}, 1),
@@ -159,7 +159,7 @@ def test_each_shape_of_delta_says_what_it_brings(delta: dict[str, Any], types: l
 
 @pytest.mark.spec("STR-5")
 @pytest.mark.parametrize("name", FORMATS)
-def test_events_that_are_there_already_are_heard_like_those_that_arrive(name: str) -> None:
+def test_a_list_of_events_is_reported_like_a_live_stream(name: str) -> None:
     """What `fold_events` takes, every adapter streams too."""
 
     async def collect(events: Any) -> list[StreamEvent]:

@@ -74,7 +74,7 @@ class TestSpelling:
             [{"role": None, "parts": ["hi"]}],
         ],
     )
-    def test_text_alone_and_an_object_alone_are_read(self, contents: Any) -> None:
+    def test_a_lone_text_and_a_lone_object_are_read(self, contents: Any) -> None:
         request = kept({"contents": contents})
         assert [(message.role, message.content) for message in request.messages] == [
             (Role.USER, (TextPart(text="hi"),))

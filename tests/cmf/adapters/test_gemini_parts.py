@@ -94,7 +94,7 @@ class TestParts:
         assert refusal.value.path.startswith("$.contents[0].parts[0].functionCall.")
 
     @pytest.mark.spec("GEM-6")
-    def test_only_an_error_alone_is_an_error(self) -> None:
+    def test_only_a_lone_error_is_an_error(self) -> None:
         one = part_of({"functionResponse": {"name": "f", "response": {"error": "no"}}})
         other = part_of({"functionResponse": {"name": "f", "response": {"error": None, "output": "ok"}}})
         assert (one.is_error, other.is_error) == (True, False)

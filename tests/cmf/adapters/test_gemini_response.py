@@ -128,7 +128,7 @@ class TestAnswers:
             GEMINI.from_wire_request(body)
 
     @pytest.mark.spec("GEM-18")
-    def test_usage_and_errors_from_elsewhere_are_said_as_gemini_says_them(self) -> None:
+    def test_usage_and_errors_of_other_formats_are_written_as_gemini_s(self) -> None:
         usage = TokenUsage(input_tokens=1, cached_input_tokens=2, output_tokens=3, total_tokens=6)
         assert GEMINI.to_wire_response(Response(usage=usage))["usageMetadata"] == {
             "promptTokenCount": 3, "cachedContentTokenCount": 2, "candidatesTokenCount": 3, "totalTokenCount": 6,

@@ -176,7 +176,7 @@ class TestStreams:
         assert again == body
 
     @pytest.mark.spec("GEM-23")
-    def test_arguments_are_heard_as_they_grow(self) -> None:
+    def test_arguments_are_reported_as_they_grow(self) -> None:
         begun = {"functionCall": {"name": "f", "id": "1", "willContinue": True}}
         piece = {"functionCall": {"partialArgs": [{"jsonPath": "$.a", "stringValue": "xy"}], "willContinue": True}}
         decode = LiveDecoder()

@@ -124,7 +124,7 @@ class TestWriting:
             ),
         ],
     )
-    def test_parts_from_elsewhere_are_said_as_gemini_says_them(self, part: Any, encoded: dict[str, Any]) -> None:
+    def test_parts_of_other_formats_are_written_as_gemini_s(self, part: Any, encoded: dict[str, Any]) -> None:
         out = GEMINI.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=(part,)),)))
         assert out["contents"] == [{"role": "model", "parts": [encoded]}]
 
@@ -137,7 +137,7 @@ class TestWriting:
             ToolResultPart(tool_name="web_search", content="x", executed_by="provider"),
         ],
     )
-    def test_a_turn_of_which_nothing_can_be_said_is_not_written(self, part: Any) -> None:
+    def test_a_turn_without_writable_parts_is_not_written(self, part: Any) -> None:
         with collecting() as losses:
             out = GEMINI.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=(part,)),)))
         assert out["contents"] == []

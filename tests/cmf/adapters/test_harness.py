@@ -87,7 +87,7 @@ def test_a_cut_stream_that_passes_for_whole_is_found(few: list[Record], install:
     assert harness.check_truncation("openai_chat", few).share < 0.1
 
 
-def test_a_chunk_that_is_not_heard_is_found(few: list[Record], install: Callable[[Broken], None]) -> None:
+def test_a_chunk_that_is_not_reported_is_found(few: list[Record], install: Callable[[Broken], None]) -> None:
     install(Broken(fold_events=_deaf_fold))
 
     assert harness.check_folded("openai_chat", few).share < 1
@@ -95,7 +95,7 @@ def test_a_chunk_that_is_not_heard_is_found(few: list[Record], install: Callable
 
 
 @pytest.mark.parametrize("broken", [Broken(to_wire=_chatty), Broken(to_wire_response=_chatty_reply)])
-def test_a_string_that_nobody_judged_is_found(
+def test_a_string_that_was_not_judged_is_found(
     few: list[Record], install: Callable[[Broken], None], broken: Broken
 ) -> None:
     install(broken)

@@ -117,7 +117,7 @@ def test_an_answer_without_content_is_whole_too() -> None:
 
 
 @pytest.mark.spec("MCP-10")
-def test_an_answer_that_is_text_or_calls_is_heard_with_its_end() -> None:
+def test_an_answer_of_text_or_calls_is_reported_with_its_end() -> None:
     content = [{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "c", "name": "t", "input": {}}]
     arriving = events(answer({"role": "assistant", "content": content, "model": "m"}))
 

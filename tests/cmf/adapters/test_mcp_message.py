@@ -140,7 +140,7 @@ def test_a_conversation_from_elsewhere_becomes_a_completion() -> None:
 
 
 @pytest.mark.spec("MCP-12")
-def test_what_a_call_and_a_system_prompt_have_no_place_for_is_told() -> None:
+def test_losses_of_a_lone_call_and_of_a_system_prompt_are_reported() -> None:
     call_ = Message(role=Role.USER, content=(ToolCallPart(name="t", tool_call_id="c", arguments={}),))
     system = Message(role=Role.SYSTEM, content=(TextPart(text="a"), ImagePart(type="base64", data=PNG)))
     sampling = Sampling(temperature=0.5, stop=("x",))

@@ -330,7 +330,7 @@ class TestAnswers:
 
 
 @pytest.mark.spec("OLL-11")
-def test_a_resource_is_said_by_its_text_and_mixed_turns_are_parted() -> None:
+def test_a_resource_is_written_as_its_text_and_mixed_turns_are_split() -> None:
     content = (
         ToolResultPart(tool_name="f", content=(TextPart(text="a"), ResourceRefPart(uri="file:///x"))),
         ToolResultPart(tool_name="g", content=(ResourcePart(uri="file:///b", content="b"),)),

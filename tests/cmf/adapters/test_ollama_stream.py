@@ -95,7 +95,7 @@ class TestStreams:
         assert list(LiveDecoder()({"data": data})) == []
 
     @pytest.mark.spec("OLL-14")
-    def test_a_stream_is_heard_as_it_comes(self) -> None:
+    def test_a_stream_is_reported_as_it_arrives(self) -> None:
         line = answered(content="a", thinking="b", tool_calls=[{"id": "1", "function": {"name": "f"}}])
         assert list(LiveDecoder()({"data": line})) == [
             ThinkingDelta(text="b"), TextDelta(text="a"), ToolUseStart(index=0, tool_call_id="1", name="f"),
@@ -133,7 +133,7 @@ def _calling(message: Message) -> Message:
 
 
 @pytest.mark.spec("OLL-16")
-def test_generated_lines_are_joined_and_heard() -> None:
+def test_lines_of_generate_are_joined_and_reported() -> None:
     pieces = [
         {"thinking": "h", "response": ""},
         {"thinking": "m", "response": ""},

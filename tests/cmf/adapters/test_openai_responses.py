@@ -68,7 +68,7 @@ def test_the_adapter_is_found_by_its_name() -> None:
     assert get(FORMAT).capabilities("gpt-unheard-of").supports_tools is False
 
 
-def test_changing_a_leaf_leaves_the_shared_bodies_alone() -> None:
+def test_changing_a_leaf_does_not_change_the_shared_bodies() -> None:
     """The bodies of this file are shared by its tests, so no adapter may change what it is given."""
     body = request_body(*ITEMS.values(), tools=TOOLS)
     before = changed(body, (), lambda whole: str(whole))
@@ -80,7 +80,7 @@ def test_changing_a_leaf_leaves_the_shared_bodies_alone() -> None:
 
 @pytest.mark.spec("RSP-11")
 @pytest.mark.parametrize("status", ["failed", "completed", "incomplete", "in_progress"])
-def test_a_stream_that_was_cut_after_it_told_a_status_is_read_and_keeps_it(status: str) -> None:
+def test_a_stream_cut_after_its_status_keeps_the_status(status: str) -> None:
     body = {"object": "response", "id": "r", "status": status, "output": []}
     responses = get("openai_responses")
 

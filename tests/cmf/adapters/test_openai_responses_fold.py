@@ -59,7 +59,7 @@ def test_streamed_items_are_the_output_where_the_final_response_has_none() -> No
 
 
 @pytest.mark.spec("RSP-13")
-def test_a_finished_item_without_what_its_pieces_said_has_it_from_them() -> None:
+def test_a_finished_item_without_content_gets_it_from_its_pieces() -> None:
     stream = streamed("a", "b", final="ab")
     stream[-1]["data"]["response"]["output"] = []
     bare = {key: value for key, value in said("ab").items() if key != "content"}
@@ -185,7 +185,7 @@ def test_padding_and_the_tier_that_was_asked_for_are_streamed_again() -> None:
 
 
 @pytest.mark.spec("RSP-14")
-def test_what_was_said_otherwise_on_the_way_is_streamed_again() -> None:
+def test_texts_that_differed_on_the_way_are_streamed_again() -> None:
     item = ITEMS["reasoning"] | {"encrypted_content": "whole"}
     queued = answer_body(status="queued", service_tier="auto", reasoning={"summary": "auto"}, output=[])
     last = answer_body(item, service_tier="default", reasoning={"summary": None})
@@ -319,7 +319,7 @@ def test_a_failed_response_is_an_error_and_no_message() -> None:
 
 
 @pytest.mark.spec("RSP-15")
-def test_an_answer_heard_live_gives_text_thinking_and_calls() -> None:
+def test_a_live_stream_gives_text_thinking_and_calls() -> None:
     body = answer_body(ITEMS["reasoning"], said("hello"), ITEMS["call"], ITEMS["custom call"])
     response = ADAPTER.from_wire_response(body)
 
@@ -338,7 +338,7 @@ def test_an_answer_heard_live_gives_text_thinking_and_calls() -> None:
 
 
 @pytest.mark.spec("RSP-15")
-def test_text_that_comes_only_at_the_end_is_heard_then() -> None:
+def test_text_that_comes_only_at_the_end_is_reported_then() -> None:
     terminal = events({"type": "response.completed", "response": answer_body(said("late"))})
 
     assert [event.text for event in heard(terminal) if isinstance(event, TextDelta)] == ["late"]
@@ -354,7 +354,7 @@ def test_text_that_comes_only_at_the_end_is_heard_then() -> None:
         ([], None, ["llo"]),  # the final response leaves its items out
     ],
 )  # fmt: skip
-def test_the_text_of_a_stream_that_is_resumed_is_heard_whole(ending: list[Any], output: Any, live: list[str]) -> None:
+def test_a_resumed_stream_reports_its_whole_text(ending: list[Any], output: Any, live: list[str]) -> None:
     place = {"output_index": 0, "content_index": 0}
     stream = events(
         {"type": "response.output_text.delta", **place, "delta": "l"},
@@ -371,7 +371,7 @@ def test_the_text_of_a_stream_that_is_resumed_is_heard_whole(ending: list[Any], 
 
 
 @pytest.mark.spec("RSP-15")
-def test_text_of_events_without_a_number_is_heard_once() -> None:
+def test_text_of_events_without_an_index_is_reported_once() -> None:
     whole = ADAPTER.to_wire_events(ADAPTER.from_wire_response(answer_body(ITEMS["reasoning"], said("hello"))))
     spoken = ("response.output_text.delta", "response.output_text.done")
     stream = [
@@ -382,7 +382,7 @@ def test_text_of_events_without_a_number_is_heard_once() -> None:
 
 
 @pytest.mark.spec("RSP-15")
-def test_text_of_an_item_that_the_final_response_has_elsewhere_is_heard_once() -> None:
+def test_text_of_an_item_that_moved_in_the_final_response_is_reported_once() -> None:
     item = said("hello", id="msg_9")
     stream = events(
         {"type": "response.output_item.added", "output_index": 3, "item": {**item, "content": []}},

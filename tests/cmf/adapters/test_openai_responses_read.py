@@ -74,7 +74,7 @@ def test_instructions_are_a_leading_system_message_and_not_an_item() -> None:
 
 @pytest.mark.spec("RSP-2")
 @pytest.mark.parametrize("given", ["", None])
-def test_empty_and_null_instructions_are_told_apart(given: str | None) -> None:
+def test_empty_and_null_instructions_are_distinguished(given: str | None) -> None:
     request = assert_lossless_request(request_body(ITEMS["easy"], instructions=given))
 
     assert len(request.messages) == (1 if given is None else 2)

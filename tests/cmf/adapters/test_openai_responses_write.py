@@ -94,13 +94,13 @@ def test_foreign_media_is_written_in_this_formats_way() -> None:
         message(Role.TOOL, TextPart(text="outside a result")),
     ],
 )
-def test_media_and_roles_that_cannot_be_said_are_refused(one: Message) -> None:
+def test_media_and_roles_that_the_format_lacks_are_refused(one: Message) -> None:
     with pytest.raises(UnsupportedError):
         written(one)
 
 
 @pytest.mark.spec("ADP-10")
-def test_what_cannot_be_said_is_dropped_with_a_record() -> None:
+def test_parts_that_the_format_lacks_are_dropped_with_a_record() -> None:
     with collecting() as losses:
         items = written(
             message(
@@ -122,7 +122,7 @@ def test_what_cannot_be_said_is_dropped_with_a_record() -> None:
 
 
 @pytest.mark.spec("ADP-10")
-def test_a_resource_is_said_by_its_text() -> None:
+def test_a_resource_is_written_as_its_text() -> None:
     resource = ResourcePart(uri="file:///a", content="x")
     with collecting() as losses:
         items = written(

@@ -22,7 +22,7 @@ ONE, TWO = ToolResultPart(tool_call_id="1", content="x"), ToolResultPart(tool_ca
     ],
     ids=["nothing", "words", "results", "both"],
 )
-def test_results_stand_alone_and_words_stay_together(
+def test_each_result_is_a_message_and_texts_between_stay_together(
     parts: list[Part], runs: list[tuple[Role, tuple[Part, ...]]]
 ) -> None:
     assert user_runs(parts) == runs

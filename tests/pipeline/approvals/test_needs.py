@@ -311,7 +311,7 @@ def test_an_approval_that_expires_while_it_is_judged_is_not_used(make: Make, clo
 
 
 @pytest.mark.spec("APR-1")
-def test_a_run_without_a_session_waits_for_an_approval_that_nobody_can_give(make: Make) -> None:
+def test_a_call_without_a_session_is_suspended_without_an_approval(make: Make) -> None:
     outcome = make(MemorySessions()).run(pay(), Context(subject=SubjectExtension(id="ann")))
 
     assert suspended(outcome) == ()
@@ -412,7 +412,7 @@ def test_a_wish_about_a_part_that_an_edit_moved_is_one_wish(make: Make) -> None:
 
 
 @pytest.mark.spec("APR-6")
-def test_what_happened_with_an_approval_may_be_told_to_the_model_again(make: Make) -> None:
+def test_the_result_of_an_approved_call_may_be_sent_to_the_model_again(make: Make) -> None:
     store = MemorySessions()
     pipeline = make(store)
     answered = Message(role="tool", content=[ToolResultPart(tool_call_id="tu_1", tool_name="pay", content="ok")])
@@ -474,7 +474,7 @@ def test_a_stage_s_wish_is_about_the_whole_and_can_be_approved(make: Make) -> No
 
 
 @pytest.mark.spec("APR-1")
-def test_where_nothing_is_enforced_nobody_is_asked(make: Make) -> None:
+def test_no_approval_is_requested_in_mode_observe(make: Make) -> None:
     store = MemorySessions()
     stage = Stage(name="look", call=lambda value, context: Ask(code="stage.ask", reason="Look at it."))
 

@@ -55,7 +55,7 @@ def test_who_may_not_decide_changes_nothing(code: str, approver: SubjectExtensio
 
 
 @pytest.mark.spec("APR-7")
-def test_one_of_64_that_decide_at_once_is_heard(store: SessionStore, clock: Clock) -> None:
+def test_one_of_64_simultaneous_decisions_counts(store: SessionStore, clock: Clock) -> None:
     ask(store, clock)
     approvals = Approvals(store)
 
@@ -103,7 +103,7 @@ def test_who_has_the_key_sees_what_it_is_about(store: SessionStore, clock: Clock
 
 
 @pytest.mark.spec("APR-7")
-def test_the_test_of_who_may_is_the_host_s_and_each_word_is_told(clock: Clock) -> None:
+def test_the_host_decides_who_may_approve_and_decisions_are_published(clock: Clock) -> None:
     store = MemorySessions(clock)
     told: list[Event] = []
     events = Events()

@@ -14,7 +14,7 @@ KEY = bytes(range(32))
 
 @pytest.mark.spec("APR-9")
 @pytest.mark.parametrize("damage", ["key", "approval", "session", "subject", "byte", "short", "empty"])
-def test_what_was_sealed_opens_under_its_key_for_its_approval_and_session_alone(damage: str) -> None:
+def test_a_sealed_value_opens_only_with_its_key_approval_and_session(damage: str) -> None:
     sealed = Sealer(KEY).seal("apr_1", ANN, {"about": {"amount": 7}})
     sealer = Sealer() if damage == "key" else Sealer(KEY)
     given = {"byte": sealed[:-1] + bytes([sealed[-1] ^ 1]), "short": sealed[:20], "empty": b""}.get(damage, sealed)

@@ -243,7 +243,7 @@ def test_bytes_that_are_gone_from_a_selection_need_an_erasure_too(tmp_path: Path
 
 
 @pytest.mark.spec("AUD-50")
-def test_where_no_file_can_be_made_it_is_said(tmp_path: Path) -> None:
+def test_a_bundle_in_a_path_that_cannot_exist_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with Store.at(tmp_path / "s.sqlite3") as store, pytest.raises(AuditError, match="Not a directory"):

@@ -99,7 +99,7 @@ def test_what_is_shown_beside_the_log_is_checked(
 
 @pytest.mark.spec("AUD-85")
 @pytest.mark.parametrize("table", ["records", "record_facts", "contents"])
-def test_a_row_taken_out_of_a_database_index_alone_is_found(tmp_path: Path, table: str) -> None:
+def test_a_row_removed_from_only_a_database_index_is_found(tmp_path: Path, table: str) -> None:
     index = {"records": "records_session", "record_facts": "record_facts_value", "contents": "contents_at"}[table]
     with Store.at(tmp_path / "s.sqlite3") as store:
         taken, _ = keep(store, *(record("deny", subject="ann", content=b"{}") for _ in range(2)))

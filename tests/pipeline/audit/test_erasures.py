@@ -118,7 +118,7 @@ def test_content_that_went_though_it_was_held_or_before_its_time_is_found_afterw
 
 
 @pytest.mark.spec("AUD-84")
-def test_content_that_went_when_its_time_came_is_missed_by_nobody(tmp_path: Path) -> None:
+def test_content_erased_at_its_expiry_is_no_problem_in_verification(tmp_path: Path) -> None:
     file = tmp_path / "s.sqlite3"
     soon = int(datetime.now(UTC).timestamp() + 1_800) * 1_000_000  # the clock of who erases may be that far ahead
     with Store.at(file) as store:

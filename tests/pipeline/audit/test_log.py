@@ -66,7 +66,7 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("AUD-10")
-def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_key_is_made_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "audit.pem"
     first = Signer.at(file)
     assert Signer.at(file).public_key.id == first.public_key.id
@@ -110,7 +110,7 @@ def test_a_log_notes_how_far_the_others_had_come_so_that_none_can_vanish(tmp_pat
 @pytest.mark.spec("AUD-5")
 @pytest.mark.parametrize("between", [False, True])
 @pytest.mark.parametrize("done", [True, False])
-def test_a_commit_of_which_nobody_knows_is_found_out(store: Store, done: bool, between: bool) -> None:
+def test_a_commit_whose_answer_was_lost_is_detected(store: Store, done: bool, between: bool) -> None:
     recorder = Recorder(store)
     recorder.record(made_record())
 
@@ -133,7 +133,7 @@ def test_a_commit_of_which_nobody_knows_is_found_out(store: Store, done: bool, b
 
 
 @pytest.mark.spec("AUD-5")
-def test_a_log_that_somebody_else_changed_is_not_built_on(store: Store) -> None:
+def test_a_log_that_was_changed_from_outside_is_not_continued(store: Store) -> None:
     recorder = Recorder(store)
     recorder.record(made_record())
 

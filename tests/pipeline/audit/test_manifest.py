@@ -122,7 +122,7 @@ ATTACKS = [
 
 @pytest.mark.spec("AUD-55")
 @pytest.mark.parametrize(("which", "attack"), ATTACKS)
-def test_what_was_left_out_or_said_otherwise_is_found_where_the_manifest_is_signed(
+def test_omissions_and_changes_break_the_signature_of_the_manifest(
     taken: Taken, tmp_path: Path, which: str, attack: Attack
 ) -> None:
     file = attacked(taken.folder / f"{which}-signed.zip", tmp_path / "b.zip", attack)
@@ -157,7 +157,7 @@ def test_a_bundle_without_a_signature_fails_unless_it_is_known_to_have_had_none(
 
 @pytest.mark.spec("AUD-55")
 @pytest.mark.parametrize(("which", "selection", "records"), [("whole", None, 5), ("some", ASKED, 4)])
-def test_a_bundle_that_nobody_touched_says_who_signed_it_and_what_was_asked_for(
+def test_an_untouched_bundle_names_its_signer_and_its_query(
     taken: Taken, tmp_path: Path, which: str, selection: str | None, records: int
 ) -> None:
     signed = taken.folder / f"{which}-signed.zip"
@@ -206,7 +206,7 @@ def test_a_bundle_of_nothing_has_a_manifest_that_no_key_of_its_own_signs(taken: 
 
 
 @pytest.mark.spec("AUD-55")
-def test_a_bundle_of_nothing_that_nobody_signed_fails_where_a_key_is_given(taken: Taken, tmp_path: Path) -> None:
+def test_an_empty_unsigned_bundle_fails_where_a_key_is_given(taken: Taken, tmp_path: Path) -> None:
     """A store without records has no key that could sign; but anything can be made into one."""
 
     def nothing_left(parts: Parts, said: dict[str, Any]) -> None:

@@ -126,7 +126,7 @@ def test_what_is_not_known_is_absent() -> None:
 
 
 @pytest.mark.spec("GW-154")
-def test_who_counts_is_told_what_the_bytes_say() -> None:
+def test_the_counted_fields_of_a_record_equal_those_in_its_bytes() -> None:
     half = replace(decision(view()), coverage=Coverage(produced=7, evaluated=3))
     record = record_of(half, ANN, run({"run_ns": 5}))
     body = json.loads(record.body)

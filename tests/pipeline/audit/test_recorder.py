@@ -88,7 +88,7 @@ def test_rows_that_the_driver_refuses_are_not_acknowledged(store: Store, place: 
     assert stored_record(store.engine, record.id) is not None
 
 
-def test_a_record_that_is_durable_after_its_loop_ended_troubles_nobody(
+def test_a_record_durable_after_its_loop_ended_logs_no_error(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     given: list[Any] = []
@@ -143,7 +143,7 @@ async def test_the_writer_hears_how_long_those_let_go_on_waited_for_their_turn(
 
 
 @pytest.mark.spec("REC-8")
-async def test_a_record_that_found_no_room_is_waited_for_by_nobody(
+async def test_a_record_refused_by_a_full_queue_leaves_no_pending_future(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Store(f"sqlite:///{tmp_path / 's.sqlite3'}", max_waiting=0) as store:

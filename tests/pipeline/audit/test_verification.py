@@ -159,7 +159,7 @@ def erase(connection: sqlite3.Connection, chance: random.Random) -> int | None:
 
 
 @pytest.mark.spec("AUD-30")
-def test_what_nobody_touched_holds(kept: Kept) -> None:
+def test_an_untouched_store_verifies(kept: Kept) -> None:
     report = kept.checked(kept.file)
     assert report.holds, report.problems
     assert [log.unprotected for log in report.logs] == [0, 0]

@@ -265,7 +265,7 @@ def test_a_matrix_without_a_table_expects_the_same_everywhere(tmp_path: Path) ->
         (CARD, {"wire": {"nowhere": {}}}, "wire.nowhere: "),
     ],
 )
-def test_each_expectation_that_does_not_hold_is_said(
+def test_each_expectation_that_fails_is_reported(
     conversation: Any, expect: Any, problem: str, runner: CaseRunner, tmp_path: Path
 ) -> None:
     result = judged(runner, tmp_path, conversation=conversation, model="openai:gpt", expect=expect)

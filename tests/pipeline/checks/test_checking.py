@@ -134,7 +134,7 @@ def test_what_metadata_lacks_is_named_all_of_it(metadata: str, found: list[str])
 
 
 @pytest.mark.spec("POL-35")
-def test_everything_is_said_at_once(write: Write) -> None:
+def test_all_findings_are_reported_at_once(write: Write) -> None:
     folder = write(
         {
             PLACE: RULE.replace("input.properties.extra", "http.send({}).x == input.nome")
@@ -294,7 +294,7 @@ def test_spans_in_a_rule_whose_kinds_have_no_text_are_found(write: Write, kinds:
         ("deny", 'indexof(input.content, "a")', 0),
     ],
 )
-def test_a_redaction_of_the_first_place_alone_is_found(write: Write, effect: str, call: str, found: int) -> None:
+def test_a_redaction_of_only_the_first_place_is_found(write: Write, effect: str, call: str, found: int) -> None:
     head = RULE[: RULE.index("deny contains")]
     member = '{"code": "test.rule", "reason": "x", "spans": [[_at, _at + 1]]}'
 
@@ -392,7 +392,9 @@ def test_members_that_are_worked_out_are_let_be(write: Write, rest: str) -> None
         ({"a.rego": "package a.b\n\ndefault allow := false\n"}, "a.b.allow", "did you mean data.a.b.allow?"),
     ],
 )
-def test_what_was_meant_is_said(write: Write, files: dict[str, str], entrypoint: str | None, hint: str) -> None:
+def test_a_misspelled_name_is_reported_with_the_nearest_one(
+    write: Write, files: dict[str, str], entrypoint: str | None, hint: str
+) -> None:
     found = looked_at(write(files), entrypoint=entrypoint).findings
 
     assert hint in "".join(one.hint for one in found)
@@ -410,7 +412,7 @@ def test_a_file_of_cases_that_is_no_yaml_has_its_line(write: Write, tmp_path: Pa
 
 
 @pytest.mark.spec("POL-35")
-def test_a_set_that_is_called_almost_as_an_effect_is_told_once(write: Write) -> None:
+def test_a_set_whose_name_is_almost_an_effect_is_reported_once(write: Write) -> None:
     report = looked_at(write({PLACE: RULE + RULE[RULE.index("deny contains") :].replace("deny", "denies")}))
 
     assert [code for code, _, _ in codes(report)] == ["policy.unknown-effect"]

@@ -71,7 +71,9 @@ LIB = {"cmf/lib/lib.rego": "package cmf.lib\n\nf(x) if x == 1\n\ng(x) := input.s
         ("not lib.f(nobody)", "policy.unknown-name", "`nobody := …`"),
     ],
 )
-def test_what_would_be_heard_otherwise_is_refused_with_its_place(write: Write, body: str, code: str, hint: str) -> None:
+def test_constructs_that_the_engines_read_differently_are_refused_with_their_place(
+    write: Write, body: str, code: str, hint: str
+) -> None:
     rego = rule(body)
     rego[PLACE] += (
         '\n_always := 1\n\n_pattern := `a**`\n\n_joined := concat("", [_pattern, "b"])\n'
@@ -126,7 +128,7 @@ def test_what_both_engines_hear_alike_is_loaded(write: Write, body: str) -> None
 
 @pytest.mark.spec("POL-25")
 @pytest.mark.parametrize("negated", ["lib.f(x.y)", "lib.f(split(x, `@`)[1])"])
-def test_a_member_of_a_local_or_a_call_under_a_negation_is_told_and_not_refused(write: Write, negated: str) -> None:
+def test_a_negated_member_of_a_local_or_a_call_is_a_warning_and_no_error(write: Write, negated: str) -> None:
     policies = policy_set.load(write(rule(f"some x in input.properties.big_integers\nnot {negated}") | LIB))
 
     assert [(one.code, one.place.line) for one in policies.findings] == [("policy.negated-reference", 16)]
@@ -137,7 +139,7 @@ def test_a_member_of_a_local_or_a_call_under_a_negation_is_told_and_not_refused(
     ("read", "codes"),
     [("n", ["policy.no-format"]), ("openai_chat.n", []), ('["openai_chat.key"].n', []), ("[format].n", [])],
 )
-def test_a_field_of_a_wire_that_stands_under_no_format_is_told(write: Write, read: str, codes: list[str]) -> None:
+def test_a_wire_field_that_is_not_under_a_format_is_reported(write: Write, read: str, codes: list[str]) -> None:
     reference = f"input.properties.extra{read if read[0] == '[' else '.' + read}"
 
     policies = policy_set.load(write(rule(f"some format in input.content\n{reference} > 3")))
@@ -179,7 +181,7 @@ def test_a_set_that_is_called_almost_as_an_effect_is_refused(write: Write, name:
         ("data.cmf.rules.test.rule._limit == 1", None, ""),
     ],
 )
-def test_data_that_nobody_gave_are_told(write: Write, condition: str, message: str | None, hint: str) -> None:
+def test_data_that_are_not_given_are_reported(write: Write, condition: str, message: str | None, hint: str) -> None:
     text = GOOD.replace("input.properties.redacted", condition).replace("deny", "import data.acme\n\ndeny", 1)
     files = {PLACE: f"{text}\n_limit := 1\n", "acme/data.json": '{"tools": ["a"]}'}
 
@@ -230,7 +232,7 @@ def test_policies_without_metadata_see_what_they_read(write: Write, rego: str, c
 
 
 @pytest.mark.spec("POL-27")
-def test_policies_without_metadata_are_told_and_not_refused_what_they_read_in_vain(write: Write) -> None:
+def test_findings_in_policies_without_metadata_are_warnings_and_no_refusal(write: Write) -> None:
     rego = 'package app\n\nallow if not startswith(input.path_of_mine, "/x")\n'
 
     policies = policy_set.load(write({"app/a.rego": rego}), entrypoint="data.app.allow")
@@ -239,7 +241,7 @@ def test_policies_without_metadata_are_told_and_not_refused_what_they_read_in_va
 
 
 @pytest.mark.spec("POL-28")
-def test_denials_that_could_vanish_are_told_where_builtins_may_fail(write: Write) -> None:
+def test_denials_that_a_failing_builtin_could_remove_are_reported(write: Write) -> None:
     rego = (
         "package app\n\ndeny contains 1 if to_number(input.content) > 3\n\n"
         "deny contains 2 if is_string(input.content)\n\nnote contains 3 if lower(input.content)\n"

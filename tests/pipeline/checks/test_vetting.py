@@ -69,7 +69,7 @@ def with_rule(text: str) -> dict[str, str]:
         ({PLACE: GOOD} | {"a_test.rego": "package a_test\n\ntest_no {\n"}, "policy.parse"),
     ],
 )
-def test_what_is_wrong_with_a_set_is_said_by_the_process(write: Write, files: dict[str, str], code: str) -> None:
+def test_the_vetting_process_reports_what_is_wrong_with_a_set(write: Write, files: dict[str, str], code: str) -> None:
     error = refused(recipe(write(files)))
 
     assert error.code == code, error
@@ -144,7 +144,7 @@ def test_a_set_for_another_engine_is_read_and_not_run(write: Write) -> None:
 
 
 @pytest.mark.spec("POL-47")
-def test_tests_are_told_one_by_one_with_their_places(write: Write) -> None:
+def test_tests_are_reported_one_by_one_with_their_places(write: Write) -> None:
     more = "package b_test\n\ntest_a if true\n\ntest_b if 1 == 2\n\ntest_c := 1\n\nhelper if false\n\ntest_f(x) := x\n"
     policies = policy_set.load(write({PLACE: GOOD, "b/b_test.rego": more} | TESTS))
 

@@ -46,7 +46,7 @@ def test_no_uri_that_a_view_has_is_found(value: Message | Request | Response) ->
         ("llm://openai/gpt-5", {ViewKind.REQUEST}, None),
     ],
 )
-def test_a_uri_that_no_view_has_is_told_with_what_to_write(
+def test_a_uri_that_no_view_has_is_found_with_what_to_write(
     uri: str, kinds: set[ViewKind] | None, hint: str | None
 ) -> None:
     assert hint_for(uri, kinds) == hint

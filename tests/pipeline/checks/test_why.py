@@ -121,7 +121,7 @@ def test_a_negated_call_is_explained_by_what_holds_in_it(why: Why) -> None:
 
 
 @pytest.mark.spec("POL-51")
-def test_what_is_undefined_is_told_from_null(why: Why) -> None:
+def test_undefined_and_null_are_distinguished(why: Why) -> None:
     missing = only(about(why, "deny"))
     null = only(about(why, "first", properties={"pairs": None}))
 
@@ -131,7 +131,7 @@ def test_what_is_undefined_is_told_from_null(why: Why) -> None:
 
 
 @pytest.mark.spec("POL-51")
-def test_expressions_are_told_in_an_order_in_which_they_have_what_they_need(why: Why) -> None:
+def test_expressions_are_shown_after_those_that_bind_their_variables(why: Why) -> None:
     low = only(about(why, "ready", properties={"version": "2"}))
     high = only(about(why, "ready", properties={"version": "12"}))
 
@@ -196,7 +196,7 @@ def test_an_expression_that_could_not_be_evaluated_says_so(why: Why) -> None:
 
 
 @pytest.mark.spec("POL-51")
-def test_no_more_than_a_few_ways_are_told(why: Why) -> None:
+def test_only_a_few_bodies_are_shown(why: Why) -> None:
     body = only(about(why, "deny", content=" ".join(f"w{number}" for number in range(50))))
 
     assert len(body.failing) == 5

@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CLI-80")
-def test_a_store_that_nobody_touched_holds_and_is_not_touched_by_looking(kept: Kept) -> None:
+def test_an_untouched_store_verifies_and_verifying_does_not_change_it(kept: Kept) -> None:
     before = kept.store.read_bytes()
 
     result = cmf("verify", kept.store, "--heads", kept.heads, "--public-key", kept.public)
@@ -155,7 +155,7 @@ def test_records_are_found_listed_and_shown(kept: Kept) -> None:
 
 @pytest.mark.spec("CLI-81")
 @pytest.mark.spec("AUD-62")
-def test_decisions_are_found_by_what_people_said_of_them(kept: Kept, tmp_path: Path) -> None:
+def test_decisions_are_found_by_their_reviews(kept: Kept, tmp_path: Path) -> None:
     first, second, third = (record.id for record in kept.records)
     said = {"by": {"id": "eve"}, "decision": first, "disposition": "false_positive", "comment": "meant well"}
     word = replace(made_record(), id="review_1", kind="review", body=dumps(said))
@@ -183,7 +183,7 @@ def test_decisions_are_found_by_what_people_said_of_them(kept: Kept, tmp_path: P
 
 
 @pytest.mark.spec("CLI-81")
-def test_who_writes_keeps_nobody_from_looking_and_a_lock_on_everything_is_told_in_a_line(
+def test_a_writer_blocks_no_reader_and_an_exclusive_lock_is_one_line(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.store.engine.BUSY_SECONDS", 0.05)

@@ -67,7 +67,7 @@ def test_content_is_shown_held_and_erased(kept: Callable[..., tuple[Path, list[s
 
 @pytest.mark.spec("CLI-82")
 @pytest.mark.spec("AUD-53")
-def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
+def test_content_is_exported_only_with_a_name_and_a_reason_and_verifies_elsewhere(
     kept: Callable[..., tuple[Path, list[str]]], tmp_path: Path
 ) -> None:
     store, (first, second) = kept("a word that is nowhere else", "goodbye")
@@ -93,7 +93,7 @@ def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
 
 
 @pytest.mark.spec("CLI-97")
-def test_lists_are_told_as_json_too_and_empty_ones_in_a_line_apart(kept: Callable[..., tuple[Path, list[str]]]) -> None:
+def test_lists_are_available_as_json_and_empty_ones_print_one_line(kept: Callable[..., tuple[Path, list[str]]]) -> None:
     store, (first,) = kept("hello")
 
     for words in ("asks", "grants", "holds", "overrides"):

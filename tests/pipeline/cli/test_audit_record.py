@@ -96,7 +96,7 @@ def test_what_is_escaped_in_json_is_read_back_as_it_was(store: Path) -> None:
 
 
 @pytest.mark.spec("CLI-81")
-def test_a_decision_is_told_with_file_and_line_of_each_rule(store: Path) -> None:
+def test_a_decision_is_shown_with_file_and_line_of_each_rule(store: Path) -> None:
     masked, denied = ids(store, "effect:redact")
 
     refused = cmf("audit", "show", store, denied).stdout.splitlines()
@@ -143,7 +143,7 @@ def test_a_long_name_does_not_fill_the_terminal_and_is_whole_in_json(tmp_path: P
 
 
 @pytest.mark.spec("CLI-81")
-def test_what_is_no_decision_is_told_by_its_fields(tmp_path: Path) -> None:
+def test_other_records_are_shown_field_by_field(tmp_path: Path) -> None:
     file = tmp_path / "s.sqlite3"
     act = act_of("hold", "hold", "set", {"reason": HOSTILE, "expires_at": 0, "by": {"id": "eve"}}, NOON)
     with Store.at(file) as opened:

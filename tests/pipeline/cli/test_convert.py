@@ -101,7 +101,7 @@ def test_bad_input_is_one_line() -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_message_alone_and_a_response_are_converted() -> None:
+def test_a_single_message_and_a_response_are_converted() -> None:
     message = {"role": "user", "content": [{"content_type": "text", "text": "hi"}]}
     response = {"model": "openai:m", "choices": [{"message": {**message, "role": "assistant"}, "stop_reason": "end"}]}
 

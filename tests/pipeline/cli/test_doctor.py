@@ -236,7 +236,7 @@ def test_distributions_that_are_missing_are_named(home: Path, monkeypatch: pytes
     ("schema", "status", "words"),
     [("0003", "warning", "the gateway migrates it"), ("9999", "problem", "install the version that wrote it")],
 )
-def test_a_store_of_another_version_is_told_and_left_as_it_is(
+def test_a_store_of_another_version_is_reported_and_not_changed(
     kept: Kept, home: Path, schema: str, status: str, words: str
 ) -> None:
     record(home / "cmf.db")
@@ -251,9 +251,7 @@ def test_a_store_of_another_version_is_told_and_left_as_it_is(
 
 
 @pytest.mark.spec("CLI-78")
-def test_a_store_that_another_process_holds_or_nobody_may_write_is_a_problem(
-    kept: Kept, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_or_unwritable_store_is_a_problem(kept: Kept, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(home / "cmf.db")
     monkeypatch.setattr("pipeline.store.engine.BUSY_SECONDS", 0.01)
     holding = sqlite3.connect(home / "cmf.db", isolation_level=None)
@@ -269,9 +267,7 @@ def test_a_store_that_another_process_holds_or_nobody_may_write_is_a_problem(
 
 @pytest.mark.spec("CLI-78")
 @pytest.mark.parametrize(("left", "status"), [(500_000_000, "warning"), (10_000_000, "problem")])
-def test_a_disk_that_is_nearly_full_is_told(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, left: int, status: str
-) -> None:
+def test_a_nearly_full_disk_is_reported(kept: Kept, monkeypatch: pytest.MonkeyPatch, left: int, status: str) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
 
     _, (shown, line) = kept("store")
@@ -280,7 +276,7 @@ def test_a_disk_that_is_nearly_full_is_told(
 
 
 @pytest.mark.spec("CLI-78")
-def test_a_journal_that_only_grows_is_told(kept: Kept, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_journal_is_a_warning(kept: Kept, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(home / "cmf.db")
     monkeypatch.setattr(doctor, "LONG_JOURNAL", -1)
 
@@ -304,7 +300,7 @@ def test_sessions_of_their_own_are_looked_at(kept: Kept, home: Path) -> None:
 
 
 @pytest.mark.spec("CLI-78")
-def test_a_key_that_others_read_or_that_did_not_sign_is_told(kept: Kept, home: Path) -> None:
+def test_a_key_that_is_readable_by_others_missing_or_another_is_a_warning(kept: Kept, home: Path) -> None:
     record(home / "cmf.db")
     (home / "cmf.db.key").chmod(0o644)
     readable = kept("audit")
@@ -328,7 +324,7 @@ class _containing(str):  # noqa: N801 - reads as a word
 
 
 @pytest.mark.spec("CLI-78")
-def test_a_head_that_was_changed_or_is_not_there_is_told(kept: Kept, home: Path) -> None:
+def test_a_changed_or_missing_head_is_reported(kept: Kept, home: Path) -> None:
     record(home / "cmf.db")
     _change(home, "UPDATE heads SET root = 'ff'")
     changed = kept("audit")

@@ -169,7 +169,7 @@ def test_json_is_one_valid_document_with_the_wire_form(run: Run, text: str) -> N
     assert (document["request"] and document["request"]["content"][0]["text"]) == expected
 
 
-def test_a_rule_that_finds_its_own_edits_again_is_told_so(run: Run, tmp_path: Path) -> None:
+def test_a_rule_that_matches_its_own_edits_is_named(run: Run, tmp_path: Path) -> None:
     again = {"again": 'redact contains {"code": "m", "reason": "x", "spans": [[0, 1]]} if input.kind == "text"'}
 
     printed = run(HELLO, directory=write_rules(tmp_path / "again", again, kinds="text")).stdout
@@ -209,7 +209,7 @@ def test_without_a_context_the_subject_is_anonymous(run: Run, tmp_path: Path) ->
     assert run(HELLO, "--context", str(tmp_path / "c.yaml")).exit_code == 1
 
 
-def test_requests_and_responses_are_told_apart(run: Run) -> None:
+def test_requests_and_responses_are_distinguished(run: Run) -> None:
     assert run({"messages": [says("no")]}).exit_code == 1
     assert run({"choices": [{"message": says("no")}]}).exit_code == 1
     assert run({"error": {"message": "no"}, "choices": []}).exit_code == 0

@@ -47,7 +47,7 @@ def test_a_file_of_no_known_shape_is_one_line_that_names_the_option() -> None:
 
 @pytest.mark.spec("CLI-73")
 @pytest.mark.parametrize("name", FORMATS)
-def test_recorded_bodies_of_every_format_are_told(name: str) -> None:
+def test_recorded_bodies_of_every_format_are_recognised(name: str) -> None:
     cassette = golden(name)
 
     assert detected(cassette["request"]["body"]) == (name, "request")
@@ -55,7 +55,7 @@ def test_recorded_bodies_of_every_format_are_told(name: str) -> None:
 
 
 @pytest.mark.spec("CLI-73")
-def test_the_canonical_form_of_the_same_conversation_is_told() -> None:
+def test_the_canonical_form_of_recorded_bodies_is_recognised() -> None:
     for name in FORMATS:
         adapter, cassette = adapters.get(name), golden(name)
         request = adapter.from_wire_request(cassette["request"]["body"]).model_dump()
@@ -82,7 +82,7 @@ def test_the_canonical_form_of_the_same_conversation_is_told() -> None:
         ({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "f"}}, "mcp"),
     ],
 )
-def test_small_requests_are_told(body: dict[str, Any], format: str) -> None:
+def test_small_requests_are_recognised(body: dict[str, Any], format: str) -> None:
     assert detected(body) == (format, "request")
 
 

@@ -144,7 +144,7 @@ def test_what_was_written_before_is_understood(before: str, now: str, tmp_path: 
 
 @pytest.mark.spec("CLI-94")
 @pytest.mark.parametrize(("words", "option"), [("eval - --by bob", "--by"), ("approvals list --store", "--store")])
-def test_what_was_never_there_is_said_as_it_was_written(words: str, option: str) -> None:
+def test_an_unknown_option_is_quoted_as_it_was_written(words: str, option: str) -> None:
     said = RUN.invoke(app, words.split())
 
     assert (said.exit_code, option in said.stderr) == (2, True)
@@ -353,7 +353,7 @@ def test_an_interrupt_that_cannot_be_raised_comes_again(
 
 
 @pytest.mark.spec("CLI-53")
-def test_another_error_that_cannot_be_raised_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_unraisable_error_reaches_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     monkeypatch.setattr(sys, "__unraisablehook__", lambda what: told.append(what.exc_type))
     monkeypatch.setattr("pipeline.cli.commands.app", lambda: raising_where_nothing_can_be(ValueError))

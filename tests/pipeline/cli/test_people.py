@@ -91,7 +91,7 @@ def test_what_cannot_be_done_is_one_line(
 
 
 @pytest.mark.spec("CLI-21")
-def test_a_store_that_is_not_there_is_said_and_none_is_made(store: str, tmp_path: Path) -> None:
+def test_a_missing_store_is_an_error_and_none_is_made(store: str, tmp_path: Path) -> None:
     who = ["--session", "s", "--as", "bob", "--reason", "r", "--for", "1h"]
 
     for command in (["approvals", "list"], ["declassify", "taint", *who]):
@@ -122,7 +122,7 @@ def test_every_command_takes_a_store_by_its_path_and_by_its_url(database: Store,
 
 
 @pytest.mark.spec("CLI-21", "CLI-23", "APR-7")
-def test_nobody_approves_their_own_and_nobody_twice(judge: Run, store: str) -> None:
+def test_own_requests_cannot_be_approved_and_decisions_are_final(judge: Run, store: str) -> None:
     first = asked(judge)
 
     refuses(cmf("approvals", "approve", store, first, "--as", "ann"), 1, "approval.own-request")

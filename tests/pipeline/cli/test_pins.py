@@ -95,7 +95,7 @@ def test_tools_of_a_request_are_pinned_as_they_come_by_its_wire(tmp_path: Path) 
     assert _codes(guard, chat.from_wire_request(loose)) == {"tools.definition-pinned"}
 
 
-def test_the_result_alone_and_the_answer_around_it_give_the_same_pins_under_the_servers_name(tmp_path: Path) -> None:
+def test_a_bare_result_and_the_whole_answer_give_the_same_pins(tmp_path: Path) -> None:
     whole = _run(tmp_path, _listed(_TOOLS), "--from", "mcp", "--namespace", "mail")
     alone = _run(tmp_path, {"tools": _TOOLS}, "--from", "mcp", "--namespace", "mail")
 

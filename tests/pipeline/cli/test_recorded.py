@@ -128,7 +128,7 @@ def test_a_diff_shows_what_changed_in_the_message_and_on_the_wire(old: Path) -> 
 
 
 @pytest.mark.spec("CLI-51")
-def test_a_record_that_cannot_be_written_is_said_and_nothing_else(tmp_path: Path, old: Path) -> None:
+def test_a_record_that_cannot_be_written_is_one_line(tmp_path: Path, old: Path) -> None:
     result = cmf(
         "eval", "-", "--from", "canonical", "--policies", old, "--record", tmp_path / "no" / "r", body=said("x")
     )
@@ -230,7 +230,7 @@ def test_a_sample_is_evenly_spread_and_the_same_each_time(old: Path, records: Pa
 
 
 @pytest.mark.spec("CLI-52")
-def test_a_revision_is_read_from_git_and_the_working_tree_is_left_alone(
+def test_a_revision_is_read_from_git_without_touching_the_working_tree(
     tmp_path: Path, old: Path, records: Path
 ) -> None:
     def git(*arguments: str) -> str:
@@ -364,7 +364,7 @@ def test_a_record_becomes_a_case_that_passes_without_its_secrets(tmp_path: Path)
 
 
 @pytest.mark.spec("CLI-54")
-def test_what_does_not_come_out_as_on_record_is_said(records: Path, new: Path) -> None:
+def test_a_case_that_comes_out_differently_from_its_record_is_reported(records: Path, new: Path) -> None:
     denied = read_entry(list(lines(records))[1])
 
     result = cmf("case", "from-record", denied.id, "--records", records, "--policies", new)

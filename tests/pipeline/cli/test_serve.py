@@ -52,7 +52,7 @@ def config(tmp_path: Path) -> str:
 
 
 @pytest.mark.spec("CLI-60", "GW-2", "GW-3")
-def test_show_prints_each_value_and_where_it_was_said(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_prints_each_value_and_where_it_comes_from(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CMF_LISTEN__PORT", "7001")
     monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
 
@@ -176,7 +176,7 @@ def test_settings_to_begin_with_begin_and_hold_the_key_that_is_shown(
 
 @pytest.mark.spec("CLI-60")
 @pytest.mark.parametrize("place", ["missing/cmf.db", "closed/cmf.db"])
-def test_check_finds_a_store_that_nobody_could_write(
+def test_check_finds_a_store_that_cannot_be_written(
     config: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "closed").mkdir()
@@ -229,7 +229,9 @@ def test_the_schema_takes_what_is_settings_and_nothing_else() -> None:
 
 
 @pytest.mark.spec("CLI-61")
-def test_an_address_that_cannot_be_had_is_told_with_why(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_cannot_be_used_is_refused_with_the_reason(
+    config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -81,7 +81,7 @@ def test_notes_are_what_policies_print_and_full_is_everything(run: Run) -> None:
 
 
 @pytest.mark.spec("CLI-57")
-def test_what_does_not_go_out_is_told_by_its_length_alone(run: Run) -> None:
+def test_traces_show_only_the_length_of_content_that_does_not_go_out(run: Run) -> None:
     refused, masked = run("forbidden word 4711", "--trace", "full"), run("my secret 4711", "--trace", "full")
     open_ = run("see 4711", "--trace", "full")
 
@@ -143,7 +143,7 @@ def test_a_trace_that_cannot_be_kept_is_one_line_and_nothing_else(run: Run, opti
 
 
 @pytest.mark.spec("CLI-57")
-def test_policies_without_rules_are_told_by_the_bodies_of_their_entrypoint(run: Run, tmp_path: Path) -> None:
+def test_traces_of_policies_without_rules_show_the_bodies_of_the_entrypoint(run: Run, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     text = 'package own\n\nimport rego.v1\n\nallow if input.role == "user"\n\nallow if input.role == "system"\n'
     (tmp_path / "own" / "own.rego").write_text(text, encoding="utf-8")

@@ -95,7 +95,7 @@ def test_hits_come_with_their_values_and_misses_with_where_they_stopped(
 
 
 @pytest.mark.spec("CLI-33")
-def test_one_view_and_one_rule_are_told_whole(project: Path) -> None:
+def test_one_view_and_one_rule_are_shown_in_full(project: Path) -> None:
     one = why(project, "--view", "3", "--rule", "tools/by_role").stdout
     other = why(project, "--view", "messages[0].content[0]", "--rule", "tools/by_role").stdout
 

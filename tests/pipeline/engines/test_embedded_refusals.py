@@ -247,7 +247,7 @@ def test_json_comes_back_as_it_went_in(value: object, compiled: bool) -> None:
 
 @pytest.mark.spec("ENG-5")
 @FORMS
-def test_large_integers_are_told_apart(compiled: bool) -> None:
+def test_large_integers_are_distinguished(compiled: bool) -> None:
     rules = "x := [input.a == input.b, input.a == 18446744073709551617]"
 
     result = answer(rules, {"a": 2**64 + 1, "b": 2**64}, compiled=compiled)

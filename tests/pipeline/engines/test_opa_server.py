@@ -221,7 +221,7 @@ def asks(engine: OpaServerEngine, times: int, seconds: float = SECONDS) -> list[
         (ScriptedServer.HANG, "TimedOut"),
     ],
 )
-def test_a_server_that_does_not_answer_is_left_alone(said: bytes, code: str) -> None:
+def test_a_server_that_does_not_answer_is_not_asked_for_a_while(said: bytes, code: str) -> None:
     with ScriptedServer(said) as server:
         engine = OpaServerEngine(server.url, revision=REVISION, breaker=Breaker(faults=3, first_seconds=60))
         codes = asks(engine, 6, seconds=0.2)
@@ -321,7 +321,7 @@ def test_a_batch_is_one_query_that_asks_for_strict_errors(monkeypatch: pytest.Mo
 
 
 @pytest.mark.spec("POL-31")
-def test_a_view_that_is_not_strict_json_fails_alone() -> None:
+def test_a_view_that_is_not_strict_json_does_not_fail_others() -> None:
     views = [VIEW, b'{"a": 1, "a": 2}', b"[]", b"{"]
     with ScriptedServer(reply(answer(GOOD))) as server:
         engine = OpaServerEngine(server.url, revision=REVISION)
@@ -517,7 +517,7 @@ def test_a_module_that_the_server_refuses_is_named(empty_server: str, tmp_path: 
 
 
 @pytest.mark.spec("POL-34")
-def test_modules_in_a_circle_and_servers_that_are_down_are_told() -> None:
+def test_circular_modules_and_unreachable_servers_are_errors() -> None:
     one, two = "package a\n\nf(x) := data.b.g(x)\n\nh(x) := x\n", "package b\n\ng(x) := data.a.h(x)\n"
     circle = [("a.rego", one), ("b.rego", two)]
     last = ("last.rego", "package last\n")

@@ -45,7 +45,7 @@ def of_opa(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> list[o
 @pytest.mark.spec("ENG-19")
 @pytest.mark.parametrize("number", range(len(BODIES)))
 @FORMS
-def test_the_answer_is_opas_and_nothing_is_said(
+def test_print_leaves_the_answer_equal_to_opa_s_and_prints_nothing_by_default(
     number: int, compiled: bool, of_opa: list[object], capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer = ask(engine_of(BODIES[number], compiled=compiled), SECRET)
@@ -68,7 +68,7 @@ def test_all_else_stays_where_it_is(body: str) -> None:
 
 
 @pytest.mark.spec("ENG-19")
-def test_an_error_beside_it_is_told_where_the_file_has_it() -> None:
+def test_an_error_beside_a_print_names_its_line_in_the_file() -> None:
     with pytest.raises(PolicyError) as error:
         engine_of('x if { print("é", 1); http.send({}) }')
 
@@ -119,7 +119,7 @@ def test_the_survey_reads_no_prints() -> None:
 
 
 @pytest.mark.spec("ENG-19")
-def test_who_asks_for_it_is_told_in_order() -> None:
+def test_prints_are_collected_in_order_on_request() -> None:
     body = 'x if {\n\tprint("n:", input.n, input.missing)\n\ty\n}\n\ny if { print("y"); false }'
     engine = engine_of(body, compiled=False, keeps_prints=True)
 
@@ -133,7 +133,7 @@ def test_who_asks_for_it_is_told_in_order() -> None:
 
 
 @pytest.mark.spec("ENG-19")
-def test_what_was_printed_before_a_failure_is_told() -> None:
+def test_prints_before_a_failure_are_collected() -> None:
     engine = engine_of('x if { print("before"); contains(input.n, "a") }', compiled=False, keeps_prints=True)
 
     assert engine.printed([("data.t.x", b'{"n": 1}')]) == [["t.rego:3: before"]]

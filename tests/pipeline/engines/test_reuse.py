@@ -173,7 +173,7 @@ def test_where_the_session_holds_nothing_rules_that_read_it_are_not_asked_again(
 
 
 @pytest.mark.spec("POL-29")
-def test_what_local_rules_said_in_a_session_is_not_taken_for_what_all_say_without_one(write: Write) -> None:
+def test_verdicts_of_local_rules_in_a_session_are_not_reused_without_one(write: Write) -> None:
     origin = rule("origin", 'some x in input.origins\nx.kind == "web"', effect="warn")
     numbers = rule("numbers", "x := to_number(input.properties.duration_ms)\nx > 3")
     _, _, engine = engines(policy_set.load(write(origin | numbers)))
@@ -226,7 +226,7 @@ def test_anything_else_that_is_read_is_another_verdict(policies: PolicySet, docu
 
 
 @pytest.mark.spec("POL-29")
-def test_what_nobody_reads_does_not_make_another_verdict(policies: PolicySet) -> None:
+def test_fields_that_no_rule_reads_do_not_prevent_reuse(policies: PolicySet) -> None:
     _, _, engine = engines(policies)
 
     for turn in (1, 2):

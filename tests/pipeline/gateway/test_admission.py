@@ -37,7 +37,7 @@ def admitted(gate: Admission, who: str | None = "ann", size: int = 10) -> Refusa
 
 
 @pytest.mark.spec("GW-146")
-def test_who_asks_too_often_waits_and_nobody_else() -> None:
+def test_a_rate_limit_holds_for_one_subject_and_not_for_others() -> None:
     clock = Clock()
     gate = Admission(RouteLimits(per_minute=60, burst=2), clock=clock)
 
@@ -55,7 +55,7 @@ def test_who_asks_too_often_waits_and_nobody_else() -> None:
 
 
 @pytest.mark.spec("GW-146")
-def test_the_burst_is_all_of_them_where_it_is_not_said() -> None:
+def test_the_burst_is_the_whole_rate_by_default() -> None:
     gate = Admission(RouteLimits(per_minute=5), clock=Clock())
 
     assert [admitted(gate) is None for _ in range(6)] == [True] * 5 + [False]
@@ -106,7 +106,7 @@ def test_a_body_is_held_to_its_route_s_own_bound() -> None:
 
 
 @pytest.mark.spec("GW-146")
-def test_over_a_socket_each_bound_is_said_in_the_client_s_words(tmp_path: Path) -> None:
+def test_over_a_socket_each_limit_is_an_error_of_the_client_s_dialect(tmp_path: Path) -> None:
     slow = {"when": {"says": "slow"}, "text": "done", "delay_seconds": 1.0}
 
     def route(name: str, **limits: Any) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def test_what_would_cost_more_than_it_says_is_answered_in_time(ends: tuple[str, 
 
 @pytest.mark.spec("GW-166")
 @pytest.mark.parametrize("flag", ["false", "true", 1, 0, "", [], {}])
-def test_whether_to_stream_is_said_or_refused(ends: tuple[str, Upstream], flag: Any) -> None:
+def test_a_stream_flag_that_is_not_a_boolean_is_refused(ends: tuple[str, Upstream], flag: Any) -> None:
     url, upstream = ends
     upstream.heard.clear()
 

@@ -178,7 +178,7 @@ def test_a_deny_is_an_answer_with_the_facts_of_a_refusal_and_no_body(url: str) -
 
 
 @pytest.mark.spec("GW-232")
-def test_what_nobody_judged_is_refused_before_any_view(url: str) -> None:
+def test_a_reference_to_unjudged_content_is_refused_before_any_view(url: str) -> None:
     body = {"model": "m", "input": "hi", "previous_response_id": "resp_1"}
 
     _, _, told = ask(url, {"format": "openai_responses", "kind": "request", "body": body}, x_cmf_session_id="r")
@@ -189,7 +189,7 @@ def test_what_nobody_judged_is_refused_before_any_view(url: str) -> None:
 
 @pytest.mark.spec("GW-236", "PIPE-13")
 @pytest.mark.parametrize(("check", "goes_on"), [({}, False), ({"answers": "trusted"}, True)])
-def test_nobody_has_an_answer_put_on_record_by_saying_that_it_was_one(
+def test_an_answer_sent_to_check_counts_as_one_only_if_callers_are_trusted(
     tmp_path: Path, check: dict[str, str], goes_on: bool
 ) -> None:
     said = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": []}
@@ -238,7 +238,7 @@ def test_the_body_is_what_policy_left_of_it(url: str) -> None:
 
 
 @pytest.mark.spec("GW-232")
-def test_a_response_is_judged_and_comes_back_as_it_was_said(url: str) -> None:
+def test_a_response_is_judged_and_an_unedited_one_comes_back_unchanged(url: str) -> None:
     def answer(text: str) -> dict[str, Any]:
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
@@ -288,7 +288,7 @@ def test_in_observe_it_says_deny_and_lets_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("GW-232")
-def test_who_made_an_exception_is_not_told(tmp_path: Path) -> None:
+def test_the_owner_of_an_exception_is_not_in_the_answer(tmp_path: Path) -> None:
     body = settings(tmp_path)
     entry = {"rule": "test/deny", "owner": "carol", "until": "2999-12-31", "reason": "r", "subject": "ann"}
     (tmp_path / "policy" / "data.json").write_text(json.dumps({"cmf": {"exceptions": [entry]}}), encoding="utf-8")

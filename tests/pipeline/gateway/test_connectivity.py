@@ -67,7 +67,7 @@ async def test_who_can_be_connected_to_is_sent_nothing() -> None:
 
 
 @pytest.mark.spec("CLI-79")
-async def test_a_certificate_that_nobody_trusts_is_told_from_one_that_is_trusted(
+async def test_an_untrusted_certificate_and_a_trusted_one_are_distinguished(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(asyncio.Queue(), certificate) as port:
@@ -81,7 +81,7 @@ async def test_a_certificate_that_nobody_trusts_is_told_from_one_that_is_trusted
 
 
 @pytest.mark.spec("CLI-79")
-async def test_why_nobody_is_reached_is_said_with_what_to_do() -> None:
+async def test_a_failed_connection_says_why_and_what_to_do() -> None:
     async with await asyncio.start_server(_answer_in_the_clear, "127.0.0.1", 0) as plain:
         no_tls = await check_connection(f"https://127.0.0.1:{plain.sockets[0].getsockname()[1]}", seconds=5)
     with socket.create_server(("127.0.0.1", 0)) as closed:

@@ -144,7 +144,7 @@ _STRANGE: Final[dict[str, Any]] = {  # in the middle of a stream: a delta of kno
 @pytest.mark.spec("GW-14", "GW-72", "GW-73")
 @pytest.mark.parametrize("window", [None, 1])
 @pytest.mark.parametrize("dialect", _STRANGE)
-def test_what_nobody_knows_in_a_stream_is_held_until_it_was_judged(
+def test_unknown_events_of_a_stream_are_held_until_they_were_judged(
     tmp_path: Path, dialect: str, window: int | None
 ) -> None:
     kinds, mode = "text, opaque, response", "enforce\n#   stream: {max_match: 12}"
@@ -205,7 +205,7 @@ async def test_how_an_upstream_frames_its_reply_leaves_it_whole_or_unread(reply:
 
 
 @pytest.mark.spec("GW-41")
-async def test_a_reply_that_nobody_asked_for_is_not_the_next_ones() -> None:
+async def test_an_unsolicited_reply_on_a_connection_does_not_answer_the_next_request() -> None:
     stray, unasked = asyncio.Event(), _reply(_SIZE, body=WHOLE.replace(b"fine", b"evil"))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -48,7 +48,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.spec("GW-240")
-def test_without_the_setting_envoy_is_told_no(tmp_path: Path) -> None:
+def test_without_the_setting_envoy_gets_404_that_names_it(tmp_path: Path) -> None:
     with serving(tmp_path, settings(tmp_path)) as url:
         status, headers, said = authz(url, says("hi"))
 
@@ -119,7 +119,7 @@ def test_what_may_only_go_on_changed_does_not_go_on(url: str) -> None:
 
 
 @pytest.mark.spec("GW-243")
-def test_what_cannot_be_said_again_just_as_it_was_does_not_go_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_would_be_written_differently_is_denied(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.gateway.check.emit", lambda *_: says("hi") | {"n": 1})
 
     assert authz(url, says("hi"))[1]["x-cmf-code"] == "check.would-change"

@@ -76,7 +76,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.spec("GW-245")
-def test_without_the_setting_litellm_is_told_nothing(tmp_path: Path) -> None:
+def test_without_the_setting_litellm_gets_404_that_names_it(tmp_path: Path) -> None:
     with serving(tmp_path, settings(tmp_path)) as url:
         status, headers, answer = tell(url, handed("hi"))
 
@@ -259,7 +259,7 @@ def test_a_change_comes_back_as_texts_in_their_order(url: str, body: Any, texts:
 
 
 @pytest.mark.spec("GW-247")
-def test_answers_are_changed_where_litellm_is_said_to_do_it(tmp_path: Path) -> None:
+def test_answers_are_edited_where_edit_answers_is_set(tmp_path: Path) -> None:
     with serving(tmp_path, rules(tmp_path, litellm={"edit_answers": True})) as url:
         _, _, answer = tell(url, handed("hi", "pin 1234", kind="response", tool_calls=[LOOK]))
 

@@ -249,7 +249,7 @@ def test_a_request_with_two_ends_hides_none_behind_it(address: tuple[str, int], 
 
 
 @pytest.mark.spec("GW-162")
-def test_no_line_feed_and_no_return_is_alone_in_a_head() -> None:
+def test_bare_line_feeds_and_returns_in_a_head_are_found() -> None:
     """All texts of up to seven returns, line feeds and others; where a return comes last, the next piece tells."""
     for size in range(8):
         for head in map(b"".join, product((b"\r", b"\n", b"x"), repeat=size)):

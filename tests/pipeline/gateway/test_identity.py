@@ -102,7 +102,7 @@ def test_from_the_proxy_its_headers_say_who_asks(peer: str) -> None:
 
 
 @pytest.mark.spec("GW-144", "GW-20")
-def test_who_asks_is_said_in_one_way_only() -> None:
+def test_a_request_with_two_identities_is_refused() -> None:
     with pytest.raises(Refusal) as caught:
         known({"x-user": "bob", "x-api-key": KEY}, "10.0.0.1")
 
@@ -213,7 +213,7 @@ def place() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.spec("GW-142")
-def test_keys_are_fetched_from_their_place_alone(
+def test_keys_are_fetched_without_redirects_and_proxies(
     place: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, says = place

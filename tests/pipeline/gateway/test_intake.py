@@ -95,7 +95,7 @@ def test_a_path_that_is_nearly_one_says_which(address: tuple[str, int], path: by
 
 
 @pytest.mark.spec("GW-10")
-def test_another_method_is_told_which_it_is(address: tuple[str, int]) -> None:
+def test_another_method_is_405_and_names_the_allowed_one(address: tuple[str, int]) -> None:
     status, headers, _ = sent(address, b"GET /v1/chat/completions HTTP/1.1\r\nhost: h\r\n\r\n")
 
     assert (status, headers["allow"]) == (405, "POST")
@@ -206,7 +206,7 @@ def test_what_a_query_may_say_it_says_once(address: tuple[str, int]) -> None:
 
 
 @pytest.mark.spec("GW-13")
-def test_lists_may_be_said_in_pieces(address: tuple[str, int]) -> None:
+def test_a_list_header_may_be_sent_several_times(address: tuple[str, int]) -> None:
     body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}).encode()
     betas = (JSON, b"anthropic-version: 2023-06-01", b"anthropic-beta: a", b"anthropic-beta: b")
 

@@ -123,7 +123,7 @@ def test_labels_hold_when_a_request_goes_on_from_an_answer(front: str, up: Bare,
         (KEY, {"conversation": "conv_1", "previous_response_id": "resp_1"}, "reference.conversation"),
     ],
 )
-def test_nobody_goes_on_from_what_is_not_his_or_was_not_judged_here(
+def test_an_answer_of_another_subject_or_not_judged_here_cannot_be_continued(
     front: str, up: Bare, who: str | None, more: dict[str, Any], refused: str
 ) -> None:
     assert ask(front, "hi")[0] == 200
@@ -161,7 +161,7 @@ def test_an_id_that_an_upstream_gives_twice_is_refused_the_second_time(front: st
 
 
 @pytest.mark.spec("GW-147")
-def test_an_upstream_that_cannot_be_told_to_go_on_is_not_asked(front: str, up: Bare) -> None:
+def test_a_continuation_is_refused_where_the_upstream_cannot_continue_answers(front: str, up: Bare) -> None:
     first = ask(front, "hi", model="script")
     assert first[0] == 200
 
@@ -193,7 +193,7 @@ def response(id: str) -> Response:
 
 
 @pytest.mark.spec("GW-147")
-def test_links_hold_in_every_store_for_their_subject_alone(store: SessionStore) -> None:
+def test_links_to_answers_hold_in_every_store_for_their_subject_only(store: SessionStore) -> None:
     links = Links(store, makes=True)
 
     async def run() -> list[str | None]:

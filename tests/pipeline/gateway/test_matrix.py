@@ -83,7 +83,9 @@ def test_each_path_that_answers_is_one_that_the_matrix_asks() -> None:
 
 @pytest.mark.spec("GW-192")
 @pytest.mark.parametrize(("dialect", "kind", "way"), CANNOT)
-def test_what_a_dialect_is_said_to_have_no_words_for_cannot_be_written_in_it(dialect: str, kind: str, way: Any) -> None:
+def test_kinds_listed_as_not_expressible_in_a_dialect_cannot_be_written_in_it(
+    dialect: str, kind: str, way: Any
+) -> None:
     """Said by the adapter: a part of that kind, as this dialect's own, is refused or does not come back."""
     probes: dict[str, Part] = {
         "media": ImagePart(type="base64", data=matrix_bodies.picture(80), media_type="image/png"),

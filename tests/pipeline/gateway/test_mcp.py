@@ -169,7 +169,7 @@ def test_a_session_for_policy_is_named_when_it_begins_and_stays(quiet: str) -> N
 
 
 @pytest.mark.spec("MCPX-65")
-def test_a_session_is_its_client_s_alone_and_ends_when_it_is_told_to(quiet: str) -> None:
+def test_a_session_belongs_to_its_client_and_ends_with_delete(quiet: str) -> None:
     session = begun(quiet, **ANN_KEY)
     named = {"mcp_session_id": session}
 
@@ -195,7 +195,7 @@ def begins(url: str, sessions: list[str]) -> bool:
 
 
 @pytest.mark.spec("MCPX-65")
-def test_a_session_that_nobody_uses_is_forgotten_and_there_are_only_so_many(tmp_path: Path) -> None:
+def test_an_idle_session_ends_and_the_number_of_sessions_is_limited(tmp_path: Path) -> None:
     server = polite(lambda said: None)
     with server.running() as url, behind(tmp_path, url, idle_seconds=1.5, sessions=1) as gateway:
         session = begun(gateway)
@@ -225,9 +225,7 @@ def test_one_subject_leaves_room_for_sessions_of_others_and_has_room_again_after
 
 
 @pytest.mark.spec("MCPX-65")
-def test_who_asks_next_does_not_wait_for_the_end_of_sessions_that_nobody_uses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_does_not_wait_for_the_end_of_idle_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     ended: list[bool] = []
 
@@ -344,7 +342,7 @@ def test_a_server_that_is_not_there_is_an_error_and_no_session(tmp_path: Path) -
 
 
 @pytest.mark.spec("MCPX-62")
-def test_an_answer_alone_is_json_and_what_comes_before_it_makes_a_stream(tmp_path: Path) -> None:
+def test_a_lone_answer_is_json_and_an_answer_after_messages_is_a_stream(tmp_path: Path) -> None:
     log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": f"k {SECRET}"}}
     server = answering(b": hi\n\n", log, b"event: other\ndata: {}\n\n", FINE, b"retry: 5\n\n")
     with server.running() as url, behind(tmp_path, url) as gateway:
@@ -478,7 +476,7 @@ def test_only_the_revision_without_sessions_has_none_and_begins_none(
 
 
 @pytest.mark.spec("MCPX-66")
-def test_a_call_of_the_revision_without_sessions_stands_alone(tmp_path: Path) -> None:
+def test_a_call_in_the_revision_without_sessions_has_no_session(tmp_path: Path) -> None:
     server = polite(lambda said: None)
     with server.running() as url, behind(tmp_path, url) as gateway:
         for name in ("rm", "=?base64?cm0=?="):
@@ -494,7 +492,7 @@ def test_a_call_of_the_revision_without_sessions_stands_alone(tmp_path: Path) ->
 
 
 @pytest.mark.spec("MCPX-20", "MCPX-21", "MCPX-66")
-def test_what_was_taken_off_the_list_is_not_called_where_each_request_stands_alone(tmp_path: Path) -> None:
+def test_a_stripped_tool_cannot_be_called_in_the_revision_without_sessions(tmp_path: Path) -> None:
     away = 'strip_tool contains {"code": "no.rm", "reason": "No."} if {\n'
     rules = write_rules(
         tmp_path / "policy", {"away": away + '    input.kind == "tool_definition"\n    input.name == "rm"\n}'}

@@ -38,7 +38,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.spec("MCPX-61")
-def test_more_at_once_than_there_may_be_is_told_to_wait(tmp_path: Path, small: str) -> None:
+def test_calls_beyond_the_concurrency_limit_are_503_with_retry_after(tmp_path: Path, small: str) -> None:
     server = polite(lambda said: sse_reply(30.0) if said.body and said.body.get("method") == "ping" else None)
     with server.running() as url, behind(tmp_path, url, policies=[small], limits={"concurrent": 1}) as gateway:
         session = begun(gateway)
@@ -209,7 +209,7 @@ def test_a_server_s_call_that_is_late_ends_when_the_server_says_something_else(t
         ((404, {}, []), (502, "mcp.session-lost")),
     ],
 )
-def test_a_notification_is_acknowledged_only_if_the_server_took_it_and_its_reply_reaches_nobody(
+def test_a_notification_is_202_only_if_the_server_took_it_and_its_reply_is_not_passed_on(
     tmp_path: Path, small: str, answer: Any, expected: tuple[int, Any]
 ) -> None:
     server = polite(lambda said: answer if said.body and said.body.get("method") == INITIALIZED["method"] else None)
@@ -223,7 +223,7 @@ def test_a_notification_is_acknowledged_only_if_the_server_took_it_and_its_reply
 
 
 @pytest.mark.spec("MCPX-61")
-async def test_a_gateway_that_is_not_open_asks_nobody(small: str) -> None:
+async def test_a_gateway_that_is_not_open_is_503(small: str) -> None:
     where = Address(url="http://127.0.0.1:9/mcp", headers={})
     told = McpServer(url=where.url)
     with Guard(small) as guard:

@@ -65,7 +65,7 @@ def status(serving: Serving, text: str) -> int:
 
 
 @pytest.mark.spec("GW-150")
-def test_what_is_counted_is_told_on_the_other_port_and_not_to_clients(one: Serving) -> None:
+def test_metrics_are_on_the_admin_port_and_not_on_the_clients_port(one: Serving) -> None:
     assert status(one, "hi") == 200
     assert status(one, "forbidden") == 403
 
@@ -98,12 +98,12 @@ def test_what_only_grows_is_a_counter_and_named_so(one: Serving) -> None:
         ({"x-api-key": KEY, **AS_ADMIN}, 401),
     ],
 )
-def test_nobody_but_an_admin_can_do_anything(one: Serving, headers: dict[str, str], code: int) -> None:
+def test_only_an_admin_s_key_may_use_the_admin_port(one: Serving, headers: dict[str, str], code: int) -> None:
     assert asked(one.operations, "POST", "/admin/reload", headers=headers)[0] == code
 
 
 @pytest.mark.spec("GW-151")
-async def test_where_nobody_is_an_admin_the_refusal_names_the_setting() -> None:
+async def test_without_admin_keys_the_refusal_names_the_setting() -> None:
     sent: list[Any] = []
 
     async def send(event: Any) -> None:
@@ -135,7 +135,7 @@ def test_an_admin_s_key_is_no_client_s_and_what_can_be_done_is_on_no_other_port(
         (None, {}, None),
     ],
 )
-async def test_who_has_policies_read_again_is_told_by_the_key_or_by_the_process_that_asked_for_it(
+async def test_who_reloads_policies_is_known_by_the_key_or_from_the_process_that_asked(
     admins: Any, headers: dict[str, str], who: str | None
 ) -> None:
     heard: list[Any] = []
@@ -203,7 +203,7 @@ def test_a_signal_and_a_changed_file_have_policies_read_again_while_requests_go_
 
 @pytest.mark.spec("GW-153", "GW-60")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_in_work_when_it_is_told_to_end_is_answered(home: Path, workers: int) -> None:
+def test_requests_in_progress_at_sigterm_are_answered(home: Path, workers: int) -> None:
     slow = {"when": {"says": "slow"}, "text": "done", "delay_seconds": 1.5}
     with serving_process(home, settings(home, slow, {"text": "ok"}, workers=workers)) as serving:
         answer: list[Any] = []
@@ -334,7 +334,7 @@ def test_counters_of_several_processes_stay_apart_and_families_together() -> Non
     assert second == 'b{worker="0"} 3\n'
 
 
-def test_a_port_that_is_taken_is_said_before_anything_begins(home: Path) -> None:
+def test_a_port_that_is_taken_ends_the_start(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         body = settings(home, admin={"port": taken.getsockname()[1]})
         with pytest.raises(AssertionError), serving_process(home, body):
@@ -378,6 +378,6 @@ def test_the_memory_of_large_bodies_goes_back() -> None:
 
 
 @pytest.mark.spec("GW-157")
-def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_c_library_without_malloc_trim_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     give_memory_back()

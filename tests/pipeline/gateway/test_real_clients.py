@@ -123,7 +123,7 @@ def test_the_openai_sdk_raises_its_own_error_where_the_key_is_wrong(url: str) ->
 
 
 @pytest.mark.spec("GW-10")
-def test_the_openai_sdk_is_told_what_is_not_served(url: str) -> None:
+def test_the_openai_sdk_gets_404_for_embeddings(url: str) -> None:
     with pytest.raises(openai.NotFoundError, match="Embeddings are not supported"):
         chat_of(url).embeddings.create(model="m", input="there")
 
@@ -195,7 +195,7 @@ def test_the_anthropic_sdks_tool_runner_sends_the_whole_history_where_its_thread
         ({"previous_response_id": "resp_1"}, None),
     ],
 )
-def test_only_a_client_that_continues_a_thread_is_told_that_it_is_not_found(
+def test_only_a_client_that_continues_a_thread_gets_thread_not_found(
     url: str, fields: dict[str, Any], details: dict[str, str] | None
 ) -> None:
     with pytest.raises(anthropic.PermissionDeniedError) as caught:

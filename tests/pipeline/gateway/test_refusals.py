@@ -73,7 +73,7 @@ def test_who_asks_is_whose_key_it_is(tmp_path: Path, headers: dict[str, str], st
 
 
 @pytest.mark.spec("GW-20")
-def test_an_unknown_key_is_refused_where_nobody_needs_one(tmp_path: Path) -> None:
+def test_an_unknown_key_is_refused_even_where_keys_are_optional(tmp_path: Path) -> None:
     with serving(tmp_path, settings(tmp_path, {"who": WHO}, anonymous=True)) as url:
         without, _, _ = post(url, CHAT, says("hi"))
         wrong, _, _ = post(url, CHAT, says("hi"), bearer("cmf_another"))
@@ -98,7 +98,7 @@ def test_keys_are_in_no_store_log_or_policy_input(tmp_path: Path, caplog: pytest
 
 
 @pytest.mark.spec("GW-22")
-def test_a_label_holds_in_its_session_and_for_its_subject_alone(tmp_path: Path) -> None:
+def test_a_label_holds_only_in_its_session_and_for_its_subject(tmp_path: Path) -> None:
     with serving(tmp_path, settings(tmp_path, {"taint": TAINT})) as url:
 
         def status(text: str, key: str, **headers: str) -> int:

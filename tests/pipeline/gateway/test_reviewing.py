@@ -105,7 +105,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"authorization": f"Bearer {KEY}"}, 403),
     ],
 )
-def test_nobody_without_the_role_sees_anything(client: TestClient, headers: dict[str, str], status: int) -> None:
+def test_the_review_pages_show_nothing_without_a_role(client: TestClient, headers: dict[str, str], status: int) -> None:
     for path in PAGES[:-1]:
         for twin in ("", ".json"):
             answer = client.get(f"/review{path}{twin}", headers=headers)
@@ -184,7 +184,7 @@ def test_what_a_reviewer_says_is_on_record_under_the_subject_of_the_key(tmp_path
 
 @pytest.mark.native
 @pytest.mark.spec("GW-223")
-def test_a_key_becomes_a_cookie_of_this_site_alone_and_ends_with_signing_out(client: TestClient) -> None:
+def test_a_key_becomes_a_cookie_of_this_site_only_and_ends_with_signing_out(client: TestClient) -> None:
     for refused, status in (("", 401), ("cmf_nobody-s", 401), ("ä", 401), ("x" * 20_000, 401), (KEY, 403)):
         answer = client.post("/review/enter", data={"key": refused})
         assert (answer.status_code, answer.headers.get("set-cookie")) == (status, None)
@@ -219,7 +219,7 @@ def test_a_key_becomes_a_cookie_of_this_site_alone_and_ends_with_signing_out(cli
 
 @pytest.mark.native
 @pytest.mark.spec("GW-221")
-def test_a_proxy_in_front_names_people_from_its_address_alone(tmp_path: Path) -> None:
+def test_a_proxy_names_people_only_from_its_own_address(tmp_path: Path) -> None:
     named = {"x-user": "rita", "x-groups": "head-of-audit, staff"}
     proxy = {"id": "x-user", "roles": "x-groups", "secret": {"env": "SECRET"}}
     with mounted(tmp_path, proxy={**proxy, "peers": ["10.0.0.0/8"]}) as client:

@@ -235,7 +235,7 @@ def test_another_target_is_tried_while_nothing_is_out(guard: Guard) -> None:
 
 
 @pytest.mark.spec("GW-84")
-def test_an_upstream_that_keeps_failing_is_left_alone_and_says_when_to_try_again(tmp_path: Path) -> None:
+def test_an_upstream_that_keeps_failing_is_skipped_and_the_client_gets_retry_after(tmp_path: Path) -> None:
     policies = write_rules(tmp_path / "policy", {"none": NONE})
     upstream = {"dialect": "openai_chat", "base_url": "http://127.0.0.1:1", "health": {"cooldown_seconds": 30}}
     with serving(tmp_path, {"upstreams": {"up": upstream}, "policies": [str(policies)]}) as url:

@@ -120,7 +120,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         (server(url="http://h/mcp") | {"workers": 2}, "config.invalid", "", "set `workers: 1` with `mcp`"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(
+def test_errors_in_settings_name_their_place(
     tmp_path: Path, change: dict[str, object], code: str, place: str, words: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -194,7 +194,7 @@ def test_a_route_that_an_earlier_one_leaves_nothing_is_refused(
         ("routes:\n\t- x\n", ":2:1"),
     ],
 )
-def test_the_line_is_said_too(tmp_path: Path, text: str, line: str) -> None:
+def test_errors_in_settings_name_the_line(tmp_path: Path, text: str, line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, text)
 
@@ -377,7 +377,7 @@ def test_an_address_of_the_environment_gets_no_key_of_the_file(tmp_path: Path) -
         ("OTHER", "openai://h"),
     ],
 )
-def test_what_is_no_address_of_a_provider_is_somebody_elses(tmp_path: Path, variable: str, said: str) -> None:
+def test_variables_that_hold_no_provider_address_define_no_upstream(tmp_path: Path, variable: str, said: str) -> None:
     assert loaded(tmp_path, WHOLE, {variable: said}).settings.upstreams.keys() == {"up"}
 
 

@@ -113,7 +113,7 @@ def test_a_request_is_a_span_of_its_caller_s_trace_and_its_decisions_are_within_
 
 
 @pytest.mark.spec("GW-170", "GW-172")
-def test_a_refusal_says_its_code_and_rules_and_nothing_says_what_was_said(front: tuple[str, Told]) -> None:
+def test_spans_have_code_and_rules_of_a_refusal_and_no_content(front: tuple[str, Told]) -> None:
     url, found = front
     text = said("forbidden canary-text", user="canary-user")
 

@@ -58,7 +58,7 @@ async def test_one_timer_serves_all_and_goes_on_for_who_began_later(monkeypatch:
 
 
 @pytest.mark.spec("GW-160")
-async def test_whoever_else_cancels_is_heard_late_or_not() -> None:
+async def test_a_cancellation_from_outside_is_kept_before_and_after_the_timeout() -> None:
     timeout = SharedTimeout(0.01)
     early = asyncio.ensure_future(too_long(timeout))
     await asyncio.sleep(0)

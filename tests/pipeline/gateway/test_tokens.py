@@ -157,7 +157,7 @@ def hs256(secret: bytes) -> Callable[[bytes], bytes]:
         pytest.param(lambda: "a.b.c", id="no-json"),
     ],
 )  # fmt: skip
-def test_what_no_issuer_said_to_us_now_is_refused(tmp_path: Path, token: Callable[[], str]) -> None:
+def test_a_token_that_no_issuer_vouches_for_now_is_refused(tmp_path: Path, token: Callable[[], str]) -> None:
     tokens = Tokens([issuer(tmp_path)])
 
     found = refusal(tokens, token())
@@ -180,7 +180,7 @@ def test_what_no_issuer_said_to_us_now_is_refused(tmp_path: Path, token: Callabl
         pytest.param(lambda: by_hand({"alg": "RS256", "kid": "r1"}, claims(exp="soon"), rs256), "gave", id="expiry"),
     ],
 )
-def test_whoever_runs_the_gateway_is_told_why_and_the_client_is_not(
+def test_the_log_says_why_a_token_was_refused_and_the_client_does_not_learn_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, token: Callable[[], str], why: str
 ) -> None:
     caplog.set_level(logging.INFO, "pipeline.gateway")
@@ -338,7 +338,7 @@ def test_many_who_come_at_once_fetch_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("GW-142")
-def test_keys_hold_for_a_while_when_their_place_is_silent_and_then_nobody_can_say(tmp_path: Path) -> None:
+def test_keys_are_used_for_a_while_after_their_url_fails_and_then_requests_are_503(tmp_path: Path) -> None:
     place = Place(SET)
     tokens = place.tokens(tmp_path, refresh_seconds=300, stale_seconds=3_600)
     asyncio.run(tokens.subject(signed(claims())))

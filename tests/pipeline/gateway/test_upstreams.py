@@ -302,7 +302,7 @@ def test_a_client_that_goes_away_lets_the_upstream_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("GW-34")
-def test_more_than_may_be_in_work_are_told_to_wait(tmp_path: Path) -> None:
+def test_requests_beyond_the_concurrency_limit_are_503_with_retry_after(tmp_path: Path) -> None:
     bare = Bare(b"", hangs=True)
 
     with before(tmp_path, bare, limits={"concurrent": 1}, upstream={"silent_seconds": 30}) as url:
@@ -351,7 +351,7 @@ def test_a_script_gives_the_first_reply_that_fits(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("GW-41")
-async def test_an_upstream_that_was_not_opened_answers_nobody() -> None:
+async def test_an_upstream_that_was_not_opened_is_503() -> None:
     settings = Upstream.model_validate({"dialect": "openai_chat", "base_url": "http://127.0.0.1:1"})
     upstream = HttpUpstream("up", settings, None, reply_bytes=1024)
 

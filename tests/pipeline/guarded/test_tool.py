@@ -205,7 +205,7 @@ def test_a_part_that_a_stage_turned_into_several_is_refused(lenient: Path) -> No
 
 
 @pytest.mark.spec("GRD-9")
-def test_the_function_is_given_a_copy_that_nobody_can_change_behind_policy_s_back(guard: Guard) -> None:
+def test_changes_to_arguments_that_a_tool_kept_reach_neither_caller_nor_result(guard: Guard) -> None:
     kept: list[dict[str, Any]] = []
 
     @guard.tool
@@ -239,7 +239,7 @@ def test_arguments_reach_the_function_as_python_binds_them(
         assert guard.tool(schema={})(function)(first, *rest, **more) == function(first, *rest, **more)
 
 
-def test_private_parameters_are_passed_on_and_shown_to_nobody(guard: Guard) -> None:
+def test_private_parameters_are_passed_to_the_function_and_not_shown_to_policy(guard: Guard) -> None:
     class Desk:
         def __init__(self) -> None:
             self.sent: list[str] = []
@@ -314,7 +314,7 @@ def test_a_function_that_is_defined_again_is_offered_once_as_it_is_now(lenient: 
     assert (look(), look_again()) == ("before", "after")
 
 
-def test_a_method_is_told_that_self_is_no_input(lenient: Path) -> None:
+def test_a_method_without_private_self_fails_with_a_hint(lenient: Path) -> None:
     guard = Guard(lenient)
 
     class Desk:
@@ -409,7 +409,7 @@ def test_a_generator_that_raises_releases_nothing(guard: Guard) -> None:
 
 
 @pytest.mark.spec("GRD-11")
-def test_every_call_counts_though_the_same_was_said_before(lenient: Path) -> None:
+def test_a_repeated_call_is_counted_again(lenient: Path) -> None:
     sessions = MemorySessions()
     guard = Guard(lenient, sessions=sessions)
     pay = guard.tool(name="pay")(_ignores)

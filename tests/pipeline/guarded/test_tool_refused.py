@@ -252,7 +252,7 @@ def test_a_call_whose_arguments_have_one_name_twice_is_not_made(guard: Guard) ->
     assert caught.value.code == "guard.same-name"
 
 
-def test_what_cannot_be_a_tool_is_said_at_once(guard: Guard) -> None:
+def test_a_function_that_cannot_be_a_tool_is_refused_at_decoration(guard: Guard) -> None:
     with pytest.raises(ConfigError) as nameless:
         guard.tool(partial(print))
     with pytest.raises(ConfigError) as unknown:

@@ -362,7 +362,7 @@ def test_a_compressed_or_endless_answer_is_not_read(
 
 
 @pytest.mark.spec("INT-7")
-def test_who_asks_is_said_by_the_block_around_the_call(tmp_path: Path, provider: Provider) -> None:
+def test_the_subject_comes_from_the_surrounding_session_block(tmp_path: Path, provider: Provider) -> None:
     ann = """\
 deny contains {"code": "not.ann", "reason": "Ann only."} if {
     object.get(input.extensions, ["security", "subject", "id"], "") != "ann"

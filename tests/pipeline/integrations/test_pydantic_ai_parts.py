@@ -240,7 +240,9 @@ async def test_settings_that_policy_changed_are_not_passed_over(tmp_path: Path) 
         [ModelRequest(parts=[UserPromptPart([TextContent("forbidden")])])],
     ],
 )  # fmt: skip
-async def test_what_a_model_would_be_told_again_is_judged(guard: Guard, messages: list[ModelMessage]) -> None:
+async def test_each_part_of_the_history_is_judged_before_the_model_gets_it(
+    guard: Guard, messages: list[ModelMessage]
+) -> None:
     played = Played()
     with pytest.raises(Denied):
         await played.asked(guard, messages)
@@ -249,7 +251,7 @@ async def test_what_a_model_would_be_told_again_is_judged(guard: Guard, messages
 
 
 @pytest.mark.spec("INT-20")
-async def test_what_policy_changes_of_each_part_is_what_the_model_is_told(guard: Guard) -> None:
+async def test_the_model_gets_each_part_as_policy_edited_it(guard: Guard) -> None:
     answered = ToolReturnPart("query", {"text": "1234"}, tool_call_id="c1")
     messages: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart([TextContent("my 1234"), PNG, "fine"])]),
@@ -271,7 +273,7 @@ async def test_what_policy_changes_of_each_part_is_what_the_model_is_told(guard:
 
 
 @pytest.mark.spec("INT-20")
-async def test_a_call_whose_arguments_are_no_json_is_told_as_it_was(guard: Guard) -> None:
+async def test_a_call_whose_arguments_are_not_json_reaches_the_model_unchanged(guard: Guard) -> None:
     played = Played()
     for odd in (ToolCallPart("query", "{", tool_call_id="c1"), ToolCallPart("query", {"limit": 1})):
         await played.asked(guard, [HI, ModelResponse(parts=[odd])])
@@ -355,7 +357,7 @@ def with_parts(message: Message, make: Callable[[tuple[Any, ...]], tuple[Any, ..
 
 
 @pytest.mark.spec("INT-20")
-async def test_instructions_that_a_stage_takes_away_or_changes_are_not_told(lenient: Path) -> None:
+async def test_instructions_that_a_stage_removed_do_not_reach_the_model(lenient: Path) -> None:
     def first_gone(request: Request) -> Request:
         gone, changed, *others = request.messages
         assert gone.content == (OurText(text="one"),)
@@ -371,7 +373,7 @@ async def test_instructions_that_a_stage_takes_away_or_changes_are_not_told(leni
 
 
 @pytest.mark.spec("INT-20")
-async def test_a_prompt_that_a_stage_takes_away_is_not_told(lenient: Path) -> None:
+async def test_a_prompt_that_a_stage_removed_does_not_reach_the_model(lenient: Path) -> None:
     played = Played()
 
     def first_gone(request: Request) -> Request:
@@ -388,7 +390,7 @@ async def test_a_prompt_that_a_stage_takes_away_is_not_told(lenient: Path) -> No
 
 
 @pytest.mark.spec("INT-20")
-async def test_feedback_that_policy_changed_is_told_as_it_was_judged(guard: Guard) -> None:
+async def test_feedback_reaches_the_model_as_policy_edited_it(guard: Guard) -> None:
     failed = older("1234 is wrong", tool_name="query", tool_call_id="c1")
     asked = ModelRequest(parts=[failed, older("not 1234"), RetryFeedbackPart("never 1234", retry=RETRY)])
     played = Played()

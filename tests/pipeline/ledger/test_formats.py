@@ -134,7 +134,7 @@ def test_failed_tools_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.spec("LED-14")
 @pytest.mark.spec("CLI-84")
-def test_each_conversation_is_told_by_its_cost_and_its_calls(database: Store, tmp_path: Path) -> None:
+def test_tally_has_cost_and_calls_of_each_conversation(database: Store, tmp_path: Path) -> None:
     prices = tmp_path / "prices.yaml"
     prices.write_text(PRICES)
     ledger = database.ledger()
@@ -162,7 +162,7 @@ def test_each_conversation_is_told_by_its_cost_and_its_calls(database: Store, tm
 
 
 @pytest.mark.spec("CLI-84")
-def test_what_a_format_cannot_say_is_told(tmp_path: Path) -> None:
+def test_losses_of_an_export_are_reported(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite3"
     image = {"content_type": "thinking", "text": "hm"}
     message = Message.model_validate({"role": "assistant", "content": [image, {"content_type": "text", "text": "x"}]})

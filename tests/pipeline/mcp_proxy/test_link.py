@@ -222,7 +222,7 @@ async def test_a_notification_that_is_refused_ends_here(pair: Pair, side: Side, 
 
 
 @pytest.mark.spec("MCPX-33")
-async def test_where_policy_cannot_be_asked_nobody_is_told_that_it_refused(guard: Guard, home: Path) -> None:
+async def test_an_unavailable_policy_is_its_own_error_and_retryable(guard: Guard, home: Path) -> None:
     with Guard(home, config=Config(timeout_seconds=1e-9)) as slow:
         step = await Pair(slow).client(call("tools/call", {"name": "read", "arguments": {}}))
 
@@ -232,7 +232,7 @@ async def test_where_policy_cannot_be_asked_nobody_is_told_that_it_refused(guard
 
 
 @pytest.mark.spec("MCPX-31")
-async def test_what_waits_for_a_person_where_nobody_can_be_asked_names_no_approval(guard: Guard) -> None:
+async def test_an_approval_without_a_session_names_no_id(guard: Guard) -> None:
     pair = Pair(guard)
     pair.link.renew(Context())
     step = await pair.client(call("prompts/get", {"name": "pay"}))
@@ -493,7 +493,7 @@ async def test_tools_are_not_offered_where_their_pins_cannot_be_kept(guard: Guar
 
 
 @pytest.mark.spec("MCPX-16")
-async def test_an_answer_that_nobody_waits_for_ends_here(pair: Pair) -> None:
+async def test_a_response_to_no_open_call_is_dropped(pair: Pair) -> None:
     minted = await pair.asked("ping")
     answer = {"jsonrpc": "2.0", "id": minted, "result": {}}
     for other in ("x", 1, minted.upper() + "x"):

@@ -38,7 +38,7 @@ def pair(guard: Guard) -> Pair:
 
 
 @pytest.mark.spec("MCPX-20")
-async def test_the_name_of_a_tool_that_changed_is_judged_before_it_is_told(guard: Guard) -> None:
+async def test_the_name_of_a_changed_tool_is_judged_before_the_client_gets_it(guard: Guard) -> None:
     pins = Pins()
     first = await Pair(guard, pins=pins).exchange("tools/list", {}, {"tools": [tool(CARD)]}, 1)
     second = await Pair(guard, pins=pins).exchange("tools/list", {}, {"tools": [tool(CARD, "Else.")]}, 2)

@@ -28,7 +28,7 @@ class Pipe:
 
 
 @pytest.mark.spec("MCPX-51")
-async def test_who_is_told_to_end_just_when_its_message_was_taken_ends() -> None:
+async def test_a_send_cancelled_just_when_it_finishes_is_cancelled() -> None:
     pipe = Pipe()
     process = Process(cast(Any, SimpleNamespace(stdin=pipe, stdout=None)), 1024)
     sending = asyncio.create_task(process.send({"id": 1}))

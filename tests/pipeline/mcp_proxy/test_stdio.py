@@ -91,7 +91,7 @@ def connected(*arguments: str, mode: Any = "legacy", **more: Any) -> Client:
 
 @pytest.mark.spec("MCPX-19")
 @pytest.mark.parametrize(("how", "answers"), [("cut", {1}), ("dies", {0, 1})])
-def test_a_server_that_is_gone_is_told_of(how: str, answers: set[int]) -> None:
+def test_a_server_that_ended_is_an_error_for_each_call(how: str, answers: set[int]) -> None:
     done = raw(*hostile(how), sends=line(PING))
 
     codes = [body["error"]["data"]["code"] for body in said(done) if body["id"] == 1]
@@ -160,7 +160,7 @@ def test_a_server_s_question_is_judged_before_the_client_hears_it() -> None:
         (line([PING]), -32600),
     ],
 )
-def test_what_is_no_message_is_answered_and_the_next_one_is_heard(sends: bytes, number: int) -> None:
+def test_an_invalid_message_is_answered_with_an_error_and_the_next_one_read(sends: bytes, number: int) -> None:
     done = raw(*hostile("fine"), sends=sends + line(PING))
 
     assert [body["error"]["code"] for body in said(done)[:-1]] == [number]
@@ -241,9 +241,7 @@ def test_what_the_server_writes_to_standard_error_passes_and_nothing_else_is_on_
         (["--pins", "/no/such/pins.json", "--", "x"], "the pins cannot be written at /no/such/pins.json"),
     ],
 )
-def test_what_would_change_nothing_or_never_work_is_said_before_anything_begins(
-    arguments: list[str], words: str
-) -> None:
+def test_useless_options_are_refused_before_the_server_starts(arguments: list[str], words: str) -> None:
     done = CliRunner().invoke(app, ["mcp-proxy", *arguments])
 
     assert (done.exit_code, done.stdout) == (2, "")
@@ -264,7 +262,7 @@ def test_what_would_change_nothing_or_never_work_is_said_before_anything_begins(
         (["--", "/no/such/command"], "mcp.no-command"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(arguments: list[str], words: str) -> None:
+def test_errors_of_the_command_are_one_line(arguments: list[str], words: str) -> None:
     done = raw(*arguments)
 
     assert done.returncode == 2

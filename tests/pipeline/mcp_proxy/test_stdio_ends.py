@@ -61,7 +61,7 @@ async def ended(guard: Guard, client: Client, after: int) -> Parrot:
 
 
 @pytest.mark.spec("MCPX-19")
-async def test_a_proxy_that_is_told_to_end_at_any_moment_answers_each_call_once(guard: Guard) -> None:
+async def test_a_proxy_that_is_stopped_at_any_moment_answers_each_call_once(guard: Guard) -> None:
     said = [call("tools/call", READ, number) for number in range(CALLS)]
     cut = set()
     for after in range(40):

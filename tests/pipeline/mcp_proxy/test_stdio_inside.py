@@ -132,7 +132,7 @@ async def test_where_the_server_is_gone_calls_end_in_errors_and_the_run_says_so(
 
 
 @pytest.mark.spec("MCPX-52")
-async def test_a_server_that_ends_first_is_told_of_though_nobody_waits(guard: Guard) -> None:
+async def test_a_server_that_ends_first_is_reported_without_open_calls_too(guard: Guard) -> None:
     parrot = Parrot()
     async with proxied(guard, parrot) as (client, running, _):
         assert (await client.ask(call("ping")))[-1] == FINE
@@ -142,7 +142,7 @@ async def test_a_server_that_ends_first_is_told_of_though_nobody_waits(guard: Gu
 
 
 @pytest.mark.spec("MCPX-51")
-async def test_being_told_to_end_is_an_end_as_it_should_be(guard: Guard) -> None:
+async def test_a_requested_stop_counts_as_a_normal_end(guard: Guard) -> None:
     parrot = Parrot(answers=False)
     async with proxied(guard, parrot) as (client, running, stop):
         await client.tell(call("ping"))
@@ -178,7 +178,7 @@ async def test_a_call_is_answered_after_its_client_closed_its_input(
 
 
 @pytest.mark.spec("MCPX-51")
-async def test_a_server_that_never_answers_holds_nobody_up(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unanswered_call_ends_after_the_client_left(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio_proxy, "ANSWER_SECONDS", 0.05)
     async with proxied(guard, Parrot(answers=False)) as (client, running, _):
         await client.tell(call("ping"))
@@ -189,7 +189,7 @@ async def test_a_server_that_never_answers_holds_nobody_up(guard: Guard, monkeyp
 
 
 @pytest.mark.spec("MCPX-19")
-async def test_a_server_that_breaks_while_the_ended_client_waits_is_told_of(guard: Guard) -> None:
+async def test_a_server_that_ends_after_the_client_left_is_reported(guard: Guard) -> None:
     parrot = Parrot(answers=False)
     async with proxied(guard, parrot) as (client, running, _):
         await client.tell(call("ping"))
@@ -201,7 +201,7 @@ async def test_a_server_that_breaks_while_the_ended_client_waits_is_told_of(guar
         assert await running is False
 
 
-async def test_what_nobody_expected_is_raised_and_the_server_is_ended(guard: Guard) -> None:
+async def test_an_unexpected_exception_is_raised_and_the_server_is_ended(guard: Guard) -> None:
     parrot = Parrot()
     async with proxied(guard, parrot) as (_, running, _):
         parrot.says.put_nowait(ValueError("a bug"))
@@ -253,7 +253,7 @@ async def test_a_last_line_without_its_end_is_read(guard: Guard) -> None:
 
 
 @pytest.mark.spec("MCPX-18")
-async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(
+async def test_a_call_that_times_out_ends_and_the_server_gets_a_cancellation(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio_proxy, "TIMEOUT_CHECK_SECONDS", 0.01)
@@ -267,7 +267,7 @@ async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(
 
 
 @pytest.mark.spec("MCPX-18")
-async def test_a_server_s_call_that_is_not_answered_ends_and_the_client_is_told(
+async def test_a_server_s_call_that_times_out_ends_and_the_client_gets_a_cancellation(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio_proxy, "TIMEOUT_CHECK_SECONDS", 0.01)
@@ -301,7 +301,7 @@ async def test_a_client_that_cannot_be_read_has_ended() -> None:
         os.close(one)
 
 
-async def test_a_line_that_nobody_waits_for_any_more_is_written_whole() -> None:
+async def test_a_line_whose_writer_timed_out_is_written_completely() -> None:
     theirs, writes = os.pipe()
     reads, ours = os.pipe()
     pipes, line = Pipes(theirs, ours, 1024), b"x" * (1 << 20)
@@ -360,7 +360,7 @@ def test_threads_end_with_the_loop() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spec("MCPX-4")
-async def test_a_process_is_heard_but_for_prints_that_went_astray(guard: Guard) -> None:
+async def test_stray_output_of_a_server_is_skipped(guard: Guard) -> None:
     async with proxied(guard, ProcessServer(await begun("stray"))) as (client, running, _):
         assert await client.ask(call("ping")) == [FINE]
         client.leave()
@@ -387,7 +387,7 @@ async def test_a_process_that_will_not_end_is_ended_with_all_it_began(
 
 @pytest.mark.slow
 @pytest.mark.spec("MCPX-51")
-async def test_what_a_process_says_that_nobody_heard_holds_nobody_up() -> None:
+async def test_unread_output_of_a_server_does_not_block_its_end() -> None:
     loud = await Process.begin(["sh", "-c", "cat; head -c 100000 /dev/zero"], None, 1024)
 
     assert await loud.end() == 0
@@ -406,7 +406,7 @@ async def test_a_process_that_takes_nothing_is_gone(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.spec("MCPX-52")
 @pytest.mark.parametrize("command", [["/no/such/command"], ["a\0b"]])
-async def test_a_command_that_is_not_there_is_said(command: list[str]) -> None:
+async def test_a_missing_command_is_a_config_error(command: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         await Process.begin(command, None, 1024)
 
@@ -414,7 +414,7 @@ async def test_a_command_that_is_not_there_is_said(command: list[str]) -> None:
 
 
 @pytest.mark.spec("MCPX-51")
-def test_a_server_is_told_to_end_with_the_proxy_where_the_system_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_system_is_asked_to_end_the_server_with_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
 
     class Libc:
@@ -481,7 +481,7 @@ async def test_an_error_that_names_no_call_is_that_of_the_call_it_answers(guard:
 
 @pytest.mark.spec("MCPX-60")
 @pytest.mark.parametrize("first", [500, 200])
-async def test_what_a_server_says_of_its_own_accord_is_heard_and_asked_for_again(
+async def test_unsolicited_messages_of_a_server_arrive_and_the_stream_is_reopened(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     monkeypatch.setattr(stdio_proxy, "RETRY_SECONDS", 0.01)

@@ -61,7 +61,7 @@ def is_asked(said: str, records: Any, **arguments: Any) -> bool:
         "Close the claim about the deck lamps",
     ],
 )
-def test_a_record_is_told_by_a_name_or_by_two_words_of_it(said: str) -> None:
+def test_a_record_is_named_by_its_name_or_by_two_words_of_it(said: str) -> None:
     assert not is_named(said, [BELLO, KEANE], claim_id="CL-7")
 
 
@@ -80,7 +80,7 @@ def test_a_record_is_told_by_a_name_or_by_two_words_of_it(said: str) -> None:
         "Close what SUP-04 and GB29NWBK60161331926819 have to do with",
     ],
 )
-def test_it_is_not_by_other_words_nor_if_another_is_told_too(said: str) -> None:
+def test_a_record_is_not_named_by_other_words_or_beside_another_record(said: str) -> None:
     assert is_named(said, [BELLO, KEANE], claim_id="CL-7")
 
 

@@ -80,7 +80,7 @@ def test_what_texts_hold_by_chance_is_not_named(known: str, text: str, value: st
 
 
 @pytest.mark.spec("PROV-16")
-def test_what_the_user_said_and_what_nobody_trusted_knows_is_not_marked() -> None:
+def test_values_of_the_user_and_values_without_a_trusted_record_are_not_marked() -> None:
     records = [{"id": "D-5502", "text": "Delete D-5502 and D-9"}]
 
     assert named("Delete D-5502", records, {"file_id": "D-5502"}) == []
@@ -202,7 +202,9 @@ def test_what_only_others_say_of_the_rest_is_marked(said: str, text: str, argume
         ("Share it", "hello", "title", " "),
     ],
 )
-def test_what_the_user_said_or_left_to_what_is_read_is_not(said: str, text: str, argument: str, value: object) -> None:
+def test_values_that_the_user_wrote_or_delegated_are_not_marked(
+    said: str, text: str, argument: str, value: object
+) -> None:
     assert named(said, [{"id": "D-1", "text": text}], {argument: value}) == []
 
 

@@ -70,7 +70,7 @@ def test_results_are_known_one_by_one_however_messages_bundle_them() -> None:
 
 
 @pytest.mark.spec("PROV-6")
-def test_marks_of_a_wire_and_its_names_for_calls_are_no_part_of_what_was_said() -> None:
+def test_wire_marks_and_call_ids_do_not_change_whether_a_result_is_known() -> None:
     call, result = used("contacts", {}, "ann@x.com", "1")
     known = {*Claims().read(call), *index_of(call).digests_of(result)}
     renamed = calls("contacts", {}, "other")
@@ -165,7 +165,7 @@ def test_a_result_that_repeats_what_was_asked_vouches_for_nothing() -> None:
 
 
 @pytest.mark.spec("PROV-8")
-def test_a_result_that_repeats_what_the_user_said_still_stands() -> None:
+def test_a_result_that_repeats_the_user_s_value_keeps_its_trust() -> None:
     index = index_of(says("user", "who is Ann?"), *used("contacts", {"name": "Ann"}, [{"Ann": "ann@x.com"}], "1"))
 
     assert [source[:2] for source in sources(index, "Ann") if source[0] != "assistant"] == [
@@ -175,7 +175,7 @@ def test_a_result_that_repeats_what_the_user_said_still_stands() -> None:
 
 
 @pytest.mark.spec("PROV-8")
-def test_a_result_that_repeats_what_the_user_said_in_another_form_still_stands() -> None:
+def test_a_result_that_repeats_the_user_s_value_in_another_form_keeps_its_trust() -> None:
     shipment = {"id": "SH-70021", "to": "ann@x.com", "at": "SH-70021 of ann@x.com"}
 
     said = index_of(says("user", "where is shipment 70021?"), *used("contacts", {"id": "SH-70021"}, shipment, "1"))
@@ -225,7 +225,7 @@ def test_numbers_that_a_reading_tool_was_given_do_not_count() -> None:
         {"content_type": "opaque", "provider": "x", "type": "y", "value": {"a": ["v1"]}},
     ],
 )
-def test_what_is_attached_is_not_what_the_user_said(part: dict[str, Any]) -> None:
+def test_attachments_do_not_count_as_the_user_s_words(part: dict[str, Any]) -> None:
     index = index_of(Message.model_validate({"role": "user", "content": [part]}))
 
     assert sources(index, "v1") == [("resource", "untrusted", 0, "exact")]
@@ -273,7 +273,7 @@ def test_arguments_that_are_no_object_and_tools_without_profile_are_control() ->
 
 
 @pytest.mark.spec("PROV-2")
-def test_who_said_it_is_told_apart() -> None:
+def test_sources_are_distinguished_by_role() -> None:
     index = index_of(
         says("system", "ann"),
         says("developer", "ann"),
@@ -312,7 +312,7 @@ def test_who_said_it_is_told_apart() -> None:
 
 
 @pytest.mark.spec("PROV-11")
-def test_what_others_wrote_and_the_model_read_is_told_before_the_call() -> None:
+def test_a_call_lists_untrusted_results_that_the_model_read_before() -> None:
     call = ToolCallPart(name="contacts", arguments={})
     index = index_of(says("system", "a"), says("user", "b"), says("assistant", "c"), *used("contacts", {}, "ann", "1"))
     assert [entry["type"] for entry in index.origins(call)] == ["call"]
@@ -355,7 +355,7 @@ def test_addresses_within_a_content_argument_have_entries_of_their_own() -> None
 
 
 @pytest.mark.spec("PROV-12")
-def test_an_address_that_nobody_wrote_has_the_sources_of_the_names_of_its_host() -> None:
+def test_an_assembled_address_has_the_sources_of_its_host_names() -> None:
     mail = {"body": "the portal is at uni dash login, I mean pay dot login-evil dot example"}
     index = index_of(says("user", "log in at pay"), *used("read_mail", {}, mail, "1"))
 
@@ -391,7 +391,7 @@ def test_of_too_many_sources_each_trust_keeps_some() -> None:
 
 
 @pytest.mark.spec("PROV-3")
-def test_a_call_that_nobody_asked_for_has_no_source() -> None:
+def test_a_call_that_the_user_did_not_ask_for_has_no_source() -> None:
     call = ToolCallPart(name="send", arguments={})
     index = index_of(says("user", "hello"), says("assistant", "send it?"))
 
@@ -468,7 +468,7 @@ def test_a_path_without_a_call_is_refused(path: str) -> None:
 
 
 @pytest.mark.spec("PROV-9")
-def test_only_what_was_said_before_the_call_counts() -> None:
+def test_only_messages_before_the_call_count() -> None:
     messages = (says("user", "to ann"), calls("send", {"to": "bob"}), says("user", "I said bob"))
 
     (_, entry) = origins(Request(messages=messages), "messages[1].content[0]", PROFILES, EVERYTHING)
@@ -477,7 +477,7 @@ def test_only_what_was_said_before_the_call_counts() -> None:
 
 
 @pytest.mark.spec("PROV-14")
-def test_a_control_text_that_nobody_said_whole_has_an_entry_for_each_piece() -> None:
+def test_a_control_text_that_was_written_in_pieces_has_an_entry_for_each_piece() -> None:
     index = index_of(says("user", "write to ann@x.com and bob@y.com"))
 
     def entries(to: str) -> list[tuple[Any, ...]]:

@@ -109,7 +109,7 @@ def test_without_a_record_only_the_user_and_the_system_are_trusted(messages: lis
 
 @pytest.mark.spec("PROV-4")
 @given(CONVERSATION, VALUE)
-def test_what_the_user_said_is_found_wherever_it_stands(messages: list[Message], value: Any) -> None:
+def test_the_user_s_values_are_found_in_every_message(messages: list[Message], value: Any) -> None:
     said = [number for number, kind, text in trusted_texts(messages) if kind == "user" and has(text, value)]
 
     found = [source for source in asked(index_of(*messages), value)["sources"] if source["kind"] == "user"]

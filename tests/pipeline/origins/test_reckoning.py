@@ -74,7 +74,9 @@ def is_said(said: str, known: Any, value: object, *, text: str = "") -> bool:
         ("a quarter of an hour", "", 15),
     ],
 )
-def test_what_follows_from_the_users_words_and_a_known_value_was_said(said: str, known: Any, value: object) -> None:
+def test_a_value_that_follows_from_the_user_s_words_and_a_known_value_counts_as_said(
+    said: str, known: Any, value: object
+) -> None:
     assert is_said(said, known, value)
     assert not is_said("Do it", known, value)
     assert not is_said(said, known, value, text=f"it is {value} now")

@@ -30,7 +30,7 @@ def evaluator() -> Evaluator:
         (RULE.replace("severity: high", "severity: huge"), 5),
     ],
 )
-def test_a_policy_that_does_not_compile_is_told_with_its_place(evaluator: Evaluator, rule: str, line: int) -> None:
+def test_a_policy_that_does_not_compile_is_reported_with_its_place(evaluator: Evaluator, rule: str, line: int) -> None:
     answer = evaluator.evaluate(state(rule=rule))
 
     assert answer.keys() == {"problems"}

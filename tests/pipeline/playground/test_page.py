@@ -220,7 +220,9 @@ def test_a_link_restores_everything_and_holds_no_token(page: Page, address: str,
 
 @pytest.mark.spec("PLAY-8")
 @pytest.mark.parametrize("shared", ["nonsense", "AAAA", "S0ktLlGoBgA", "%%%"])
-def test_a_damaged_link_is_said_and_a_sample_shown(browser: Browser, address: str, watch: Watch, shared: str) -> None:
+def test_a_damaged_link_is_reported_and_a_sample_shown(
+    browser: Browser, address: str, watch: Watch, shared: str
+) -> None:
     with context(browser) as opened:
         page = watch.on(opened.new_page())
         page.goto(f"{address}&s={shared}")

@@ -85,7 +85,7 @@ def test_a_case_under_other_policies_than_those_on_disk_says_that_it_will_fail(p
 
 
 @pytest.mark.spec("PLAY-7")
-def test_a_directory_that_cannot_be_written_is_said(project: Project) -> None:
+def test_a_directory_that_cannot_be_written_is_an_error(project: Project) -> None:
     (project.directory / "cases").write_text("a file is in the way")
 
     with pytest.raises(ConfigError, match="cannot be written"):

@@ -179,9 +179,7 @@ def test_its_own_page_is_answered(page: TestClient, project: Project) -> None:
 
 
 @pytest.mark.spec("PLAY-12")
-def test_who_takes_too_long_is_told_so_and_too_many_wait_their_turn(
-    monkeypatch: pytest.MonkeyPatch, page: TestClient
-) -> None:
+def test_slow_evaluations_time_out_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch, page: TestClient) -> None:
     over = threading.Event()
 
     def slow(_: Any, __: bytes) -> dict[str, Any]:
@@ -198,7 +196,9 @@ def test_who_takes_too_long_is_told_so_and_too_many_wait_their_turn(
     assert codes == ["playground.timeout", "playground.timeout", "playground.busy"]
 
 
-def test_what_nobody_foresaw_is_one_error_and_no_traceback(monkeypatch: pytest.MonkeyPatch, page: TestClient) -> None:
+def test_an_unexpected_exception_is_one_error_without_traceback(
+    monkeypatch: pytest.MonkeyPatch, page: TestClient
+) -> None:
     monkeypatch.setattr(server.Answers, "_evaluated", lambda *_: json.loads("{"))
 
     answer = page.post("/api/evaluate", headers=ASKS, json={})

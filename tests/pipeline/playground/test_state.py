@@ -30,9 +30,7 @@ from pipeline.playground.state import MAX_FILES, MAX_TEXT, PaneError, PolicyFile
         ("context", "- {role: user, text: hi}", "session: {labels: 3}", 0),
     ],
 )
-def test_a_text_that_does_not_fit_is_told_by_pane_and_place(
-    pane: str, conversation: str, context: str, line: int
-) -> None:
+def test_an_invalid_text_is_reported_with_pane_and_line(pane: str, conversation: str, context: str, line: int) -> None:
     with pytest.raises(PaneError) as caught:
         read_case(State(conversation=conversation, context=context))
 

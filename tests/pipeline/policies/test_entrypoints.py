@@ -158,7 +158,7 @@ def test_the_batch_module_knows_every_entrypoint_and_the_revision(write: Write) 
     ],
     ids=["condition", "helper", "head"],
 )
-def test_a_rule_that_comes_to_nothing_hides_nobody_s_denial(tmp_path: Path, failing: str) -> None:
+def test_a_rule_that_fails_does_not_hide_another_rule_s_denial(tmp_path: Path, failing: str) -> None:
     good = 'deny contains {"code": "good", "reason": "x"} if input.content == "bad"'
     policies = write_rules(tmp_path, {"good": good, "failing": failing}, kinds="text")
 

@@ -54,9 +54,7 @@ def test_the_find_that_holds_most_decides(finds: list[Lookahead], text: str) -> 
         *((f"data.{name}", True) for name in ("texts", "texts.some", "texts.null", "texts.some.further", "missing")),
     ],
 )
-def test_a_find_that_cannot_be_holds_nothing_and_one_that_nobody_knows_of_holds(
-    where: str | None, applies: bool
-) -> None:
+def test_a_lookahead_applies_unless_the_data_that_it_searches_for_are_empty(where: str | None, applies: bool) -> None:
     data = {"texts": {"none": [], "empty": {}, "some": ["a"], "null": None}}
 
     assert Lookahead(chars=4, where=where).applies(data) is applies

@@ -184,7 +184,7 @@ def test_off_is_off_though_yaml_says_it_is_false(write: Write, spelling: str) ->
         ("[{max_match: 4}, {max_word: 9, opened_by: ['<!--']}]", [Lookahead(4), Lookahead(0, None, 9, ("<!--",))]),
     ],
 )
-def test_what_a_stream_waits_for_is_said_in_characters(write: Write, said: str, found: list[Lookahead]) -> None:
+def test_a_rule_s_stream_lookahead_is_read_from_metadata(write: Write, said: str, found: list[Lookahead]) -> None:
     text = GOOD.replace("#   severity: high", f"#   severity: high\n#   stream: {said}")
 
     assert policy_set.load(write({PLACE: text})).rules[0].lookaheads == tuple(found)

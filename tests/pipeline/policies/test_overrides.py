@@ -57,7 +57,7 @@ def test_it_is_about_exactly_whom_it_names(change: dict[str, Any], subject: str 
 
 @pytest.mark.spec("EXC-10")
 @given(st.integers(-3, 4 * MOMENT))
-def test_it_holds_until_it_ends_and_for_no_moment_that_nobody_knows(moment: int) -> None:
+def test_an_override_holds_until_its_end_and_not_at_an_unknown_time(moment: int) -> None:
     assert ONE.holds_for("ann", None, moment) is (0 < moment < 2 * MOMENT)
 
 
@@ -144,7 +144,7 @@ def test_what_is_to_be_cut_is_cut_all_the_same(write: Write) -> None:
 
 
 @pytest.mark.spec("EXC-10")
-async def test_a_store_is_asked_about_a_run_that_stands_alone_too(write: Write) -> None:
+async def test_overrides_apply_to_runs_without_a_session(write: Write) -> None:
     folder = write({PLACE: RULE})
     request = Request.model_validate(
         {"messages": [{"role": "user", "content": [{"content_type": "text", "text": "marked"}]}]}

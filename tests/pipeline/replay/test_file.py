@@ -68,7 +68,7 @@ def test_a_line_that_does_not_fit_is_an_error_without_content(line: bytes) -> No
 
 
 @pytest.mark.spec("RPL-2")
-def test_a_line_of_another_schema_is_told_from_a_bad_one() -> None:
+def test_a_line_of_a_newer_schema_has_its_own_code() -> None:
     assert refused(changed(schema=2)).code == "replay.newer-schema"
 
 

@@ -53,7 +53,7 @@ def rules(folder: Path, **bodies: str) -> policy_set.PolicySet:
         ({"views": []}, "replay.differs"),
     ],
 )
-def test_what_cannot_be_replayed_is_said_with_the_reason(changed: dict[str, Any], code: str) -> None:
+def test_an_entry_that_cannot_be_replayed_is_reported_with_the_reason(changed: dict[str, Any], code: str) -> None:
     entry = judged(asks("hello"), SHIPPED)
 
     compared = compare(line(entry, decision={**entry.decision, **changed}), REPLAY, REPLAY)
@@ -82,7 +82,7 @@ def test_an_engine_that_runs_out_of_time_says_nothing_of_an_entry() -> None:
 
 
 @pytest.mark.spec("RPL-6")
-def test_other_policies_than_those_on_file_are_not_held_to_what_these_said(tmp_path: Path) -> None:
+def test_other_policies_than_the_recorded_ones_need_not_repeat_the_decision(tmp_path: Path) -> None:
     lenient = Replay(rules(tmp_path, never='deny contains {"code": "n", "reason": "x"} if input.content == "never"'))
     entry = judged(asks(KEY), SHIPPED)
 
@@ -153,7 +153,7 @@ def test_what_a_person_approved_is_approved_under_other_policies_too(tmp_path: P
 
 
 @pytest.mark.spec("RPL-7")
-def test_changes_are_told_apart_by_what_goes_out(tmp_path: Path) -> None:
+def test_changes_are_classified_by_what_goes_out(tmp_path: Path) -> None:
     base = Replay(rules(tmp_path / "a", deny=NO, mask=_mask(1), words='warn contains {"code": "w", "reason": "a"}'))
     head = Replay(
         rules(

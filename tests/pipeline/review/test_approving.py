@@ -86,7 +86,7 @@ def test_without_the_key_or_under_another_one_nothing_is_shown(tmp_path: Path) -
 
 
 @pytest.mark.spec("REV-26")
-def test_who_asked_decides_nothing_and_is_told_so(tmp_path: Path) -> None:
+def test_the_requester_cannot_decide_and_the_page_says_so(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, _):
         client = Client(Site(store, seal_key=KEY), name="ann")
         (row,) = client.json("/approvals")["rows"]
@@ -125,7 +125,7 @@ def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("REV-26")
-def test_a_no_stays_and_what_nobody_decided_expires(tmp_path: Path) -> None:
+def test_a_denial_stays_and_an_undecided_request_expires(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, guard):
         client = Client(Site(store))
         (row,) = client.json("/approvals")["rows"]

@@ -72,7 +72,7 @@ def test_who_changed_nothing_by_the_log_is_not_kept_from_signing(store: Store, b
 
 
 @pytest.mark.spec("REV-43")
-def test_where_one_person_is_enough_nobody_is_kept_from_signing(tmp_path: Path) -> None:
+def test_where_one_person_is_enough_anyone_may_sign(tmp_path: Path) -> None:
     with opened(tmp_path, record(revision=NEW)) as store:
         changed(store, "ann")
 

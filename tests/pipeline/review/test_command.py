@@ -95,7 +95,7 @@ def test_where_the_key_is_elsewhere_it_is_asked_for_unless_one_only_reads(
     assert (len(served), beside.exists()) == (2, False)
 
 
-def test_a_port_that_is_taken_is_said_in_a_line(store: Path) -> None:
+def test_a_port_that_is_taken_is_one_line(store: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -116,7 +116,7 @@ def test_a_long_name_is_clipped_in_lists_and_whole_on_its_page_and_in_files(tmp_
 
 
 @pytest.mark.spec("REV-12")
-def test_content_that_is_kept_or_gone_is_told_apart_without_reading_it(tmp_path: Path) -> None:
+def test_pages_show_whether_content_is_kept_without_reading_it(tmp_path: Path) -> None:
     kept, none = record("deny", content=b"SECRET"), record("deny")
     with opened(tmp_path, kept, none) as store:
         site = Site(store)
@@ -240,7 +240,7 @@ _KINDS = ("review", "signoff", "sample", "filter", "export", "reveal", "ask", "g
         b'{"result": {"verdict": 1, "action": [], "mode": {}, "coverage": {"produced": "x"}, "views": []}}',
     ],
 )  # fmt: skip
-def test_what_somebody_else_wrote_into_the_store_breaks_no_page(tmp_path: Path, body: bytes) -> None:
+def test_foreign_records_in_the_store_break_no_page(tmp_path: Path, body: bytes) -> None:
     whole = record("deny")
     odd = [replace(whole, id=f"odd_{kind}", kind=kind, body=body, session="odd") for kind in _KINDS]
     with opened(tmp_path, *odd, whole) as store:

@@ -46,7 +46,7 @@ def keep(store: Store, revision: str, bundle: bytes) -> None:
 
 
 @pytest.mark.spec("REV-9", "REV-14")
-def test_what_a_gateway_kept_is_at_hand_and_what_somebody_put_in_its_place_is_not(
+def test_policies_that_a_gateway_stored_are_shown_and_forged_ones_are_not(
     tmp_path: Path, sets: tuple[PolicySet, PolicySet]
 ) -> None:
     first, second = sets
@@ -110,7 +110,7 @@ def test_two_revisions_differ_in_files_and_lines_that_are_text(
 
 
 @pytest.mark.spec("REV-15")
-def test_what_another_revision_would_have_done_is_told_without_content_once_that_is_on_record(
+def test_the_effect_of_another_revision_is_shown_without_content_and_put_on_record(
     tmp_path: Path, sets: tuple[PolicySet, PolicySet]
 ) -> None:
     first, second = sets

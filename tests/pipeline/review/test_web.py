@@ -60,7 +60,7 @@ def first(client: Client, q: str = "verdict:deny") -> str:
 
 
 @pytest.mark.spec("REV-31")
-def test_nobody_comes_in_without_the_address_that_was_printed(store: Store) -> None:
+def test_requests_without_the_printed_token_are_refused(store: Store) -> None:
     keeper = Named(Person("alice", Role.SIGNER), "cmf_review")
     http = TestClient(build_site(Site(store), keeper))
 
@@ -221,7 +221,7 @@ def test_each_page_has_a_twin_and_lists_are_files(client: Client) -> None:
 
 @pytest.mark.spec("REV-1")
 @pytest.mark.parametrize("name", ["=cmd|'/c calc'!A1", "@SUM(1)", "+1", "-1", "\t=1", "\r=1"])
-def test_a_spreadsheet_is_told_no_formula(tmp_path: Path, name: str) -> None:
+def test_csv_cells_that_could_be_formulas_are_escaped(tmp_path: Path, name: str) -> None:
     with opened(tmp_path, record("deny", session=name, subject="a=1")) as store:
         (row,) = csv.DictReader(io.StringIO(Client(Site(store)).get("/sessions.csv").text, newline=""))
 
@@ -474,7 +474,7 @@ def test_a_review_of_all_that_was_found_is_of_1000_decisions_at_most(
 
 
 @pytest.mark.spec("REV-41")
-def test_what_is_said_of_all_that_was_found_is_said_of_what_was_there_then(client: Client, store: Store) -> None:
+def test_a_bulk_review_covers_the_decisions_that_were_listed_and_no_later_ones(client: Client, store: Store) -> None:
     q = "verdict:deny"
     upto = str(client.json("/decisions", q=q)["upto"])
     settled = first(client, "session:s1 verdict:deny")
@@ -533,7 +533,7 @@ def test_where_two_people_are_needed_a_period_is_signed_once_the_second_signed(s
 
 
 @pytest.mark.spec("REV-39")
-def test_a_second_signature_that_somebody_wrote_past_the_site_counts_only_if_it_is_one(store: Store) -> None:
+def test_a_second_signature_written_past_the_site_counts_only_if_valid(store: Store) -> None:
     site = Site(store)
     ann = Client(site, name="ann")
     two = SubjectExtension(id="x", permissions=frozenset({TWO_PEOPLE}))
@@ -551,7 +551,7 @@ def test_a_second_signature_that_somebody_wrote_past_the_site_counts_only_if_it_
 
 
 @pytest.mark.spec("REV-40")
-def test_a_report_says_by_week_what_was_decided_and_what_people_said(tmp_path: Path) -> None:
+def test_the_report_has_decisions_and_reviews_by_week(tmp_path: Path) -> None:
     week = 7 * 24 * 60
     excused = Excused("eve", "2026-12-31T00:00:00Z", "ovr_1")
     late = [record("deny", minute=week, rule="tools/b"), record(minute=week, skipped=["content[1]"])]
@@ -625,7 +625,7 @@ def test_a_filter_is_saved_under_a_name_and_taken_away_by_an_empty_one(client: C
 
 
 @pytest.mark.spec("REV-25")
-def test_evidence_has_the_decisions_and_what_people_said_of_them(client: Client, store: Store, tmp_path: Path) -> None:
+def test_exported_evidence_has_decisions_and_reviews(client: Client, store: Store, tmp_path: Path) -> None:
     client.post(f"/decisions/{first(client)}/review", disposition="ok")
     client.post("/samples", q="verdict:deny", size="1")
     client.post("/sign", q="verdict:deny", hash=client.json("/sign", q="verdict:deny")["hash"])

@@ -68,7 +68,7 @@ def test_strangers_are_given_no_session(context: Context) -> None:
 
 
 @pytest.mark.spec("SES-30")
-def test_by_id_a_run_without_an_id_stands_alone() -> None:
+def test_by_id_a_run_without_an_id_has_no_session() -> None:
     request = Request(messages=told("a"))
 
     assert SessionChoice("by_id", MemorySessions()).of(request, ANN) is ANN

@@ -23,7 +23,7 @@ from pipeline.store.database import Store
     ("approver", "seconds", "code"),
     [("ann", 0, "approval.own-request"), ("", 0, "approval.own-request"), ("bob", 60, "approval.expired")],
 )
-def test_nobody_approves_alone_or_late(
+def test_requesters_cannot_approve_and_expired_requests_cannot_be_approved(
     store: SessionStore, clock: Clock, approver: str, seconds: int, code: str
 ) -> None:
     store.commit(ANN, None, Changes(asked=(asked(clock),)))
@@ -51,7 +51,7 @@ def test_an_approval_is_decided_once_and_is_nobodys_if_unknown(store: SessionSto
 
 
 @pytest.mark.spec("SES-9")
-def test_nobody_asks_under_an_id_that_is_taken(store: SessionStore, clock: Clock) -> None:
+def test_an_approval_id_that_is_taken_is_refused(store: SessionStore, clock: Clock) -> None:
     store.commit(ANN, None, Changes(asked=(asked(clock),)))
     store.decide_approval("apr_1", approver="bob", approve=True)
 

@@ -128,7 +128,9 @@ def test_what_is_kept_can_be_judged_again(database: Store, judge: Callable[..., 
 
 
 @pytest.mark.spec("AUD-72")
-def test_secrets_are_taken_out_and_their_places_told(database: Store, judge: Callable[..., str]) -> None:
+def test_masked_content_has_no_secrets_and_the_record_names_their_places(
+    database: Store, judge: Callable[..., str]
+) -> None:
     record = judge(f"the key is {SECRET} and the card {CARD}", mode="masked")
 
     line = database.contents().reveal(record, actor=EVE, reason="look")
@@ -317,7 +319,9 @@ def test_a_hold_is_released_once_and_by_two_where_two_are_asked_for(database: St
 
 
 @pytest.mark.spec("AUD-77")
-def test_what_may_not_be_kept_or_was_not_judged_is_left_out_and_that_is_said(database: Store, policies: Path) -> None:
+def test_unjudged_content_and_content_under_retention_none_is_left_out_with_the_reason(
+    database: Store, policies: Path
+) -> None:
     class Down(MemorySessions):
         def read(self, context: Context) -> Any:
             raise StoreError("down")
@@ -533,7 +537,7 @@ def test_contents_go_with_a_bundle_only_when_asked_for_and_erased_ones_hold(
 
 
 @pytest.mark.spec("AUD-78")
-def test_what_is_written_while_somebody_checks_is_no_gap(database: Store, judge: Callable[..., str]) -> None:
+def test_records_written_during_a_verification_are_no_gap(database: Store, judge: Callable[..., str]) -> None:
     judge("one", session="a")
     with StoreEvidence.at_one_moment(database.engine) as evidence:
         assert list(evidence.logs())

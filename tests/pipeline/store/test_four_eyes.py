@@ -98,7 +98,7 @@ def test_a_store_that_asks_for_two_does_so_whoever_opens_it(
 
 
 @pytest.mark.spec("AUD-81")
-def test_only_who_may_asks_and_only_somebody_else_grants(contents: Contents, records: list[str]) -> None:
+def test_only_the_authorised_ask_and_only_another_person_grants(contents: Contents, records: list[str]) -> None:
     eyes = contents.four_eyes
     assert code(lambda: eyes.ask(records[0], actor=NOBODY, reason="x")) == "audit.not-authorised"
     assert code(lambda: eyes.ask(records[0], actor=EVE, reason=" ")) == "audit.no-reason"
@@ -140,7 +140,7 @@ def test_a_grant_lets_one_person_see_one_record_until_it_expires(
 
 
 @pytest.mark.spec("AUD-81")
-def test_what_nobody_granted_in_time_is_not_open_any_more(contents: Contents, records: list[str], clock: Clock) -> None:
+def test_a_request_that_was_not_granted_in_time_expires(contents: Contents, records: list[str], clock: Clock) -> None:
     asked = contents.four_eyes.ask(records[0], actor=EVE, reason="a complaint")
     clock.now += timedelta(days=7)
     assert contents.four_eyes.asks() == (asked,)
@@ -205,7 +205,7 @@ def test_in_an_emergency_two_open_what_a_scope_is_about_until_it_ends(
 
 
 @pytest.mark.spec("AUD-83")
-def test_nobody_is_not_somebody_of_that_name() -> None:
+def test_an_anonymous_subject_is_not_a_subject_named_anonymous() -> None:
     grant = RevealGrant(id="rgr_1", actor="eve", second="bob", expires_at=1, subject="anonymous")
 
     assert grant.covers("dec_1", "anonymous", None)

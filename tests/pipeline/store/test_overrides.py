@@ -192,9 +192,7 @@ def test_one_whose_bytes_are_gone_or_say_something_else_lifts_nothing(sqlite: St
 
 @pytest.mark.spec("EXC-11")
 @pytest.mark.spec("EXC-13")
-def test_a_guard_over_a_store_lets_go_on_what_two_people_said_and_each_use_names_them(
-    write: Write, tmp_path: Path
-) -> None:
+def test_an_override_by_two_people_lifts_a_denial_and_each_use_names_them(write: Write, tmp_path: Path) -> None:
     with Store.at(tmp_path / "s.sqlite3") as store, Guard(write({PLACE: RULE}), store=store) as guard:
         held = store.overrides()
         assert guard.decide(MARKED, subject={"id": "ann"}).action is Action.REFUSE

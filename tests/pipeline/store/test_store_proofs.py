@@ -54,7 +54,7 @@ DENY = 'deny contains {"code": "t", "reason": "No."} if { input.content == "send
 @pytest.mark.proof
 @pytest.mark.spec("SES-3")
 @pytest.mark.spec("REC-16")
-def test_no_use_that_begins_after_a_taint_was_told_is_let_through(
+def test_no_use_that_begins_after_a_taint_was_acknowledged_is_let_through(
     database: Store, tmp_path: Path, proof_scale: float, proof_row: Callable[..., None]
 ) -> None:
     """Whole runs, each on record: one reads a secret and is answered; only then another sends."""
@@ -351,7 +351,7 @@ def test_who_waits_for_the_lock_gives_up_in_time(postgres: Postgres, tmp_path: P
 
 
 @pytest.mark.spec("REC-21")
-def test_a_text_that_cannot_be_kept_is_its_callers_alone(database: Store) -> None:
+def test_a_text_that_cannot_be_stored_fails_only_its_own_record(database: Store) -> None:
     recorder, sessions = Recorder(database), database.sessions()
     record = made_record()
     object.__setattr__(record, "session", "a\x00b")

@@ -139,7 +139,7 @@ def test_a_batch_is_bounded(engine: Engine, log: Log) -> None:
 
 
 @pytest.mark.spec("REC-7")
-def test_after_a_shared_commit_others_may_come_and_who_is_alone_never_waits(
+def test_the_writer_waits_for_others_only_after_a_shared_commit(
     engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
@@ -216,7 +216,7 @@ def test_while_those_let_go_on_wait_for_their_turn_others_are_let_come_longer(
 
 
 @pytest.mark.spec("REC-7")
-def test_nobody_is_told_before_the_commit(engine: Engine, writer: Writer) -> None:
+def test_futures_are_done_only_after_the_commit(engine: Engine, writer: Writer) -> None:
     told: list[bool] = []
     gate = Gate(writer)
     future = writer.insert(SESSION_STATE, row(1))
