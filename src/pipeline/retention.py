@@ -80,8 +80,8 @@ def keep(policy: object, now: int) -> Keep:
 def strictest(policies: Iterable[RetentionPolicy | None]) -> RetentionPolicy | None:
     """One policy that meets all of them, for data that is kept together; None if none of them sets a limit."""
     limits = [policy for policy in policies if policy is not None]
-    if len(limits) <= 1:
-        return limits[0] if limits else None
+    if not limits:
+        return None
     ages = [one.max_age_seconds for one in limits if one.max_age_seconds is not None]
     dates = [one.delete_after for one in limits if one.delete_after is not None]
     return RetentionPolicy(

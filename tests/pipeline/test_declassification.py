@@ -57,6 +57,7 @@ def tainted(store: SessionStore, *sources: str, label: str = "secret") -> None:
         ("declassify.no-reason", {"reason": "  "}),
         ("declassify.no-reason", {"scope": ""}),
         ("declassify.no-reason", {"reason": "x" * 1_001}),
+        ("declassify.no-reason", {"scope": "x" * 1_001}),
         ("declassify.nothing", {"label": "pii"}),
         ("declassify.nothing", {"sources": ()}),
         ("declassify.nothing", {"context": who("bob")}),
@@ -101,6 +102,24 @@ def test_a_later_taint_survives_an_earlier_grant(store: SessionStore) -> None:
     assert store.read(ANN).label_sources == {"secret": frozenset({"e2"})}
     lift(store, sources={"e2"})
     assert store.read(ANN).labels == frozenset()
+
+
+@pytest.mark.spec("SES-20")
+def test_a_source_is_lifted_again_under_its_own_label_only(store: SessionStore, clock: Clock) -> None:
+    tainted(store, "e1")
+    tainted(store, "e2", label="pii")
+    lift(store)
+    lift(store, label="pii")
+
+    recorded: list[Record] = []
+
+    with pytest.raises(SessionError) as refused:
+        lift(store, sources={"e2"}, record=recorded.append)
+    lift(store, sources={"e1"}, expires_in=2 * HOUR)
+
+    assert (refused.value.code, recorded) == ("session.unknown-source", [])
+    clock.now += HOUR
+    assert store.read(ANN).labels == {"pii"}
 
 
 @pytest.mark.spec("SES-19")
@@ -184,8 +203,24 @@ def test_who_may_and_for_how_long_are_settings() -> None:
     store = MemorySessions()
     tainted(store, "e1")
     rules = DeclassificationRules(authorise=lambda subject: subject.id == "zoe", longest=timedelta(days=30))
+    zoe = SubjectExtension(id="zoe")
 
-    assert lift(store, actor=SubjectExtension(id="zoe"), rules=rules, expires_in=timedelta(days=30)).actor == "zoe"
+    with pytest.raises(DeclassificationError, match="at most 720 hours"):
+        lift(store, actor=zoe, rules=rules, expires_in=timedelta(days=31))
+    assert lift(store, actor=zoe, rules=rules, expires_in=timedelta(days=30)).actor == "zoe"
+
+
+@pytest.mark.spec("SES-20")
+def test_a_reason_and_a_scope_may_have_a_thousand_characters(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemorySessions()
+    tainted(store, "e1")
+
+    grant = lift(store, reason="x" * 1_000, scope="y" * 1_000)
+
+    assert (grant.reason, grant.scope) == ("x" * 1_000, "y" * 1_000)
+    assert caplog.messages == [f"label lifted: grant {grant.id}"]
 
 
 @pytest.mark.spec("SES-20")

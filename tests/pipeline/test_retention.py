@@ -57,6 +57,7 @@ MOMENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)
 def test_what_is_over_or_cannot_be_read_is_never_kept(policy: object) -> None:
     assert keep(policy, NOW) == NEVER
     assert (NEVER.span, NEVER.after_run, NEVER.over(0)) == (Span.NONE, False, True)
+    assert Keep(Span.NONE, NOW + 1).over(NOW)
 
 
 @pytest.mark.spec("RET-1")
@@ -65,10 +66,11 @@ def test_what_is_over_or_cannot_be_read_is_never_kept(policy: object) -> None:
     [("transient", Span.TRANSIENT, False), ("session", Span.SESSION, True), ("persistent", Span.PERSISTENT, True)],
 )
 def test_each_word_bounds_the_keeping(word: Any, span: Span, after_run: bool) -> None:
-    kept = keep(RetentionPolicy(policy=word), NOW)
+    for spelled in (RetentionPolicy(policy=word), {"policy": word}):
+        kept = keep(spelled, NOW)
 
-    assert (kept.span, kept.after_run) == (span, after_run)
-    assert not kept.over(NOW * 1_000)
+        assert (kept.span, kept.after_run) == (span, after_run)
+        assert not kept.over(NOW * 1_000)
 
 
 @pytest.mark.spec("RET-1")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.pipeline.policy_files import GOOD, PLACE, Write, refusal, write
 from typer.testing import CliRunner
@@ -81,6 +81,15 @@ def test_a_set_with_half_an_exception_is_not_loaded(write: Write, entry: Any) ->
 
 
 @pytest.mark.spec("EXC-1")
+@pytest.mark.parametrize(("owner", "said"), [({}, "owner is missing"), ({"owner": 5}, "owner is not a string")])
+def test_what_is_missing_is_told_from_what_is_no_text(write: Write, owner: dict[str, Any], said: str) -> None:
+    entry = {name: item for name, item in FOR_ALICE.items() if name != "owner"} | owner
+    data = {"exceptions": [entry]}
+
+    assert refusal(write({PLACE: GOOD, "cmf/data.json": json.dumps(data)})).message == said
+
+
+@pytest.mark.spec("EXC-1")
 @pytest.mark.parametrize("spelled", [{}, "none", [[]], 1])
 def test_anything_but_a_list_of_them_is_refused(write: Write, spelled: Any) -> None:
     error = refusal(write({PLACE: GOOD, "cmf/data.json": json.dumps({"exceptions": spelled})}))
@@ -145,6 +154,8 @@ def test_what_matches_is_covered(entry: dict[str, Any]) -> None:
 
 @pytest.mark.spec("EXC-2")
 @given(st.integers(-3, 3), st.integers(0, 86_399_999_999))
+@example(0, 86_399_999_999)
+@example(1, 0)
 def test_it_holds_to_the_end_of_its_day_and_not_a_microsecond_longer(days: int, within: int) -> None:
     moment = int(datetime(2026, 6, 30, tzinfo=UTC).timestamp()) * 1_000_000 + days * 86_400_000_000 + within
 
