@@ -72,7 +72,7 @@ def secret_of(secret: Secret, environment: Mapping[str, str] | None = None, *, s
     """The secret itself: text without the spaces around it. `setting` is where the settings name it.
 
     Raises:
-        ConfigError: code config.no-secret, where the variable or the file is not there, or is empty.
+        ConfigError: code config.no-secret, where the variable or the file is missing or empty.
     """
     known = os.environ if environment is None else environment
     try:
@@ -81,7 +81,7 @@ def secret_of(secret: Secret, environment: Mapping[str, str] | None = None, *, s
         text = ""
     text = key_in(str(secret.env), text.strip())
     if not text or not text.isprintable() or not text.isascii():
-        why = "a secret is no line of printable ASCII" if text else "a secret is not there"
+        why = "a secret is not one line of printable ASCII" if text else "a secret is missing"
         hint = f"set the variable {secret.env}" if secret.file is None else "write it there, readable by this user"
         path = f"{setting} ({secret})" if setting else str(secret)
         raise ConfigError(why, path=path, code="config.no-secret", hint=hint)

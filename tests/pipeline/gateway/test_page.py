@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import io
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from tests.house.transcript import Command, steps
+from tests.house.transcript import Command, Reader, steps
 from tests.house.tree import ROOT
 from tests.pipeline.gateway.servers import running
 from tests.pipeline.gateway.test_crossing import post
@@ -40,20 +41,55 @@ def demo(home: Path) -> Iterator[str]:
         yield url
 
 
-def test_what_the_page_asks_for_by_curl_is_answered_so(tmp_path: Path) -> None:
-    commands = [step for step in steps(PAGE) if isinstance(step, Command)]
+def request_of(curl: str) -> tuple[str, Any, dict[str, str]]:
+    """Path, body and headers of what a curl command sends."""
+    _, _, address, *options = shlex.split(curl.replace("\\\n", " "))
+    given = list(zip(options[::2], options[1::2], strict=True))
+    headers = dict(text.split(": ") for name, text in given if name == "-H")
+    [data] = [text for name, text in given if name == "-d"]
+    return urlsplit(address).path, json.loads(data), headers
+
+
+@pytest.mark.spec("GW-50")
+def test_the_readme_s_request_to_the_demo_is_answered_as_it_says(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [curl] = re.findall(r"^```\n(curl .*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    shown = '"content":"You said: Is [MASKED] still valid?"'
+    path, body, headers = request_of(curl)
+
+    with demo(tmp_path) as url:
+        status, _, raw = post(url, path, body, headers)
+        refused, _, why = post(url, path, body | {"web_search_options": {}}, headers)
+
+    assert (status, shown in raw.decode(), shown in readme) == (200, True, True)
+    assert (refused, json.loads(why)["error"]["code"]) == (403, "tools.provider-executed")
+    assert '`"web_search_options": {}`' in readme
+
+
+def test_the_curl_commands_of_the_page_are_answered_as_shown(tmp_path: Path) -> None:
+    commands = [step for step in steps(PAGE) if isinstance(step, Command) and step.text.startswith("curl ")]
     assert len(commands) == 2
 
     with demo(tmp_path) as url:
         for command in commands:
-            _, _, address, *options = shlex.split(command.text.replace("\\\n", " "))
-            said = list(zip(options[::2], options[1::2], strict=True))
-            headers = dict(text.split(": ") for name, text in said if name == "-H")
-            [data] = [text for name, text in said if name == "-d"]
-            status, _, raw = post(url, urlsplit(address).path, json.loads(data), headers)
+            path, body, headers = request_of(command.text)
+            status, _, raw = post(url, path, body, headers)
 
             told, shown = json.loads(raw), json.loads(command.expected)
             assert (status, told | {key: shown[key] for key in ("decision_id", "revision")}) == (200, shown)
+
+
+@pytest.mark.spec("GW-1")
+def test_the_other_commands_of_the_page_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("CMF_")]:
+        monkeypatch.delenv(name)  # it would be read as a setting
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-your-key")  # each command has a shell of its own
+    reader = Reader(tmp_path)
+    others = [step for step in steps(PAGE) if not isinstance(step, Command) or not step.text.startswith("curl ")]
+
+    for step in others:
+        assert (problem := reader.do(step)) is None, problem
+    assert len(others) == 4
 
 
 @pytest.mark.spec("GW-50")
