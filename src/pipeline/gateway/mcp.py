@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
@@ -35,6 +35,7 @@ from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
 from pipeline.mcp_proxy.link import Link, Memory, Side, Step, note
+from pipeline.mcp_proxy.param_headers import ParamHeaders
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
@@ -62,6 +63,7 @@ class Endpoint:
     address: Address
     pins: Pins
     enforce: bool
+    params: ParamHeaders = field(default_factory=ParamHeaders)
 
 
 def endpoints_of(
@@ -292,7 +294,7 @@ class McpGateway:
         headers = request.headers
         meta = received.params.get("_meta") if isinstance(received, Frame) else None
         if isinstance(received, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
-            check_routing(headers, received, meta[VERSION_KEY])
+            check_routing(headers, received, meta[VERSION_KEY], request.endpoint.params)
             context = self._context(request, None)
             session = self._new(request, context, request.sessions.memory(context))
             session.link.version = meta[VERSION_KEY]
@@ -332,7 +334,7 @@ class McpGateway:
             enforce=endpoint.enforce,
             memory=memory,
         )
-        return McpSession(link=link, server=HttpServer(self._http, endpoint.address), context=context)
+        return McpSession(link=link, server=HttpServer(self._http, endpoint.address, endpoint.params), context=context)
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 

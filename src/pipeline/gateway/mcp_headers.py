@@ -13,6 +13,7 @@ from pipeline.gateway.refusal import Refusal
 from pipeline.mcp_proxy.frames import Frame
 from pipeline.mcp_proxy.http_server import SESSION, VERSION
 from pipeline.mcp_proxy.link import ALONE
+from pipeline.mcp_proxy.param_headers import PREFIX, ParamHeaders
 
 _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
@@ -24,8 +25,11 @@ def check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
         raise Refusal(406, "http.accept", f"Accept {' and '.join(kinds)}.")
 
 
-def check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> None:
-    """Refusal 400 if headers contradict the message: whoever routes by headers would be misled."""
+def check_routing(headers: Mapping[str, str], frame: Frame, version: Any, params: ParamHeaders) -> None:
+    """Refusal 400 if headers contradict the message: whoever routes by headers would be misled.
+
+    Those of arguments are compared where the tool is known from a list.
+    """
     if version != ALONE or headers.get(VERSION) != version:
         raise Refusal(400, "mcp.version", "The protocol version of header and message is unknown, or differs.")
     if SESSION in headers or frame.method == "initialize":
@@ -35,6 +39,10 @@ def check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> Non
         named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
     ):
         raise Refusal(400, "mcp.header-mismatch", "The headers name another method or target than the body.")
+    own = params.of(frame.body)
+    claimed = {name: text for name, text in headers.items() if name.startswith(PREFIX)}
+    if own is not None and any(_decoded(text) != _decoded(own.get(name, "")) for name, text in claimed.items()):
+        raise Refusal(400, "mcp.header-mismatch", "A header names another value of an argument than the body.")
 
 
 def _decoded(text: str) -> str | None:

@@ -24,6 +24,7 @@ from cmf.codec import dumps, loads
 from cmf.errors import CmfError
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
+from pipeline.mcp_proxy.param_headers import ParamHeaders
 from pipeline.mcp_proxy.refusals import Refused
 
 _log: Final = logging.getLogger("pipeline.mcp")
@@ -60,11 +61,17 @@ async def connections() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 class HttpServer:
-    """One session with one server; `session` is the session id that the server assigned, if any."""
+    """One session with one server; `session` is the session id that the server assigned, if any.
 
-    def __init__(self, http: aiohttp.ClientSession, address: Address) -> None:
+    Args:
+        http: its connections. address: where it is.
+        params: what is known of arguments that go in headers; pass one to share it between sessions.
+    """
+
+    def __init__(self, http: aiohttp.ClientSession, address: Address, params: ParamHeaders | None = None) -> None:
         self._http = http
         self._address = address
+        self._params = params or ParamHeaders()
         self._adapter = adapters.get("mcp")
         self.session: str | None = None
         self.version: str | None = None
@@ -79,11 +86,15 @@ class HttpServer:
         """
         call = self._adapter.to_http(self._adapter.from_wire_request(body)) if "method" in body else None
         own = {name.lower(): text for name, text in call.headers.items()} if call is not None else {}
+        if "mcp-method" in own:  # revision 2026-07-28
+            own |= self._params.of(body) or {}
         headers = {**own, **self._headers(), "content-type": JSON, "accept": f"{JSON}, {SSE}"}
         first, is_call = body.get("method") == "initialize", "method" in body and "id" in body
         if first:
             headers.pop(VERSION, None)
         async for value in self._request("POST", headers, dumps(body), first=first, reads=is_call):
+            if body.get("method") == "tools/list":
+                self._params.learn(value)
             yield value
 
     async def send(self, body: dict[str, Any]) -> None:

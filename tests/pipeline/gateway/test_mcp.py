@@ -557,6 +557,39 @@ def test_a_task_is_its_tool_s_where_each_request_stands_alone(tmp_path: Path) ->
     assert server.heard[-1].headers["mcp-name"] == "t1"
 
 
+@pytest.mark.spec("MCPX-68", "MCPX-66")
+def test_declared_arguments_go_in_headers_as_policy_left_them(tmp_path: Path) -> None:
+    move = (
+        'rewrite contains {"code": "no.us", "reason": "No.", "pointer": "/arguments/region", "value": "eu"} if {\n'
+        '    input.kind == "tool_call"\n    input.arguments.region == "us"\n}'
+    )
+    rules = write_rules(tmp_path / "policy", {"move": move})
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+    def tools(said: Said) -> Any:
+        listed = [{"name": "look", "description": "Looks.", "inputSchema": schema}]
+        result: dict[str, Any] = {"tools": listed} if said.body and said.body["method"] == "tools/list" else {}
+        return json_reply({"jsonrpc": "2.0", "id": said.body["id"], "result": result})
+
+    def called(gateway: str, **headers: str) -> Any:
+        body = modern("tools/call", name="look", arguments={"region": "us"})
+        return send(gateway, body, **NEW, **headers)
+
+    server = polite(tools)
+    with server.running() as url, behind(tmp_path, url, policies=[str(rules)]) as gateway:
+        assert called(gateway, mcp_param_region="x")[0] == 200  # not listed yet: nothing tells what it should be
+        send(gateway, modern(), **NEW)
+        for wrong in ({"mcp_param_region": "eu"}, {"mcp_param_other": "us"}, {"mcp_param_region": "=?base64?!?="}):
+            status, _, raw = called(gateway, **wrong)
+            assert (status, code_of(raw)) == (400, "mcp.header-mismatch")
+        for right in ("us", "=?base64?dXM=?="):
+            assert called(gateway, mcp_param_region=right)[0] == 200
+
+    calls = [said for said in server.heard if said.body["method"] == "tools/call"]
+    assert [said.headers.get("mcp-param-region") for said in calls] == [None, "eu", "eu"]
+    assert calls[-1].body["params"]["arguments"] == {"region": "eu"}
+
+
 # -- the real SDK ------------------------------------------------------------------------------------------------------
 
 
@@ -571,7 +604,7 @@ async def elicited(context: object, params: Any) -> ElicitResult:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("MCPX-60")
+@pytest.mark.spec("MCPX-60", "MCPX-68")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_sdk_works_through_the_gateway_and_sees_what_policy_leaves(tmp_path: Path, mode: Any) -> None:
@@ -595,6 +628,8 @@ async def test_the_sdk_works_through_the_gateway_and_sees_what_policy_leaves(tmp
             assert {"read", "steps"} <= {tool.name for tool in (await client.list_tools()).tools}
             read = await client.call_tool("read", {"path": "a"})
             assert read.structured_content == {"result": "a: [MASKED]"}
+            asked = await client.call_tool("ask_region", {"region": "für", "query": "q"})
+            assert asked.structured_content == {"result": "für: q"}
             assert (await client.read_resource("file:///notes")).contents[0].text == "note: [MASKED]"
             assert "[MASKED]" in (await client.get_prompt("greet", {"name": "b"})).messages[0].content.text
             if mode == "legacy":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Annotated
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import SamplingMessage, TextContent
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 warnings.simplefilter("ignore")
@@ -28,6 +29,12 @@ def read(path: str) -> str:
 def remove(path: str) -> str:
     """Remove a file."""
     raise AssertionError(path)
+
+
+@app.tool()
+def ask_region(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})], query: str) -> str:
+    """Ask a region; in revision 2026-07-28 this server wants its name in a header too."""
+    return f"{region}: {query}"
 
 
 @app.tool()

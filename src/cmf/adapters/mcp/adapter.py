@@ -91,7 +91,7 @@ class McpAdapter(Adapter):
         """The POST of the streamable HTTP transport; from revision 2026-07-28 on with its routing headers [MCP-9]."""
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         own = object_in(extra_of(request, FORMAT), "headers")
-        headers |= {_HEADER_NAMES[name]: _header(str(own[name])) for name in _HEADERS if name in own}
+        headers |= {_HEADER_NAMES[name]: header_value(str(own[name])) for name in _HEADERS if name in own}
         body = self.to_wire(request)
         if isinstance(body, dict):
             headers |= _routing_headers(body)
@@ -404,13 +404,13 @@ def _routing_headers(body: Mapping[str, Any]) -> dict[str, str]:
     version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
     if not isinstance(version, str) or not isinstance(method, str):
         return {}
-    headers = {"MCP-Protocol-Version": _header(version), "Mcp-Method": _header(method)}
+    headers = {"MCP-Protocol-Version": header_value(version), "Mcp-Method": header_value(method)}
     name = params.get(NAMED.get(method, "")) if isinstance(params, dict) else None
-    return {**headers, "Mcp-Name": _header(name)} if isinstance(name, str) else headers
+    return {**headers, "Mcp-Name": header_value(name)} if isinstance(name, str) else headers
 
 
-def _header(text: str) -> str:
-    """A header value: as it is where a header can carry it, else in base64, as the transport prescribes."""
+def header_value(text: str) -> str:
+    """The value of a header: as it is where a header can carry it, else in base64, as the transport prescribes."""
     plain = text.isascii() and text.isprintable() and text == text.strip()
     if plain and not (text.startswith("=?base64?") and text.endswith("?=")):
         return text
