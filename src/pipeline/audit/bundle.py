@@ -92,6 +92,8 @@ def _read_line(line: bytes) -> _Line | None:
         found = loads(line)
         if not found.keys() <= _LINE or not type(found["place"]) is type(found["seq"]) is int:
             return None  # a field that nothing signs is not allowed
+        if not 0 < found["seq"] < 1 << 63:
+            return None  # no database numbers rows so
         body = None if found["body"] is None else found["body"].encode()
         proof = [bytes.fromhex(step) for step in found.get("proof", ())]
         kept = None

@@ -16,7 +16,7 @@ from pipeline.audit.bundle import Bundle, open_bundle
 from pipeline.audit.erasures import READ, Erasures
 from pipeline.audit.evidence import Leaf
 from pipeline.audit.heads import Head, PublicKey
-from pipeline.audit.parts import MANIFEST, RECORDS, digest_of, lines_of, names_in
+from pipeline.audit.parts import MANIFEST, RECORDS, digest_of, lines_of, misplaced_in, names_in
 from pipeline.audit.tree import consistent, included
 from pipeline.audit.verification import LogState, Problem, Report, by_id, key_of, verify
 from pipeline.errors import AuditError
@@ -105,7 +105,7 @@ class _SelectionCheck:
             if head is not None and _is_proved(leaf, head, proof):
                 self._problems += erasures.see(head.log, leaf)
                 if leaf.body is not None and leaf.kind in READ:
-                    erasures.read(leaf, leaf.body)
+                    self._problems += erasures.read(head.log, leaf, leaf.body)
             else:
                 problem = "it does not match the hash signed for this place"
                 self._problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, problem))
@@ -176,6 +176,9 @@ def _changed_files(bundle: Bundle) -> Iterator[Problem]:
             yield Problem("bundle.changed", "", None, None, f"{name} does not match the manifest")
     for name in names_in(bundle.file) - Counter([*bundle.manifest["files"], MANIFEST]):
         yield Problem("bundle.changed", "", None, None, f"{name} is not in the manifest")
+    for name in misplaced_in(bundle.file):
+        problem = f"{name}: the file is put together so that other tools may unpack something else"
+        yield Problem("bundle.changed", "", None, None, problem)
 
 
 __all__ = ["verify_bundle"]

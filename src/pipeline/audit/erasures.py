@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from cmf.codec import loads
+from cmf.errors import DecodeError
 from pipeline.audit.evidence import Committed, Evidence, Held, Leaf, committed_in
 from pipeline.sessions.keys import stored_subject
 
@@ -38,6 +39,23 @@ class Problem:
         """The problem as JSON objects."""
         fields = {name: getattr(self, name) for name in ("code", "log", "place", "record")}
         return {**fields, "said": self.message}
+
+
+MALFORMED: Final = (DecodeError, KeyError, TypeError, ValueError, AttributeError)
+"""What reading a record raises whose writer, known or not, gave it another form."""
+
+
+def malformed(log: str, leaf: Leaf) -> Problem:
+    """The problem of a record that has to be read, and has another form than this version knows."""
+    problem = f"its form is unknown for the kind {leaf.kind}: verify it with the version that wrote it"
+    return Problem("record.unreadable", log, leaf.place, leaf.id, problem)
+
+
+def texts(values: Any) -> list[str]:
+    """These values, a list of texts; TypeError if they are anything else."""
+    if type(values) is not list or any(type(one) is not str for one in values):
+        raise TypeError("not a list of texts")
+    return values
 
 
 class _Place(NamedTuple):
@@ -100,25 +118,35 @@ class Erasures:
         self._erased_contents: list[_ErasedContent] = []
         self._contents_here: list[_Place] = []
 
-    def read(self, leaf: Leaf, body: bytes) -> None:
-        """Collect the content of an erasure record or a hold record."""
-        details = loads(body)
-        if leaf.kind == HOLD:
-            self._read_hold(leaf.seq, details)
-            return
-        self._records |= set(details["records"])
-        erased = _Erased(leaf.seq, leaf.row["at"], details.get("actor") is None)
-        for record in details.get("contents", ()):
+    def read(self, log: str, leaf: Leaf, body: bytes) -> Sequence[Problem]:
+        """Collect the content of an erasure record or a hold record; one that is malformed is a problem."""
+        try:
+            details = loads(body)
+            if leaf.kind == HOLD:
+                self._read_hold(leaf.seq, details)
+            else:
+                self._read_erasure(leaf, details)
+        except MALFORMED:
+            return (malformed(log, leaf),)
+        return ()
+
+    def _read_erasure(self, leaf: Leaf, details: Mapping[str, Any]) -> None:
+        records, contents = texts(details["records"]), texts(details.get("contents", []))
+        erased = _Erased(leaf.seq, int(leaf.row["at"]), details.get("actor") is None)
+        self._records |= set(records)
+        for record in contents:
             self._contents.setdefault(record, erased)
 
     def _read_hold(self, seq: int, details: Mapping[str, Any]) -> None:
         if details["action"] == "release":
             self._released.setdefault(details["hold"], seq)
             return
-        subject = details["subject"]
+        subject, session = details["subject"], details["session"]
+        name, actor, reason, *_ = texts(
+            [*(details[field] for field in ("hold", "actor", "reason")), subject or "", session or ""]
+        )
         whose = None if subject is None else stored_subject(subject)
-        held = Held(details["hold"], whose, details["session"], details["actor"], details["reason"])
-        self._holds[held.id] = _RecordedHold(held, seq)
+        self._holds[name] = _RecordedHold(Held(name, whose, session, actor, reason), seq)
 
     def see(self, log: str, leaf: Leaf) -> Sequence[Problem]:
         """Collect a verified record; content that does not match its commitment is a problem."""
@@ -187,4 +215,4 @@ class Erasures:
             yield Problem("hold.changed", "", None, held.id, problem)
 
 
-__all__ = ["ERASURE", "HOLD", "READ", "Erasures", "Problem"]
+__all__ = ["ERASURE", "HOLD", "MALFORMED", "READ", "Erasures", "Problem", "malformed", "texts"]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import itemgetter
+from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol
 
 from cmf.codec import dumps, loads
@@ -18,6 +19,7 @@ from pipeline.audit.tree import leaf_hash, leaf_hashes
 
 FIELDS: Final = ("id", "kind", "at", "subject", "session", "verdict", "action", "revision", "digest")
 """The fields of a record's row that its leaf covers: all of them, the body by its digest, so it can be erased."""
+SALT_BYTES: Final = 32  # random bytes in front of content in what its commitment covers
 _COMMITMENT: Final = b'"commitment"'  # in the body of every record with content
 
 
@@ -68,12 +70,12 @@ def committed_in(record: bytes | None) -> Committed | None:
         return None
     try:
         content_fields = loads(record).get("content", {})
-        commitment = content_fields.get("commitment")
+        commitment, expires_at = content_fields.get("commitment"), content_fields.get("expires_at")
     except (DecodeError, AttributeError):
         return None
-    if not isinstance(commitment, str):
+    if not isinstance(commitment, str) or type(expires_at) not in (int, NoneType):
         return None
-    return Committed(commitment, content_fields.get("expires_at"), "expires_at" in content_fields)
+    return Committed(commitment, expires_at, "expires_at" in content_fields)
 
 
 class Kept(NamedTuple):
@@ -88,8 +90,12 @@ class Kept(NamedTuple):
 
     @property
     def commitment(self) -> str:
-        """The commitment of a record to this content; empty if it is malformed."""
-        return commitment_of(self.salt, self.body) if type(self.salt) is type(self.body) is bytes else ""
+        """The commitment of a record to this content; empty if it is malformed.
+
+        A salt of another length is: bytes could be moved between the salt and the body without changing the digest.
+        """
+        is_whole = type(self.salt) is type(self.body) is bytes and len(self.salt) == SALT_BYTES
+        return commitment_of(self.salt, self.body) if is_whole else ""
 
 
 class Leaf(NamedTuple):
@@ -203,6 +209,7 @@ class Evidence(Protocol):
 
 __all__ = [
     "FIELDS",
+    "SALT_BYTES",
     "Committed",
     "Evidence",
     "Held",

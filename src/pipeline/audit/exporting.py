@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from cmf.codec import dumps, loads
 from pipeline.audit.heads import Head
@@ -36,17 +37,27 @@ class HeadFile:
     def put(self, heads: list[Head]) -> None:
         """Append the lines and sync them to disk."""
         lines = b"".join(dumps(head.to_json()) + b"\n" for head in heads)
-        with open(os.open(self._file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644), "ab") as opened:
+        with open(os.open(self._file, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o644), "a+b") as opened:
+            if opened.tell() and not _ends_line(opened):  # an earlier write was interrupted, as by a full disk
+                lines = b"\n" + lines
             opened.write(lines)
             opened.flush()
             os.fsync(opened.fileno())
 
 
+def _ends_line(file: BinaryIO) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
 def read_heads(file: Path) -> list[Head]:
     """The heads of a file that `HeadFile` wrote.
 
+    A line that is only the beginning of a head is left out, with a warning: an interrupted write leaves it, and its
+    head was exported again. Whoever could cut it short could as well have removed it.
+
     Raises:
-        ConfigError: it cannot be read, or a line is not a head.
+        ConfigError: it cannot be read, has no head, or a line is not a head.
     """
     try:
         lines = file.read_bytes().splitlines()
@@ -61,12 +72,28 @@ def read_heads(file: Path) -> list[Head]:
         try:
             heads.append(Head.from_json(loads(line)))
         except ValueError:
-            raise ConfigError(
-                "a line is not a tree head",
-                path=f"{file}:{number}",
-                hint="give the file that heads are exported to, unchanged",
-            ) from None
+            if _is_begun(line):
+                _log.warning("%s:%d: an incomplete line was left out: its write was interrupted", file, number)
+                continue
+            raise _no_heads("a line is not a tree head", f"{file}:{number}") from None
+    if not heads:
+        raise _no_heads("there are no heads in this file", str(file))
     return heads
+
+
+def _is_begun(line: bytes) -> bool:
+    """Whether the line is the beginning of a JSON object, at whichever byte it was cut."""
+    if not line.startswith(b"{") or line.endswith(b"}"):
+        return False
+    for rest in (b"}", b'"}', b'":0}', b":0}", b"0}", b'"":0}'):
+        with suppress(ValueError):
+            loads(line + rest)
+            return True
+    return False
+
+
+def _no_heads(problem: str, path: str) -> ConfigError:
+    return ConfigError(problem, path=path, hint="give the file that heads are exported to, unchanged")
 
 
 class Exporter:

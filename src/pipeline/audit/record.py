@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from cmf.codec import dumps, ready
 from cmf.models import provider_and_name
 from cmf.value import trusted
-from pipeline.audit.evidence import commitment_of
+from pipeline.audit.evidence import SALT_BYTES, commitment_of
 from pipeline.context import Context
 from pipeline.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
 from pipeline.ulids import new_ulid
@@ -36,7 +36,6 @@ _ALLOW: Final = Verdict.ALLOW  # of an enumeration itself, asking takes longer
 _FORWARD: Final = Action.FORWARD
 _BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./%-]*)?")  # nothing to take off
 
-SALT_BYTES: Final = 32
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")  # a name that cannot be a sentence, or hold one
 
 

@@ -6,18 +6,20 @@ order.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise
+from functools import partial
+from itertools import chain, islice
 from operator import itemgetter, lt
 from typing import Any, Final
 
-from cmf.codec import loads
-from pipeline.audit.erasures import READ, Erasures, Problem
+from pipeline.audit.erasures import MALFORMED, READ, Erasures, Problem, malformed
 from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaves_of, strays_noted
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.manifest import Manifest
+from pipeline.audit.openings import Numbers, Opening, inserted, misnumbered
 from pipeline.audit.tree import Tree
 
 _HASH: Final = 32
@@ -105,7 +107,7 @@ def key_of(row: LogRow, trusted: Mapping[str, PublicKey] | None) -> PublicKey | 
         return trusted.get(row.key)
     try:
         return PublicKey.of(row.public_key)
-    except ValueError:
+    except (ValueError, AttributeError):  # a database or bundle may hold anything, such as a number
         return None
 
 
@@ -120,6 +122,7 @@ class _LogCheck:
     heads: int = 0
     claimed: int = 0  # how many records its heads cover, including invalid heads
     seq: int = 0  # the database number of the last record read
+    numbers: array[int] = field(default_factory=partial(array, "q"))  # that of each place; of a missing record, `seq`
 
 
 class _Check:
@@ -129,9 +132,7 @@ class _Check:
         self._keys = by_id(keys)
         self._problems: list[Problem] = []
         self._erasures = Erasures(evidence)
-        self._noted: list[tuple[str, Mapping[str, Any]]] = []
-        self._before: list[Mapping[str, Any]] = []
-        self._openings: list[tuple[int, str, frozenset[str]]] = []  # number of the record, log, logs that it notes
+        self._openings: list[Opening] = []
 
     def report(self) -> Report:
         logs = {
@@ -143,7 +144,7 @@ class _Check:
             self._check_log(known)
         self._check_anchors(logs)
         self._check_notes(logs)
-        self._check_openings(len(logs))
+        self._check_openings(logs)
         self._check_strays()
         self._problems += self._erasures.problems()
         for record in self._evidence.orphans():
@@ -223,6 +224,7 @@ class _Check:
     def _take(self, known: _LogCheck, tree: Tree, run: Sequence[Leaf], signed: bytes) -> None:
         """Accept a run of records that match the signed hashes exactly."""
         tree.extend(_each(signed))
+        known.numbers.extend([leaf.seq for leaf in run])
         for leaf in run:
             known.seq = leaf.seq
             if not leaf.is_bare:
@@ -247,6 +249,7 @@ class _Check:
                 if leaf.seq <= known.seq:
                     self._found("record.moved", name, place, leaf.id, "its number is not greater than the previous one")
                 known.seq = leaf.seq
+            known.numbers.append(known.seq)
 
     def _has_signed_leaves(self, log: str, stored: StoredHead) -> bool:
         """Whether the leaf hashes stored with the head match its signed batch, so that each of them is signed."""
@@ -277,18 +280,18 @@ class _Check:
 
     def _read(self, known: _LogCheck, leaf: Leaf, body: bytes) -> None:
         """Collect what a verified record contains about logs and erasures."""
-        if leaf.kind in READ:
-            self._erasures.read(leaf, body)
-            return
-        details = loads(body)
         row = known.row
-        if leaf.place or [details[name] for name in ("log", "key", "public_key", "at")] != [
-            row.id, row.key, row.public_key, row.opened_at
-        ]:  # fmt: skip
+        if leaf.kind in READ:
+            self._problems += self._erasures.read(row.id, leaf, body)
+            return
+        try:
+            opening = Opening.of(row.id, leaf, body)
+        except MALFORMED:
+            self._problems.append(malformed(row.id, leaf))
+            return
+        if leaf.place or opening.named != (row.id, row.key, row.public_key, row.opened_at):
             self._found("log.changed", row.id, leaf.place, leaf.id, "the log does not match its opening")
-        self._noted += [(row.id, head) for head in details["seen"]]
-        self._openings.append((leaf.seq, row.id, frozenset(head["log"] for head in details["seen"])))
-        self._before.append(details["before"])
+        self._openings.append(opening)
 
     # -- anchors and notes ---------------------------------------------------------------------------------------------
 
@@ -302,27 +305,25 @@ class _Check:
 
     def _check_notes(self, logs: Mapping[str, _LogCheck]) -> None:
         noted: dict[str, int] = {}
-        for by, head in self._noted:
-            known = logs.get(head["log"])
+        for by, head in ((opening.log, head) for opening in self._openings for head in opening.seen):
+            known = logs.get(head.log)
             if known is None:
-                self._found("log.missing", head["log"], 0, None, f"the log is missing; the opening of {by} notes it")
+                self._found("log.missing", head.log, 0, None, f"the log is missing; the opening of {by} notes it")
             else:
-                self._holds(head["log"], known, head["size"], head["root"], 0, f"the opening of {by}")
-                noted[head["log"]] = max(noted.get(head["log"], 0), head["size"])
+                self._holds(head.log, known, head.size, head.root, 0, f"the opening of {by}")
+                noted[head.log] = max(noted.get(head.log, 0), head.size)
         for name, known in logs.items():
             if known.row.seen != noted.get(name, 0):
                 self._found("log.changed", name, None, None, "later logs noted a different size")
 
-    def _check_openings(self, logs: int) -> None:
-        """Check that each opening notes the log opened before it; that of a log from another store does not."""
-        if len(self._openings) != logs:
+    def _check_openings(self, logs: Mapping[str, _LogCheck]) -> None:
+        """Check the order of the logs, and that of their records to each other."""
+        openings = sorted(self._openings, key=itemgetter(0, 1))
+        if len(openings) != len(logs):
             return  # an opening that cannot be trusted is a problem already, and which one comes next is unknown
-        for (_, before, _), (_, name, noted) in pairwise(sorted(self._openings, key=itemgetter(0, 1))):
-            if before not in noted:
-                problem = (
-                    f"its opening does not note {before}, which comes before it: one of them is from another store"
-                )
-                self._found("log.inserted", name, 0, name, problem)
+        self._problems += inserted(openings)
+        numbers = {name: Numbers(known.numbers, next(iter(known.roots), 0)) for name, known in logs.items()}
+        self._problems += misnumbered(openings, numbers)
 
     def _holds(self, log: str, known: _LogCheck, size: int, root: str, held: int, source: str) -> bool:
         if size > known.records:
@@ -346,7 +347,7 @@ class _Check:
             if leaf.content is not None:
                 self._found("content.stray", "", None, leaf.id, "content is stored for this record, which is in no log")
         found = strays_noted(leaf.hash for leaf in strays)
-        noted = self._before or ([found] if not strays else [])
+        noted = [opening.before for opening in self._openings] or ([found] if not strays else [])
         if any(one != found for one in noted) or not noted:
             first = strays[0].id if strays else None
             problem = f"records in no log: {found['records']}, which does not match the logs' openings"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
@@ -20,11 +19,12 @@ from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.manifest import Manifest
+from pipeline.audit.parts import is_bundle
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped, shortened, visible
-from pipeline.errors import AuditError, ConfigError, StoreError
+from pipeline.errors import ConfigError, StoreError
 from pipeline.moments import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
 from pipeline.sessions.keys import shown_subject
@@ -48,10 +48,8 @@ def verify_place(
     with one_line_errors(), _as_unreadable():
         exported = [] if heads is None else read_heads(heads)
         trusted = [PublicKey.at(file) for file in keys] or None
-        if zipfile.is_zipfile(place):
+        if is_bundle(place):
             report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
-        elif _was_zip(place):
-            raise AuditError("the bundle is truncated", path=place, hint="export or copy it again")
         else:
             with reading(place) as engine, StoreEvidence.at_one_moment(engine) as evidence:
                 report = check_store(evidence, exported=exported, keys=trusted)
@@ -73,15 +71,6 @@ def _as_unreadable() -> Iterator[None]:
         yield
     except (ConfigError, StoreError) as error:
         fail(str(error), Exit.INPUT)
-
-
-def _was_zip(place: str) -> bool:
-    """Whether a file starts like a bundle, so that it may be a truncated one."""
-    try:
-        with Path(place).open("rb") as file:
-            return file.read(4) == b"PK\x03\x04"
-    except OSError:
-        return False
 
 
 def export(

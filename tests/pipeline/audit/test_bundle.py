@@ -109,7 +109,7 @@ def test_a_part_that_was_changed_is_named(exported: Exported, tmp_path: Path) ->
 @pytest.mark.spec("AUD-51")
 def test_a_line_that_holds_no_record_any_more_is_named(exported: Exported, tmp_path: Path) -> None:
     for whole in (exported.whole, exported.some):
-        for old, new in ((rb'"place":', b'"plaice":'), (rb'"log":"[^"]*"', b'"log":["x"]')):
+        for old, new in ((rb'"place":', b'"plaice":'), (rb'"seq":', b'"seq":-'), (rb'"log":"[^"]*"', b'"log":["x"]')):
             damaged = altered(whole, tmp_path / "damaged.zip", "records.jsonl", old, new)
 
             assert "record.unreadable" in {problem.code for problem in verify_bundle(damaged).problems}
@@ -197,6 +197,70 @@ def test_a_whole_bundle_is_checked_as_the_database_is(exported: Exported, monkey
         assert bundle.testzip() is None
         assert f"policies/{'r' * 64}.tar.gz" in bundle.namelist()
         assert f"keys/{exported.keys[0].id}.pem" in bundle.namelist()
+
+
+def _in_front(content: bytes) -> bytes:
+    return b"x" + content
+
+
+def _behind(content: bytes) -> bytes:
+    return content[:-2] + b"\x01\x00x"  # a comment of one byte
+
+
+def _other_name(content: bytes) -> bytes:
+    """The header of a part names another one than the directory does, as tools see it that read from the beginning."""
+    return content.replace(b"records.jsonl", b"secords.jsonl", 1)
+
+
+def _other_size(content: bytes) -> bytes:
+    """The header of the first part has another size."""
+    return content[:18] + b"\x07\x00\x00\x00" * 2 + content[26:]
+
+
+def _compressed(content: bytes) -> bytes:
+    return content[:8] + b"\x08\x00" + content[10:]
+
+
+def _link(content: bytes) -> bytes:
+    """The directory says of the last part that it is a symbolic link."""
+    at = content.rindex(b"PK\x01\x02")
+    return content[: at + 38] + b"\x00\x00\xff\xa1" + content[at + 42 :]
+
+
+def _hidden(content: bytes) -> bytes:
+    """A part stands between others, and the directory does not have it."""
+    at, end = content.rindex(b"PK\x01\x02"), content.rindex(b"PK\x05\x06")
+    count = (int.from_bytes(content[end + 10 : end + 12], "little") - 1).to_bytes(2, "little")
+    size = (int.from_bytes(content[end + 12 : end + 16], "little") - end + at).to_bytes(4, "little")
+    return content[:at] + content[end : end + 8] + count * 2 + size + content[end + 16 :]
+
+
+@pytest.mark.spec("AUD-56")
+@pytest.mark.parametrize("change", [_in_front, _behind, _other_name, _other_size, _compressed, _link])
+def test_a_bundle_of_which_other_tools_could_unpack_something_else_is_a_problem(
+    exported: Exported, tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    file = tmp_path / "b.zip"
+    file.write_bytes(change(exported.some.read_bytes()))
+
+    problems = verify_bundle(file, exported=exported.heads, keys=exported.keys).problems
+
+    assert problems
+    assert {problem.code for problem in problems} == {"bundle.changed"}
+    assert all(problem.message.endswith("so that other tools may unpack something else") for problem in problems)
+
+
+@pytest.mark.spec("AUD-56")
+def test_a_part_that_the_directory_does_not_have_is_a_problem(exported: Exported, tmp_path: Path) -> None:
+    with zipfile.ZipFile(exported.some) as bundle, zipfile.ZipFile(tmp_path / "b.zip", "w") as made:
+        for name in [*(name for name in bundle.namelist()), "index.html"]:
+            made.writestr(name, bundle.read(name) if name != "index.html" else b"All is well.")
+    (tmp_path / "b.zip").write_bytes(_hidden((tmp_path / "b.zip").read_bytes()))
+
+    (problem,) = verify_bundle(tmp_path / "b.zip").problems
+
+    assert problem.code == "bundle.changed"
+    assert problem.message.startswith("the end of the file: ")
 
 
 @pytest.mark.spec("AUD-52")

@@ -28,6 +28,7 @@ verify_bundle = partial(bundle_verification.verify_bundle, unsigned=True)
 
 EVE = SubjectExtension(id="eve", permissions=frozenset({ERASE, HOLD}))
 LATER = int(datetime(2099, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+JOINED = "CAST(salt || body AS BLOB)"
 LIFT, LOWER = "UPDATE holds SET released_at = 1", "UPDATE holds SET released_at = NULL"
 
 
@@ -57,6 +58,7 @@ def problems(file: Path) -> list[str]:
         return sorted(problem.code for problem in verify(StoreEvidence(store.engine)).problems)
 
 
+@pytest.mark.spec("AUD-70")
 @pytest.mark.spec("AUD-84")
 @pytest.mark.parametrize(
     ("statements", "found"),
@@ -72,6 +74,9 @@ def problems(file: Path) -> list[str]:
         (["UPDATE contents SET expires_at = 1 WHERE session = 'a'"], ["content.filed"]),
         (["UPDATE contents SET expires_at = 1 WHERE session = 'b'"], ["content.filed"]),
         (["UPDATE holds SET reason = 'x' WHERE subject = 'id:ann'"], ["hold.changed"] * 2),
+        # Salt and bytes together are what they were, and so is their digest.
+        ([f"UPDATE contents SET salt = x'', body = {JOINED} WHERE session = 'a'"], ["content.changed"]),
+        ([f"UPDATE contents SET salt = {JOINED}, body = x'' WHERE session = 'a'"], ["content.changed"]),
     ],
 )
 def test_what_erasing_goes_by_is_what_is_on_record(

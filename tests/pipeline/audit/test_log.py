@@ -183,7 +183,7 @@ def test_heads_that_could_not_be_exported_come_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("AUD-20")
-@pytest.mark.parametrize("line", ["{", "[]", '{"log":"a"}', NO_HEAD, None])
+@pytest.mark.parametrize("line", ["", "{", "[]", '{"log":"a"}', '{"log":"a"|', NO_HEAD, None])
 def test_a_file_that_holds_no_heads_is_refused_with_its_line(tmp_path: Path, line: str | None) -> None:
     file = tmp_path / "heads.jsonl"
     if line is not None:
@@ -191,6 +191,24 @@ def test_a_file_that_holds_no_heads_is_refused_with_its_line(tmp_path: Path, lin
     with pytest.raises(ConfigError) as refused:
         read_heads(file)
     assert refused.value.path.startswith(str(file))
+
+
+@pytest.mark.spec("AUD-20")
+def test_an_interrupted_export_spoils_no_line_but_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a full disk interrupts it, at whichever byte."""
+    exported = tmp_path / "heads.jsonl"
+    head = Signer.at(tmp_path / "audit.pem").sign(
+        Head(log="log_1", size=1, root="0" * 64, first=0, batch="0" * 64, at=0, key="")
+    )
+    HeadFile(exported).put([head])
+    line = exported.read_bytes()
+    for cut in range(1, len(line) - 1):
+        exported.write_bytes(line + line[:cut])
+
+        HeadFile(exported).put([head])
+
+        assert read_heads(exported) == [head, head]
+        assert caplog.messages.pop() == f"{exported}:2: an incomplete line was left out: its write was interrupted"
 
 
 @pytest.mark.spec("AUD-31")

@@ -76,6 +76,21 @@ def test_what_is_wrong_is_named_and_has_its_own_exit_code(kept: Kept, statement:
 
 
 @pytest.mark.spec("CLI-80")
+def test_a_changed_store_is_not_taken_for_the_bundle_behind_it(kept: Kept, tmp_path: Path) -> None:
+    """A zip may have any bytes before it, and SQLite ignores what stands behind its pages."""
+    bundle = tmp_path / "b.zip"
+    assert cmf("export", kept.store, bundle, "--signing-key", kept.key).exit_code == 0
+    kept.change("UPDATE records SET verdict = 'allow'")
+    with kept.store.open("ab") as behind:
+        behind.write(bundle.read_bytes())
+
+    result = cmf("verify", kept.store, "--heads", kept.heads, "--public-key", kept.public)
+
+    assert result.exit_code == 1
+    assert "FAILS  record.changed" in result.output
+
+
+@pytest.mark.spec("CLI-80")
 def test_many_problems_are_counted_and_the_first_are_printed(kept: Kept) -> None:
     with Store.at(kept.store) as store:
         for _ in range(30):
