@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -16,28 +16,24 @@ from cmf.adapters.mcp.adapter import VERSION_KEY
 from cmf.codec import dumps
 from cmf.security import SubjectExtension
 from pipeline.context import Context
-from pipeline.decision import Mode
 from pipeline.gateway import intake
 from pipeline.gateway.access import KEY_HEADERS
-from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import LASTS, ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.mcp_answers import McpReply
+from pipeline.gateway.mcp_endpoints import Endpoint
 from pipeline.gateway.mcp_headers import check_accepts, check_routing
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
-from pipeline.gateway.mcp_settings import PATH, McpServer
+from pipeline.gateway.mcp_settings import PATH
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.refusal import Refusal, later
-from pipeline.gateway.settings import Limits, Settings
+from pipeline.gateway.settings import Limits
 from pipeline.gateway.timeouts import SharedTimeout
-from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
-from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
+from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, HttpServer, connections
 from pipeline.mcp_proxy.link import Link, Memory, Side, Step, note
-from pipeline.mcp_proxy.param_headers import ParamHeaders
-from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.refusals import Refused, of_frame
+from pipeline.mcp_proxy.refusals import Refused, error_body, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
 from pipeline.ulids import new_ulid
 
@@ -51,48 +47,6 @@ _PREFLIGHT: Final = {
     "access-control-allow-headers": ", ".join((*KEY_HEADERS, *_SENT)),
     "access-control-max-age": "600",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """One MCP server, and the guard for its traffic."""
-
-    name: str
-    settings: McpServer
-    guard: Guard
-    address: Address
-    pins: Pins
-    enforce: bool
-    params: ParamHeaders = field(default_factory=ParamHeaders)
-
-
-def endpoints_of(
-    settings: Settings, guard_of: Callable[[McpServer], Guard], environment: Mapping[str, str] | None
-) -> dict[str, Endpoint]:
-    """The MCP servers in the settings, each with its guard, key and pins.
-
-    Raises:
-        ConfigError: a key is missing, or pins cannot be read.
-    """
-    made = {}
-    for name, one in settings.mcp.items():
-        key = None if one.key is None else secret_of(one.key, environment, setting=f"mcp.{name}.key")
-        address = Address(
-            url=one.url,
-            headers={} if key is None else {"authorization": f"Bearer {key}"},
-            connect_seconds=one.connect_seconds,
-            silent_seconds=one.answer_seconds,
-            message_bytes=settings.limits.reply_bytes,
-        )
-        made[name] = Endpoint(
-            name=name,
-            settings=one,
-            guard=guard_of(one),
-            address=address,
-            pins=Pins(one.pins),
-            enforce=(one.mode or settings.mode) is Mode.ENFORCE,
-        )
-    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +194,12 @@ class McpGateway:
         except FrameError as error:
             await request.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
             return
-        session = self._session(request, received)
+        try:
+            session = self._session(request, received)
+        except Refused as error:
+            call_id = received.id if isinstance(received, Frame) else None
+            await request.reply.value(400, error_body(call_id, error), {"x-cmf-code": error.code})
+            return
         step = await session.link.receive(Side.CLIENT, received)
         calls = [one for one in step.onward if "id" in one and "method" in one]
         if any(one["method"] == _LASTING for one in calls):
@@ -447,4 +406,4 @@ async def _end(session: McpSession) -> None:
             await session.server.end()
 
 
-__all__ = ["Endpoint", "McpGateway", "endpoints_of"]
+__all__ = ["McpGateway"]

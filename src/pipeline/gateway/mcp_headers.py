@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from cmf.adapters.mcp.adapter import NAMED
 from pipeline.gateway.refusal import Refusal
-from pipeline.mcp_proxy.frames import Frame
+from pipeline.mcp_proxy.frames import INVALID_REQUEST, Frame
 from pipeline.mcp_proxy.http_server import SESSION, VERSION
-from pipeline.mcp_proxy.link import ALONE
+from pipeline.mcp_proxy.link import ALONE, VERSIONS
 from pipeline.mcp_proxy.param_headers import PREFIX, ParamHeaders
+from pipeline.mcp_proxy.refusals import HEADER_MISMATCH, UNSUPPORTED_VERSION, Refused
 
 _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
@@ -26,23 +27,35 @@ def check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
 
 
 def check_routing(headers: Mapping[str, str], frame: Frame, version: Any, params: ParamHeaders) -> None:
-    """Refusal 400 if headers contradict the message: whoever routes by headers would be misled.
+    """Raise Refused if headers contradict the message: whoever routes by headers would be misled.
 
     Those of arguments are compared where the tool is known from a list.
     """
-    if version != ALONE or headers.get(VERSION) != version:
-        raise Refusal(400, "mcp.version", "The protocol version of header and message is unknown, or differs.")
+    if version != ALONE:
+        raise Refused(
+            UNSUPPORTED_VERSION,
+            "mcp.version",
+            "No message of this revision stands alone.",
+            supported=list(VERSIONS),
+            requested=version if isinstance(version, str) else "",
+        )
+    if headers.get(VERSION) != version:
+        raise _mismatch("The headers name another revision than the body, or none.")
     if SESSION in headers or frame.method == "initialize":
-        raise Refusal(400, "mcp.session-begun", "This protocol version has no sessions.")
+        raise Refused(INVALID_REQUEST, "mcp.session-begun", "This revision has no sessions.")
     named = frame.params.get(NAMED[frame.method]) if frame.method in NAMED else None
     if headers.get("mcp-method", frame.method) != frame.method or (
         named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
     ):
-        raise Refusal(400, "mcp.header-mismatch", "The headers name another method or target than the body.")
+        raise _mismatch("The headers name another method or target than the body.")
     own = params.of(frame.body)
     claimed = {name: text for name, text in headers.items() if name.startswith(PREFIX)}
     if own is not None and any(_decoded(text) != _decoded(own.get(name, "")) for name, text in claimed.items()):
-        raise Refusal(400, "mcp.header-mismatch", "A header names another value of an argument than the body.")
+        raise _mismatch("A header names another value of an argument than the body.")
+
+
+def _mismatch(message: str) -> Refused:
+    return Refused(HEADER_MISMATCH, "mcp.header-mismatch", message)
 
 
 def _decoded(text: str) -> str | None:

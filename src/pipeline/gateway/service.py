@@ -185,7 +185,8 @@ def _mcp(
     """The MCP gateway; None if settings name no server."""
     if not settings.mcp:
         return None
-    from pipeline.gateway.mcp import McpGateway, endpoints_of  # loads the MCP proxy: only where there are servers
+    from pipeline.gateway.mcp import McpGateway  # loads the MCP proxy: only where there are servers
+    from pipeline.gateway.mcp_endpoints import endpoints_of
 
     endpoints = endpoints_of(settings, guard_of, environment)
     return McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)

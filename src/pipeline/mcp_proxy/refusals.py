@@ -19,6 +19,8 @@ APPROVAL: Final = -32011
 UNAVAILABLE: Final = -32012
 CLOSED: Final = -32000
 TIMEOUT: Final = -32001
+HEADER_MISMATCH: Final = -32020  # since revision 2026-07-28: headers and body differ
+UNSUPPORTED_VERSION: Final = -32022
 
 
 class Refused(Exception):
@@ -113,9 +115,11 @@ def refusal_body(id: Id, body: Mapping[str, Any], refused: Refused) -> dict[str,
 __all__ = [
     "APPROVAL",
     "CLOSED",
+    "HEADER_MISMATCH",
     "REFUSED",
     "TIMEOUT",
     "UNAVAILABLE",
+    "UNSUPPORTED_VERSION",
     "Refused",
     "client_disconnected",
     "error_body",

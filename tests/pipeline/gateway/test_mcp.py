@@ -444,8 +444,8 @@ NEW = {"mcp_protocol_version": "2026-07-28"}
 @pytest.mark.parametrize(
     ("headers", "code"),
     [
-        ({}, "mcp.version"),
-        ({"mcp_protocol_version": "2025-11-25"}, "mcp.version"),
+        ({}, "mcp.header-mismatch"),
+        ({"mcp_protocol_version": "2025-11-25"}, "mcp.header-mismatch"),
         (NEW | {"mcp_method": "ping"}, "mcp.header-mismatch"),
         (NEW | {"mcp_name": "ls"}, "mcp.header-mismatch"),
         (NEW | {"mcp_name": "=?base64?!?="}, "mcp.header-mismatch"),
@@ -455,9 +455,25 @@ NEW = {"mcp_protocol_version": "2026-07-28"}
 )
 def test_headers_that_name_another_message_are_refused(quiet: str, headers: dict[str, str], code: str) -> None:
     body = modern("tools/call", name="rm", arguments={})
-    status, _, raw = send(quiet, body, **ANN_KEY, **headers)
+    status, shown, raw = send(quiet, body, **ANN_KEY, **headers)
 
-    assert (status, code_of(raw)) == (400, code)
+    assert (status, code_of(raw), shown["x-cmf-code"]) == (400, code, code)
+    said = json.loads(raw)
+    assert (said["id"], said["error"]["code"]) == (1, -32020 if code == "mcp.header-mismatch" else -32600)
+
+
+@pytest.mark.spec("MCPX-66")
+@pytest.mark.parametrize(("version", "asked"), [("2027-01-01", "2027-01-01"), ("2025-11-25", "2025-11-25"), (1, "")])
+def test_a_message_that_stands_alone_in_an_unknown_revision_is_answered_with_those_that_are_known(
+    quiet: str, version: Any, asked: str
+) -> None:
+    body = modern("tools/list")
+    body["params"]["_meta"][VERSION] = version
+    status, _, raw = send(quiet, body, mcp_protocol_version=str(version), **ANN_KEY)
+
+    error = json.loads(raw)["error"]
+    assert (status, error["code"], error["data"]["requested"]) == (400, -32022, asked)
+    assert {"2026-07-28", "2025-11-25"} <= set(error["data"]["supported"])
 
 
 @pytest.mark.spec("MCPX-65", "MCPX-66")

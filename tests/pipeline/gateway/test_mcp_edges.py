@@ -17,8 +17,9 @@ from tests.pipeline.gateway.test_mcp import BOTH, FINE, HELLO, PING, SECRET, beg
 
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientDisconnected
-from pipeline.gateway.mcp import Endpoint, McpGateway
+from pipeline.gateway.mcp import McpGateway
 from pipeline.gateway.mcp_answers import McpReply
+from pipeline.gateway.mcp_endpoints import Endpoint
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.settings import Limits
