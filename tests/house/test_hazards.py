@@ -10,7 +10,7 @@ from cmf.adapters import FORMATS
 from tests.house.test_spec import SPEC, clauses_of_spec
 from tests.house.tree import ROOT, parsed
 
-COUNT = 210
+COUNT = 211
 ROW = re.compile(r"^\| (\d+) \|(.+)\|(.+)\|(.+)\|(.+)\|$")
 CITED = re.compile(r"`(test_\w+)`|([A-Z][A-Z0-9]*-[0-9]+[a-z]?)")
 

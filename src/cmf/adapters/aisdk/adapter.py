@@ -12,6 +12,7 @@ from cmf.adapters.aisdk.fold import STREAM, fold
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, Fields, extra_of, object_in
+from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.layout import envelope_layout, respell_envelope, shape_of, with_layout
 from cmf.adapters.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
@@ -53,6 +54,7 @@ class AiSdkAdapter(Adapter):
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
+    @reading_exact_names
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
@@ -91,6 +93,7 @@ class AiSdkAdapter(Adapter):
 
     # -- responses ----------------------------------------------------------------------------------------------------
 
+    @reading_exact_names
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response of a UI message, or of what a stream folded to.
 

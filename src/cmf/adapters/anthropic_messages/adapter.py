@@ -12,6 +12,7 @@ from cmf.adapters.anthropic_messages.stream import Fold, LiveDecoder, events_of
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
+from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
 from cmf.request import Request, Response
@@ -24,6 +25,7 @@ class AnthropicMessagesAdapter(Adapter):
 
     name: Final = FORMAT
 
+    @reading_exact_names
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
@@ -40,6 +42,7 @@ class AnthropicMessagesAdapter(Adapter):
         came = extra_of(request, HTTP)
         return HttpCall(path="/v1/messages", headers={"anthropic-version": _VERSION, **came})
 
+    @reading_exact_names
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response, of a whole body or of the fold of a stream."""
         return decode_response(body, context)

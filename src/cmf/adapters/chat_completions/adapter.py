@@ -18,6 +18,7 @@ from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_re
 from cmf.adapters.chat_completions.stream import LiveDecoder, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
+from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
@@ -41,6 +42,7 @@ class ChatCompletions(Adapter):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
+    @reading_exact_names
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
@@ -120,6 +122,7 @@ class ChatCompletions(Adapter):
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
+    @reading_exact_names
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; an error body is a response with `error`. The request is not needed."""
         quick = quick_reply(body, self.name)

@@ -12,6 +12,7 @@ from cmf.adapters.gemini.parts import FORMAT
 from cmf.adapters.gemini.request import decode_request, encode_request
 from cmf.adapters.gemini.response import decode_response, encode_response
 from cmf.adapters.gemini.stream import LiveDecoder, fold_events, wire_events
+from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.unrecognized import error_text, is_unrecognized
@@ -24,6 +25,7 @@ class GeminiAdapter(Adapter):
 
     name = FORMAT
 
+    @reading_exact_names
     def from_wire_request(
         self,
         body: Any,
@@ -47,6 +49,7 @@ class GeminiAdapter(Adapter):
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
         return HttpCall(path=f"/v1beta/models/{model}:{method}", headers={"content-type": "application/json"})
 
+    @reading_exact_names
     def from_wire_response(
         self,
         body: Any,

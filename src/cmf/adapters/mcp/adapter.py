@@ -9,6 +9,7 @@ from typing import Any, Final
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import CUT, arriving
 from cmf.adapters.fields import PARTIAL, extra_of, object_in
+from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
 from cmf.adapters.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.mcp.blocks import FORMAT
@@ -51,6 +52,7 @@ class McpAdapter(Adapter):
 
     # -- requests: whatever is sent to the server's side of a connection ----------------------------------------------
 
+    @reading_exact_names
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
@@ -99,6 +101,7 @@ class McpAdapter(Adapter):
 
     # -- responses: whatever comes back -------------------------------------------------------------------------------
 
+    @reading_exact_names
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; `context` adds the names that an answer does not repeat.
 

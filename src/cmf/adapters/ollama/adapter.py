@@ -9,6 +9,7 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_ids import call_names
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import MARK, extra_of, unmarked
+from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.layout import apply, shape_of, wire_content, with_layout
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.ollama.decode import (
@@ -38,6 +39,7 @@ class OllamaAdapter(Adapter):
 
     name = FORMAT
 
+    @reading_exact_names
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
@@ -75,6 +77,7 @@ class OllamaAdapter(Adapter):
             path="/api/generate" if is_generate else "/api/chat", headers={"content-type": "application/json"}
         )
 
+    @reading_exact_names
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; an error body is a response with `error`."""
         raw = freeze(body)

@@ -10,6 +10,7 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
+from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.loss import drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.openai_responses import stream
 from cmf.adapters.openai_responses.decode import decode_answer, decode_envelope
@@ -38,6 +39,7 @@ class OpenAIResponsesAdapter(Adapter):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
+    @reading_exact_names
     def from_wire_request(
         self,
         body: Any,
@@ -93,6 +95,7 @@ class OpenAIResponsesAdapter(Adapter):
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
+    @reading_exact_names
     def from_wire_response(
         self,
         body: Any,
