@@ -10,6 +10,7 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline import Context, Guard, PolicySet, policy_set
 from pipeline.replay.file import Entry, entry_of
+from pipeline.replay.replay import Replay
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.watched import WatchedSessions
 from pipeline.stage import Traffic
@@ -35,11 +36,23 @@ def judged(
     """The entry of a real run."""
     watched = WatchedSessions(sessions or MemorySessions())
     known = Context.model_validate(dict(context or {}))
-    with Guard(policies or _shipped(), sessions=cast("SessionStore", watched)) as guard, watched.watching() as noted:
+    with Guard(policies or shipped(), sessions=cast("SessionStore", watched)) as guard, watched.watching() as noted:
         decision = guard.run(traffic, context=known).decision
     return entry_of(traffic, known, noted.session, decision, seen=noted.seen)
 
 
 @cache
-def _shipped() -> PolicySet:
+def shipped() -> PolicySet:
     return policy_set.load(policy_set.shipped())
+
+
+@cache
+def all_off() -> PolicySet:
+    """The shipped set with every rule off: quick."""
+    return policy_set.load(policy_set.shipped(), modes={rule.id: "off" for rule in shipped().rules})
+
+
+@cache
+def replay() -> Replay:
+    """Judges under the shipped set."""
+    return Replay(shipped())

@@ -104,30 +104,26 @@ def test_every_rule_has_samples_of_both_kinds(shipped: PolicySet) -> None:
     assert {rule.id for rule in shipped.rules if kinds[rule.id, True] == 0 or kinds[rule.id, False] == 0} == set()
 
 
+@pytest.fixture(scope="module", params=SECRETS)
+def planted(request: pytest.FixtureRequest, judge: Judge) -> list[tuple[str, dict[str, Any]]]:
+    """Each place of each host with the secret in it, and the decision on that view."""
+    secret = SECRETS[request.param]
+    found = [(f"{path.stem} {where}", view) for path in HOSTS for where, view in _with_planted(read(path), secret)]
+    decisions = judge([view for _, view in found])
+    return [(place, decision) for (place, _), decision in zip(found, decisions, strict=True)]
+
+
 @pytest.mark.opa
 @pytest.mark.spec("POL-22")
-@pytest.mark.parametrize("issuer", SECRETS)
-def test_a_secret_in_any_free_text_or_key_hits(issuer: str, judge: Judge) -> None:
-    secret = SECRETS[issuer]
-    planted = [(path, where, view) for path in HOSTS for where, view in _with_planted(read(path), secret)]
-
-    decisions = judge([view for _, _, view in planted])
-
-    missed = [
-        f"{path.stem} {where}"
-        for (path, where, _), decision in zip(planted, decisions, strict=True)
-        if not hits(decision, "data/secrets")
-    ]
+def test_a_secret_in_any_free_text_or_key_hits(planted: list[tuple[str, dict[str, Any]]]) -> None:
     assert len(planted) > 200
-    assert missed == []
+    assert [place for place, decision in planted if not hits(decision, "data/secrets")] == []
 
 
 @pytest.mark.opa
 @pytest.mark.spec("POL-22")
-def test_no_effect_shows_what_it_found(judge: Judge) -> None:
-    views = [view for path in HOSTS for secret in SECRETS.values() for _, view in _with_planted(read(path), secret)]
-
-    text = json.dumps(judge(views))
+def test_no_effect_shows_what_it_found(planted: list[tuple[str, dict[str, Any]]]) -> None:
+    text = json.dumps([decision for _, decision in planted])
 
     assert [secret for secret in SECRETS.values() if secret in text] == []
 

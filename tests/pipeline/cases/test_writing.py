@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from tests.cmf.strategies import values
-from tests.pipeline.replaying import KEY, asks, judged, said
+from tests.pipeline.replaying import KEY, asks, judged, said, shipped
 
 from cmf.message import Message
 from cmf.request import Request, Response
-from pipeline import Context, policy_set
+from pipeline import Context
 from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseRunner
 from pipeline.cases.writing import case_of, case_text, left_out
 from pipeline.replay.file import Entry
 from pipeline.sessions.base import MemorySessions
 
-SHIPPED = policy_set.load(policy_set.shipped())
-RUNNER = CaseRunner(SHIPPED)
+
+@cache
+def runner() -> CaseRunner:
+    return CaseRunner(shipped())
 
 
 def case(entry: Entry, folder: Path) -> Case:
@@ -38,9 +41,9 @@ def case(entry: Entry, folder: Path) -> Case:
 def test_every_record_becomes_a_case_that_comes_out_the_same(
     tmp_path_factory: pytest.TempPathFactory, traffic: Any
 ) -> None:
-    entry = judged(traffic, SHIPPED, context={"subject": {"id": "ann"}, "environment": "test"})
+    entry = judged(traffic, context={"subject": {"id": "ann"}, "environment": "test"})
 
-    result = RUNNER.run(case(entry, tmp_path_factory.mktemp("case")))
+    result = runner().run(case(entry, tmp_path_factory.mktemp("case")))
 
     assert result.problems == ()
 
@@ -57,17 +60,17 @@ def test_every_record_becomes_a_case_that_comes_out_the_same(
     ids=["request", "message", "response", "request with more"],
 )
 def test_each_kind_of_traffic_can_be_a_case(tmp_path: Path, traffic: Any) -> None:
-    entry = judged(traffic, SHIPPED, context={"session": "s"})
+    entry = judged(traffic, context={"session": "s"})
 
     found = case(entry, tmp_path)
 
     assert found.traffic == traffic
-    assert RUNNER.run(found).problems == ()
+    assert runner().run(found).problems == ()
 
 
 @pytest.mark.spec("RPL-9")
 def test_a_plain_message_is_spelled_shortly() -> None:
-    spelled = case_of(judged(asks("hello"), SHIPPED))
+    spelled = case_of(judged(asks("hello")))
 
     assert spelled["conversation"] == [{"role": "user", "text": "hello"}]
     assert "subject" not in spelled
@@ -79,7 +82,7 @@ def test_labels_and_counters_of_the_session_are_in_it_and_the_rest_is_named(tmp_
     sessions = MemorySessions()
     context = {"subject": {"id": "ann"}, "session": "s"}
     sessions.add_labels(Context.model_validate(context), frozenset({"secret"}))
-    entry = judged(asks("hello"), SHIPPED, context=context, sessions=sessions)
+    entry = judged(asks("hello"), context=context, sessions=sessions)
     facts = dataclasses.replace(entry.session, events=({"a": 1},), lifted=frozenset({("x", "y")}))
     more = dataclasses.replace(entry, session=facts, seen=frozenset({"m"}), history="trusted")
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pipeline.replaying import KEY, asks, judged
+from tests.pipeline.replaying import KEY, all_off, asks, judged, replay
 
 from cmf.codec import dumps
 from cmf.request import Request
-from pipeline import policy_set
 from pipeline.errors import ReplayError
 from pipeline.replay.file import Entry
 from pipeline.replay.masking import Masking
-from pipeline.replay.replay import Replay, agrees
+from pipeline.replay.replay import agrees
 
-SHIPPED = policy_set.load(policy_set.shipped())
-MASKING = Masking()
-REPLAY = Replay(SHIPPED)
-QUICK = policy_set.load(policy_set.shipped(), modes={rule.id: "off" for rule in SHIPPED.rules})
 RANDOM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 HEX = "0123456789abcdef" * 4
 SECRETS = {
@@ -41,6 +37,11 @@ SECRETS = {
 }
 
 
+@cache
+def masking() -> Masking:
+    return Masking()
+
+
 def text_of(entry: Entry) -> str:
     return dumps(entry.to_json()).decode()
 
@@ -53,10 +54,10 @@ def request(**arguments: Any) -> Request:
 @pytest.mark.spec("RPL-4")
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS.keys())
 def test_a_secret_goes_and_what_stands_for_it_is_found_as_the_same(secret: str) -> None:
-    entry = judged(asks(f"this is it: {secret} and more"), SHIPPED)
+    entry = judged(asks(f"this is it: {secret} and more"))
     assert entry.decision["views"][1]["hits"], "a secret that no rule finds proves nothing"
 
-    masked = MASKING.masked(entry)
+    masked = masking().masked(entry)
 
     shown = json.dumps(masked.traffic.model_dump(), ensure_ascii=False)
     parts = [run for run in secret.replace(" ", "").split("\n") if "-----" not in run]
@@ -64,7 +65,7 @@ def test_a_secret_goes_and_what_stands_for_it_is_found_as_the_same(secret: str) 
     assert masked.masked
     assert "and more" in shown
     if "[MASKED]" not in shown:
-        assert agrees(entry, REPLAY.judged(masked))
+        assert agrees(entry, replay().judged(masked))
 
 
 @pytest.mark.spec("RPL-4")
@@ -77,7 +78,7 @@ def test_secrets_go_wherever_they_stand() -> None:
     }
     traffic = request(deep=[{"a": KEY}], **{KEY: 1}, card=4242424242424242, password=RANDOM)
 
-    masked = MASKING.masked(judged(traffic, SHIPPED, context=known))
+    masked = masking().masked(judged(traffic, context=known))
 
     assert KEY not in text_of(masked)
     assert RANDOM not in text_of(masked)
@@ -91,7 +92,7 @@ def test_secrets_go_wherever_they_stand() -> None:
 def test_two_secrets_stay_two_and_a_longer_one_is_not_cut_by_a_shorter() -> None:
     longer, other = f"{KEY}ABCDEFGH12345678", KEY.replace("a1", "z9")
 
-    masked = MASKING.masked(judged(request(a=KEY, b=longer, c=other, d=KEY), SHIPPED))
+    masked = masking().masked(judged(request(a=KEY, b=longer, c=other, d=KEY)))
 
     values = masked.traffic.model_dump()["messages"][0]["content"][0]["arguments"]
     assert values["a"] == values["d"]
@@ -104,21 +105,21 @@ def test_two_secrets_stay_two_and_a_longer_one_is_not_cut_by_a_shorter() -> None
 @settings(max_examples=30)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
-    entry = judged(asks(text), QUICK)
+    entry = judged(asks(text), all_off())
 
-    masked = MASKING.masked(entry)
+    masked = masking().masked(entry)
 
-    if not MASKING._placeholders({"x": text}):
+    if not masking()._placeholders({"x": text}):
         assert masked.traffic == entry.traffic
 
 
 @pytest.mark.spec("RPL-4")
 def test_what_cannot_be_read_without_its_secrets_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = judged(asks("hello"), SHIPPED)
-    monkeypatch.setattr(MASKING, "_placeholders", lambda _: {"user": "CONTENT"})
+    entry = judged(asks("hello"))
+    monkeypatch.setattr(masking(), "_placeholders", lambda _: {"user": "CONTENT"})
 
     with pytest.raises(ReplayError) as caught:
-        MASKING.masked(entry)
+        masking().masked(entry)
 
     assert caught.value.code == "replay.unmaskable"
     assert "CONTENT" not in str(caught.value)

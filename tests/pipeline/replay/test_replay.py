@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from tests.cmf.strategies import values
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.replaying import KEY, asks, judged, said
+from tests.pipeline.replaying import KEY, asks, judged, replay, said, shipped
 
 from cmf.codec import dumps
 from cmf.request import Request, Response
@@ -26,8 +26,6 @@ from pipeline.replay.replay import Replay, agrees
 from pipeline.sessions.base import MemorySessions
 from pipeline.spreading import CHUNK, WORTH_A_PROCESS
 
-SHIPPED = policy_set.load(policy_set.shipped())
-REPLAY = Replay(SHIPPED)
 NO = 'deny contains {"code": "test.no", "reason": "No."} if contains(input.content, "no")'
 """Denies what says so."""
 
@@ -54,9 +52,9 @@ def rules(folder: Path, **bodies: str) -> policy_set.PolicySet:
     ],
 )
 def test_an_entry_that_cannot_be_replayed_is_reported_with_the_reason(changed: dict[str, Any], code: str) -> None:
-    entry = judged(asks("hello"), SHIPPED)
+    entry = judged(asks("hello"))
 
-    compared = compare(line(entry, decision={**entry.decision, **changed}), REPLAY, REPLAY)
+    compared = compare(line(entry, decision={**entry.decision, **changed}), replay(), replay())
 
     assert (compared.change, compared.id) == (Change.NOT_REPLAYABLE, entry.id)
     assert compared.reason.endswith(f"[{code}]")
@@ -64,7 +62,7 @@ def test_an_entry_that_cannot_be_replayed_is_reported_with_the_reason(changed: d
 
 @pytest.mark.spec("RPL-6")
 def test_a_line_that_does_not_read_is_counted_and_not_quoted() -> None:
-    compared = compare(b"CONTENT", REPLAY, REPLAY)
+    compared = compare(b"CONTENT", replay(), replay())
 
     assert compared.change is Change.NOT_REPLAYABLE
     assert "CONTENT" not in compared.reason
@@ -73,10 +71,10 @@ def test_a_line_that_does_not_read_is_counted_and_not_quoted() -> None:
 
 @pytest.mark.spec("RPL-6")
 def test_an_engine_that_runs_out_of_time_says_nothing_of_an_entry() -> None:
-    late = Replay(SHIPPED, timeout_seconds=1e-9)
+    late = Replay(shipped(), timeout_seconds=1e-9)
 
     with pytest.raises(ReplayError) as caught:
-        late.judged(judged(asks("hello"), SHIPPED))
+        late.judged(judged(asks("hello")))
 
     assert caught.value.code == "replay.failed"
 
@@ -84,7 +82,7 @@ def test_an_engine_that_runs_out_of_time_says_nothing_of_an_entry() -> None:
 @pytest.mark.spec("RPL-6")
 def test_other_policies_than_the_recorded_ones_need_not_repeat_the_decision(tmp_path: Path) -> None:
     lenient = Replay(rules(tmp_path, never='deny contains {"code": "n", "reason": "x"} if input.content == "never"'))
-    entry = judged(asks(KEY), SHIPPED)
+    entry = judged(asks(KEY))
 
     assert compare(line(entry), lenient, lenient).change is Change.UNCHANGED
 
@@ -97,24 +95,24 @@ def test_other_policies_than_the_recorded_ones_need_not_repeat_the_decision(tmp_
 @settings(max_examples=60)
 @given(values)
 def test_whatever_was_judged_comes_out_the_same_again(traffic: Any) -> None:
-    entry = judged(traffic, SHIPPED, context={"subject": {"id": "ann"}, "session": "s"})
+    entry = judged(traffic, context={"subject": {"id": "ann"}, "session": "s"})
 
     failed = any(hit["rule"] == "engine" for view in entry.decision["views"] for hit in view["hits"])
     with pytest.raises(ReplayError) if failed else nullcontext():  # numbers that no engine reads, say
-        again = REPLAY.judged(read_entry(line(entry)))
+        again = replay().judged(read_entry(line(entry)))
         assert agrees(entry, again)
 
 
 @pytest.mark.spec("RPL-5")
 def test_what_is_refused_because_it_is_only_referred_to_comes_out_the_same_again() -> None:
     part = {"content_type": "image", "type": "file_ref", "data": "file-1"}
-    entry = judged(Request.model_validate({"messages": [{"role": "user", "content": [part]}]}), SHIPPED)
+    entry = judged(Request.model_validate({"messages": [{"role": "user", "content": [part]}]}))
 
-    again = REPLAY.judged(entry)
+    again = replay().judged(entry)
 
     assert (entry.decision["verdict"], "stages" in entry.decision) == ("deny", False)
     assert {hit.rule for hit in again.hits} == {"by_reference"}
-    assert compare(line(entry), REPLAY, REPLAY).change is Change.UNCHANGED
+    assert compare(line(entry), replay(), replay()).change is Change.UNCHANGED
 
 
 @pytest.mark.spec("RPL-5")
@@ -124,11 +122,11 @@ def test_the_session_is_that_on_file_and_no_entry_changes_what_another_gives() -
     sessions.add_labels(Context.model_validate(context), frozenset({"secret"}))
     call = {"content_type": "tool_call", "tool_call_id": "t", "name": "send_email", "arguments": {}}
     reply = Response.model_validate({"choices": [{"message": {"role": "assistant", "content": [call]}}]})
-    tainted = judged(reply, SHIPPED, context=context, sessions=sessions)
-    clean = judged(reply, SHIPPED, context=context)
+    tainted = judged(reply, context=context, sessions=sessions)
+    clean = judged(reply, context=context)
 
     order = [tainted, clean, tainted, clean]
-    found = [{hit.code for hit in REPLAY.judged(entry).hits} for entry in order]
+    found = [{hit.code for hit in replay().judged(entry).hits} for entry in order]
 
     assert ["data.label-to-sink" in codes for codes in found] == [True, False, True, False]
 
@@ -243,7 +241,7 @@ def test_only_more_than_what_is_allowed_is_a_regression() -> None:
 
 
 def test_an_entry_of_an_observing_pipeline_is_not_held_to_its_passes(tmp_path: Path) -> None:
-    entry = dataclasses.replace(judged(asks("hello"), SHIPPED), mode="observe")
+    entry = dataclasses.replace(judged(asks("hello")), mode="observe")
 
-    assert compare(line(entry, decision={**entry.decision, "views": []}), REPLAY, REPLAY).change is Change.UNCHANGED
+    assert compare(line(entry, decision={**entry.decision, "views": []}), replay(), replay()).change is Change.UNCHANGED
     assert said("x")["role"] == "user"
