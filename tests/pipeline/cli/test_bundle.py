@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner, Result
 
+import pipeline
 from pipeline.assembly import load_policies
 from pipeline.cli.commands import app
 from pipeline.policies.bundle_signature import ALGORITHMS
@@ -18,7 +20,7 @@ from pipeline.policies.bundle_signing import packed
 from pipeline.policies.policy_files import bundle_files
 
 RUN = CliRunner()
-POLICIES = Path(__file__).resolve().parents[3] / "examples" / "policies"
+POLICIES = Path(pipeline.__file__).parent / "templates" / "tools" / "policy"  # few files: they are loaded at every step
 _CURVES = {"256": ec.SECP256R1(), "384": ec.SECP384R1(), "512": ec.SECP521R1()}
 
 
@@ -32,6 +34,11 @@ def made(out: Path, *options: object) -> Path:
     return out
 
 
+@cache
+def _rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
+
+
 def keys(folder: Path, algorithm: str) -> tuple[Path, Path]:
     """A private key and what verifies what it signed, as files."""
     private, public = folder / f"{algorithm}.private", folder / f"{algorithm}.public"
@@ -39,11 +46,7 @@ def keys(folder: Path, algorithm: str) -> tuple[Path, Path]:
         for path in (private, public):
             path.write_text("one secret for both\n", encoding="utf-8")
         return private, public
-    key = (
-        ec.generate_private_key(_CURVES[algorithm[2:]])
-        if algorithm.startswith("ES")
-        else rsa.generate_private_key(65537, 2048)
-    )
+    key = ec.generate_private_key(_CURVES[algorithm[2:]]) if algorithm.startswith("ES") else _rsa_key()
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
     public.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
