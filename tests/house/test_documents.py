@@ -108,6 +108,16 @@ def test_every_page_is_linked_from_another() -> None:
     assert [str(page) for page in pages if not linked & {page.resolve(), page.parent.resolve()}] == []
 
 
+@pytest.mark.parametrize("folder", ["docs/spec", "examples"])
+def test_an_index_leads_to_all_that_stands_in_its_folder(folder: str) -> None:
+    index = ROOT / folder / "README.md"
+    linked = {(index.parent / match["target"]).resolve() for match in LINK.finditer(index.read_text(encoding="utf-8"))}
+    there = {path for path in tracked_files() if path.is_relative_to(index.parent)} - {index}
+
+    lost = [path for path in there if linked.isdisjoint({path, *path.parents})]
+    assert [str(path.relative_to(ROOT)) for path in lost] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_make_target_that_is_named_exists(document: Path) -> None:
     known = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
