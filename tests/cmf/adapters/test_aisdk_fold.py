@@ -114,6 +114,82 @@ def test_each_chunk_finds_its_place() -> None:
 HIDDEN = "Hidden 4711"
 
 
+@pytest.mark.spec("AISDK-4", "AISDK-7")
+def test_a_call_id_that_is_used_again_in_another_step_is_another_call() -> None:
+    first = {"type": "tool-input-available", "toolCallId": "call_0", "toolName": "weigh", "input": {"crate": 1}}
+    chunks: list[dict[str, Any]] = [
+        {"type": "start-step"}, first, {"type": "tool-output-available", "toolCallId": "call_0", "output": "9 kg"},
+        {"type": "finish-step"},
+        {"type": "start-step"}, {**first, "type": "tool-input-start", "input": None},
+        {"type": "tool-input-delta", "toolCallId": "call_0", "inputTextDelta": '{"crate": 2}'},
+        {**first, "input": {"crate": 2}}, {"type": "tool-output-available", "toolCallId": "call_0", "output": "7 kg"},
+        {"type": "finish-step"},
+    ]  # fmt: skip
+
+    response = folded(*chunks)
+    heard = _heard(events(START, *chunks, FINISH))
+
+    body = AISDK.to_wire_response(response)
+    assert body["parts"] == [
+        STEP, tool("output-available", name="weigh", call_id="call_0", input={"crate": 1}, output="9 kg"),
+        STEP, tool("output-available", name="weigh", call_id="call_0", input={"crate": 2}, output="7 kg"),
+    ]  # fmt: skip
+    assert [part.content_type for part in response.message.content] == ["tool_call", "tool_result"] * 2
+    assert [event.index for event in heard if isinstance(event, ToolUseStart)] == [0, 1]
+    asked = read({**body, "id": "m2"})
+    assert [message.role for message in asked.messages] == ["assistant", "tool"] * 2
+    assert AISDK.to_wire(asked)["messages"] == [{**body, "id": "m2"}]
+
+
+@pytest.mark.spec("AISDK-7")
+def test_what_an_unanswered_call_got_is_kept_when_its_id_is_used_again() -> None:
+    start = {"type": "tool-input-start", "toolCallId": "call_0", "toolName": "weigh"}
+    cut = {"type": "tool-input-delta", "toolCallId": "call_0", "inputTextDelta": HIDDEN}
+    again = {"type": "tool-input-error", "toolCallId": "call_0", "toolName": "weigh", "input": 5, "errorText": "no"}
+
+    response = folded({"type": "start-step"}, start, cut, {"type": "start-step"}, {**again, "dynamic": True})
+
+    first, second = [part for part in AISDK.to_wire_response(response)["parts"] if part != STEP]
+    assert (first["type"], second["type"]) == ("tool-weigh", "dynamic-tool")
+    assert HIDDEN in shown(response)
+    assert {"data": cut} in AISDK.to_wire_events(response)
+
+
+@pytest.mark.spec("AISDK-7")
+@pytest.mark.parametrize(
+    ("chunk", "held"),
+    [
+        ({"approvalDescriptor": {"kind": "payment"}, "reason": "over 50", "isAutomatic": True, "signature": "x"},
+         {"descriptor": {"kind": "payment"}, "requestReason": "over 50", "isAutomatic": True, "signature": "x"}),
+        ({"approvalDescriptor": "a", "descriptor": "b"}, {"approvalDescriptor": "a", "descriptor": "b"}),
+    ],
+)  # fmt: skip
+def test_why_a_call_waits_is_held_under_the_names_of_the_sdk(chunk: dict[str, Any], held: dict[str, Any]) -> None:
+    asked = {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "p", **chunk}
+    given = {"type": "tool-approval-response", "approvalId": "p", "approved": False, "reason": "too dear"}
+
+    response = folded(CALL, asked, given)
+
+    (part,) = AISDK.to_wire_response(response)["parts"]
+    assert part["approval"] == {"id": "p", **held, "approved": False, "reason": "too dear"}
+    assert {"data": asked} in AISDK.to_wire_events(response)
+
+
+@pytest.mark.spec("AISDK-7")
+def test_what_the_user_adds_meanwhile_and_what_a_text_cites_are_parts_of_the_message() -> None:
+    added = {"type": "steering-message", "id": "s1", "parts": [text("in euros, please")]}
+    cited = [{"type": "url", "url": "https://rates.example/eur"}]
+
+    response = folded(
+        added,
+        {"type": "text-start", "id": "t"},
+        {"type": "text-delta", "id": "t", "delta": "80 €"},
+        {"type": "text-end", "id": "t", "citations": cited},
+    )
+
+    assert AISDK.to_wire_response(response)["parts"] == [added, text("80 €", state="done", citations=cited)]
+
+
 @pytest.mark.spec("AISDK-7")
 @pytest.mark.parametrize(
     "chunks",

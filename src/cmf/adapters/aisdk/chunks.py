@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk.fold import DONE, Fold, hashable, open_key
+from cmf.adapters.aisdk.fold import DONE, Fold
+from cmf.adapters.aisdk.parts import ASKED_AS, hashable, open_key, renamed
 from cmf.adapters.base import WireEvent
 from cmf.adapters.fields import object_in
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.frozen import same_json
 
 _TEXTS: Final = ("text", "reasoning")
+_ASKED_IN: Final = {name: key for key, name in ASKED_AS.items()}
 
 
 def chunks(
@@ -108,7 +110,8 @@ def _text_part(part: Mapping[str, Any], kind: str) -> Iterator[dict[str, Any]]:
     if part["text"]:
         yield {"type": f"{kind}-delta", "id": own, "delta": part["text"]}
     if part.get("state", "done") == "done":
-        yield {"type": f"{kind}-end", "id": own}
+        end = {"type": f"{kind}-end", "id": own}
+        yield {**end, "citations": part["citations"]} if part.get("citations") is not None else end
 
 
 def _tool(part: Mapping[str, Any], kind: str) -> Iterator[dict[str, Any]]:
@@ -153,7 +156,7 @@ def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]
     if not isinstance(approval, dict) or "id" not in approval:
         return
     answered = "approved" in approval
-    rest = {key: item for key, item in approval.items() if key not in ("id", "approved", "reason")}
+    rest = renamed(approval, _ASKED_IN, leave=("id", "approved", "reason"))
     yield {"type": "tool-approval-request", "toolCallId": call_id, "approvalId": approval["id"], **rest}
     if answered:
         outcome = {key: approval[key] for key in ("approved", "reason") if key in approval}
@@ -163,11 +166,12 @@ def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]
 class LiveDecoder:
     """What each event adds at once: the live preview of a stream. Deltas that fold to nothing add nothing."""
 
-    __slots__ = ("_calls", "_open", "_received")
+    __slots__ = ("_begun", "_calls", "_open", "_received")
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, Any], None] = {}
-        self._calls: dict[str, int] = {}
+        self._calls: dict[str, int] = {}  # this step's
+        self._begun = 0
         self._received: dict[str, int] = {}
 
     def __call__(self, event: WireEvent) -> list[StreamEvent]:
@@ -178,6 +182,8 @@ class LiveDecoder:
             return []
         if kind in ("finish-step", "reset-step"):
             self._open.clear()
+        elif kind == "start-step":
+            self._calls, self._received = {}, {}
         elif kind in ("text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta", "reasoning-end"):
             return self._text_chunk(chunk, kind)
         elif kind.startswith("tool-input-"):
@@ -205,7 +211,8 @@ class LiveDecoder:
             return []
         added: list[StreamEvent] = []
         if call_id not in self._calls and isinstance(name, str):
-            self._calls[call_id] = len(self._calls)
+            self._calls[call_id] = self._begun
+            self._begun += 1
             added.append(ToolUseStart(index=self._calls[call_id], tool_call_id=call_id, name=name))
         text = chunk.get("inputTextDelta")
         if kind == "tool-input-delta" and call_id in self._calls and isinstance(text, str):

@@ -46,11 +46,13 @@ class _Reading:
     raw_input: list[int] = field(default_factory=list)
     dynamic: list[int] = field(default_factory=list)
     calls: set[str] = field(default_factory=set)
+    answered: set[str] = field(default_factory=set)
     answers: list[list[Part]] = field(default_factory=lambda: [[]])
     results: list[list[Part]] = field(default_factory=lambda: [[]])
 
     def begin_step(self) -> None:
-        """What follows came from another call of the model."""
+        """What follows came from another call of the model, which may use the ids of answered calls again."""
+        self.calls -= self.answered
         if self.answers[-1] or self.results[-1]:
             self.answers.append([])
             self.results.append([])
@@ -226,6 +228,7 @@ def _read_tool(fields: Fields, kind: str, at: int, names: Names, reading: _Readi
     )
     reading.answers[-1].append(call)
     if result is not None:
+        reading.answered.add(call_id)
         reading.answers[-1].append(result)
         if ran == "client":
             reading.results[-1].append(result)

@@ -7,19 +7,20 @@ response's `extra`: nothing of a stream is lost. A part that holds less than its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
+from cmf.adapters.aisdk.parts import ASKED_AS, hashable, is_tool, merged, open_key, renamed, take
 from cmf.adapters.base import WireEvent
 from cmf.adapters.fields import MARK, PARTIAL, strings_in
-from cmf.codec import dumps, loads_object
+from cmf.codec import loads_object
 from cmf.errors import ShapeError
 from cmf.frozen import same_json
 
 DONE: Final = "[DONE]"
 STREAM: Final = f"{MARK}stream"
 
-_COPIED: Final = ("source-url", "source-document", "file", "reasoning-file", "custom")
+_COPIED: Final = ("source-url", "source-document", "file", "reasoning-file", "custom", "steering-message")
 _OWN_KEYS: Final = frozenset(
     {
         "type", "id", "delta", "toolCallId", "toolName", "inputTextDelta", "input", "output", "errorText", "dynamic",
@@ -40,7 +41,8 @@ class Fold:
         self.notes: dict[str, Any] = {}
         self._open: dict[tuple[str, Any], dict[str, Any]] = {}
         self._unused: dict[tuple[str, Any], dict[str, Any]] = {}
-        self._tools: dict[Any, dict[str, Any]] = {}
+        self._tools: dict[Any, dict[str, Any]] = {}  # by id of the call: its newest part
+        self._begun: set[Any] = set()  # ids of this step's calls: used again in another step, it is another call's
         self._texts: dict[int, list[str]] = {}  # by identity of the part: the deltas of its text
         self._inputs: dict[Any, list[str]] = {}
         self._chunks: dict[int, list[dict[str, Any]]] = {}  # by identity of the part: the chunks that made it
@@ -99,7 +101,7 @@ class Fold:
         """Metadata is merged, object by object."""
         found = chunk.get("messageMetadata")
         if found is not None:
-            self.body["metadata"] = _merged(self.body.get("metadata"), found)
+            self.body["metadata"] = merged(self.body.get("metadata"), found)
         return self.body
 
     def finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +114,8 @@ class Fold:
     def begin_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """Another call of the model begins."""
         self.body["parts"].append({"type": "step-start"})
+        self._divergent |= {id(self._tools[name]) for name in self._inputs}
+        self._begun, self._inputs = set(), {}
         return self.body
 
     def reset_step(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -123,8 +127,8 @@ class Fold:
         del parts[at:]
         kept = {id(part) for part in parts}
         self._open, self._unused = {}, {key: part for key, part in self._unused.items() if id(part) in kept}
-        self._tools = {name: part for name, part in self._tools.items() if id(part) in kept}
-        self._inputs = {name: text for name, text in self._inputs.items() if name in self._tools}
+        self._tools = {part["toolCallId"]: part for part in parts if id(part) in kept and is_tool(part)}
+        self._begun, self._inputs = set(), {}
         return self.body
 
     def end_step(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +159,7 @@ class Fold:
         self.body["parts"].append(part)
         self._open[key] = part
         self._unused[key] = part
-        _take(part, "providerMetadata", chunk)
+        take(part, "providerMetadata", chunk)
         return part
 
     def add_delta(self, chunk: dict[str, Any]) -> _Target:
@@ -174,6 +178,7 @@ class Fold:
         part = self._open_part(chunk, "-end")
         if part is not None:
             part["state"] = "done"
+            take(part, "citations", chunk)
             self._replaced(part, chunk)
             self._open = {key: one for key, one in self._open.items() if one is not part}
         return part
@@ -201,7 +206,7 @@ class Fold:
         old, new = part.get("providerMetadata"), chunk.get("providerMetadata")
         if old is not None and new is not None and not same_json(old, new):
             self._divergent.add(id(part))
-        _take(part, "providerMetadata", chunk)
+        take(part, "providerMetadata", chunk)
 
     # -- tools --------------------------------------------------------------------------------------------------------
 
@@ -230,8 +235,9 @@ class Fold:
     def tool_input_error(self, chunk: dict[str, Any]) -> _Target:
         """An input that the call's schema refuses."""
         self._compare_input(chunk)
-        part = self._tools.get(hashable(chunk.get("toolCallId")))
-        dynamic = part["type"] == "dynamic-tool" if part is not None else chunk.get("dynamic") is True
+        call_id = hashable(chunk.get("toolCallId"))
+        known = call_id in self._begun
+        dynamic = self._tools[call_id]["type"] == "dynamic-tool" if known else chunk.get("dynamic") is True
         given = {"input" if dynamic else "rawInput": chunk.get("input")}
         return self._tool(chunk, dynamic=dynamic, state="output-error", errorText=chunk.get("errorText"), **given)
 
@@ -276,7 +282,7 @@ class Fold:
         part = self._tools.get(hashable(chunk.get("toolCallId")))
         if part is None or "approvalId" not in chunk:
             return None
-        rest = {key: item for key, item in chunk.items() if key not in ("type", "toolCallId", "approvalId")}
+        rest = renamed(chunk, ASKED_AS, leave=("type", "toolCallId", "approvalId"))
         part["state"] = "approval-requested"
         part["approval"] = {"id": chunk["approvalId"], **rest}
         return part
@@ -299,6 +305,7 @@ class Fold:
         part = self._tools.get(call_id)
         if part is None:
             part = self._tools[call_id] = {"type": "dynamic-tool", "toolName": "", "toolCallId": call_id}
+            self._begun.add(call_id)
             self.body["parts"].append(part)
         return part
 
@@ -306,7 +313,8 @@ class Fold:
         call_id, name = chunk.get("toolCallId"), chunk.get("toolName")
         if not isinstance(call_id, str):
             return None
-        part = self._tools.get(call_id)
+        begins = dynamic is not None or state.startswith("input-")
+        part = self._tools.get(call_id) if call_id in self._begun or not begins else None
         if part is None:
             if not isinstance(name, str):
                 return None
@@ -315,6 +323,7 @@ class Fold:
             else:
                 part = {"type": f"tool-{name}", "toolCallId": call_id}
             self._tools[call_id] = part
+            self._begun.add(call_id)
             self.body["parts"].append(part)
         for key in ("input", "rawInput", "output", "errorText", "preliminary"):
             part.pop(key, None)
@@ -324,9 +333,9 @@ class Fold:
         if "output" in fields:
             part["output"] = fields["output"]
         for key in ("providerExecuted", "title", "toolMetadata"):
-            _take(part, key, chunk)
+            take(part, key, chunk)
         answered = state in ("output-available", "output-error")
-        _take(part, "resultProviderMetadata" if answered else "callProviderMetadata", chunk, "providerMetadata")
+        take(part, "resultProviderMetadata" if answered else "callProviderMetadata", chunk, "providerMetadata")
         return part
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -341,9 +350,10 @@ class Fold:
     def whole(self) -> dict[str, Any]:
         """The body: a UI message, or `{"error": …}` for a stream that is nothing but an error."""
         unanswered = (self._tools[name] for name in self._inputs)
-        failed = (part for part in self._tools.values() if "errorText" in part and part["state"] != "output-error")
-        self._divergent |= {id(part) for part in (*self._unused.values(), *unanswered, *failed)}
         parts = self.parts()
+        tools = [part for part in parts if is_tool(part)]
+        failed = (part for part in tools if "errorText" in part and part["state"] != "output-error")
+        self._divergent |= {id(part) for part in (*self._unused.values(), *unanswered, *failed)}
         self._find_lost()
         histories = {str(at): self._history(part) for at, part in enumerate(parts) if id(part) in self._divergent}
         if histories:
@@ -386,32 +396,6 @@ class Fold:
             if fields["type"] == "tool-input-delta":
                 fields["inputTextDelta"] = "".join(text)
         return [fields for fields, _ in runs]
-
-
-def open_key(found: Mapping[tuple[str, Any], Any], kind: str, own_id: Any) -> tuple[str, Any] | None:
-    """The key of the open part that a delta or end belongs to: by id, else the only one of its kind; None if none."""
-    key = (kind, hashable(own_id))
-    if key in found:
-        return key
-    same = [one for one in found if one[0] == kind]
-    return same[0] if len(same) == 1 else None
-
-
-def hashable(raw: Any) -> Any:
-    """An id as a key: text as it is, anything else by its JSON."""
-    return raw if isinstance(raw, str) or raw is None else dumps(raw)
-
-
-def _take(part: dict[str, Any], key: str, chunk: dict[str, Any], source: str | None = None) -> None:
-    item = chunk.get(source or key)
-    if item is not None:
-        part[key] = item
-
-
-def _merged(old: Any, new: Any) -> Any:
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return new
-    return {**old, **{key: _merged(old[key], item) if key in old else item for key, item in new.items()}}
 
 
 _HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Target]]] = {
