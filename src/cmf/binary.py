@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
+from urllib.parse import unquote_to_bytes
 
 TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/x-ndjson", "image/svg+xml")
 
@@ -28,6 +29,35 @@ def data_url(url: str) -> tuple[str, str] | None:
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return None
     return head[len("data:") : -len(";base64")], data
+
+
+def describe_url(field: str, url: str, declared_type: str | None = None) -> dict[str, Any] | None:
+    """The facts about the bytes that a `data:` URL holds, as `describe` gives them; None if it is no such URL.
+
+    Every spelling is read that readers of URLs take: letters of either case, parameters, white space, and percent signs
+    (RFC 2397). The type is that of the URL, or else the declared one. `mismatch` is also said where the bytes are not
+    of the declared one.
+    """
+    head, comma, data = url.lstrip().partition(",")
+    scheme, _, own = head.partition(":")
+    if not comma or scheme.lower() != "data":
+        return None
+    kind, *parameters = [word.strip() for word in own.split(";")]
+    raw = unquote_to_bytes(data)
+    if any(word.lower() == "base64" for word in parameters):
+        facts = describe(field, raw.decode("utf-8", "replace"), kind or declared_type)
+    else:
+        facts = {"field": field, "sha256": hashlib.sha256(data.encode()).hexdigest(), "length": len(data)}
+        facts |= describe_bytes(raw, kind or declared_type)
+        facts |= {"declared_type": kind or declared_type} if kind or declared_type else {}
+    if kind and _is_one_type(declared_type) and not agrees(declared_type, facts.get("sniffed_type")):
+        facts["mismatch"] = True
+    return facts
+
+
+def _is_one_type(declared: str | None) -> TypeGuard[str]:
+    """Whether it names one type, and not all of a kind (`image`, `image/*`)."""
+    return declared is not None and "/" in declared and "*" not in declared
 
 
 def describe(field: str, text: str, declared_type: str | None = None) -> dict[str, Any]:
@@ -79,15 +109,21 @@ def type_of(text: str, declared: str | None) -> str | None:
 
 
 def agrees(declared: str, sniffed: str | None) -> bool:
-    """Whether data declared as one type may be of the sniffed one: same type, or text declared as a textual type."""
+    """Whether data declared as one type may be of the sniffed one: same type, or text declared as a textual type.
+
+    `application/octet-stream` says of bytes that they are bytes, and so claims nothing that could be wrong.
+    """
     declared = declared.split(";")[0].strip().lower()
     if sniffed is None:
         return False
+    if declared == _ANY_BYTES:
+        return True
     if sniffed == "text/plain":
         return declared.startswith(TEXT_TYPES) or declared.endswith(("+xml", "+json"))
     return _FAMILY.get(declared, declared) == _FAMILY.get(sniffed, sniffed)
 
 
+_ANY_BYTES: Final = "application/octet-stream"
 _FAMILY: Final = {
     "image/jpg": "image/jpeg",
     "audio/mp3": "audio/mpeg",

@@ -265,6 +265,8 @@ def _media(part: MediaPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys
     else:
         shown["content"] = part.data
         _address(shown, properties, part.data)
+        if part.type == "url" and (held := binary.describe_url("data", part.data, part.media_type)) is not None:
+            properties["data"] = [held]
     if isinstance(part, VideoPart | AudioPart) and part.duration_ms is not None:
         properties["duration_ms"] = part.duration_ms
     if isinstance(part, DocumentPart) and part.title is not None:

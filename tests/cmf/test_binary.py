@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.binary import agrees, decoded, describe, describe_bytes, sniff
+from cmf.binary import agrees, decoded, describe, describe_bytes, describe_url, sniff
 
 PAD = bytes(16)
 SIGNATURES: list[tuple[bytes, str]] = [
@@ -100,7 +100,9 @@ def test_data_that_is_not_what_it_says_is_a_mismatch(raw: bytes, kind: str, decl
         ("application/atom+xml", "text/plain", True),
         ("image/svg+xml", "text/plain", True),
         ("image/png", "text/plain", False),
-        ("application/octet-stream", "text/plain", False),
+        ("application/octet-stream", "text/plain", True),
+        ("application/octet-stream", "image/png", True),
+        ("application/octet-stream", None, False),
         ("text/plain", "image/png", False),
         ("image/png", "image/jpeg", False),
         ("image/png", None, False),
@@ -158,3 +160,57 @@ def test_any_text_is_described_and_what_is_no_base64_fits_no_type(text: str, dec
     if decoded(text) is None:
         assert "decoded_sha256" not in facts
         assert facts.get("mismatch", False) is (declared is not None)
+
+
+SAID = base64.b64encode(b"the vault opens at nine").decode()
+
+
+@pytest.mark.spec("VIEW-14")
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"data:text/plain;base64,{SAID}",
+        f"data:text/plain;charset=utf-8;base64,{SAID}",
+        f"DATA:text/plain; BASE64 ,{SAID}",
+        f" data:;base64,{SAID}",
+        "data:text/plain;base64," + "".join(f"%{ord(one):02x}" for one in SAID),
+        "data:,the%20vault%20opens%20at%20nine",
+        "data:text/plain;charset=utf-8,the vault opens at %6eine",
+    ],
+)
+def test_what_a_data_url_holds_is_shown_however_it_is_spelled(url: str) -> None:
+    facts = describe_url("data", url)
+
+    assert facts is not None
+    assert (facts["text"], facts["sniffed_type"]) == ("the vault opens at nine", "text/plain")
+    assert "mismatch" not in facts
+
+
+@pytest.mark.spec("VIEW-14")
+@pytest.mark.parametrize(
+    ("url", "declared", "mismatch"),
+    [
+        (f"data:image/png;base64,{SAID}", None, True),
+        (f"data:image/png;base64,{SAID}", "text/plain", True),
+        (f"data:text/plain;base64,{SAID}", "image/png", True),
+        (f"data:;base64,{SAID}", "image/png", True),
+        ("data:image/png;base64,no base64!", None, True),
+        ("data:image/png,words", None, True),
+        (f"data:text/plain;base64,{SAID}", "text", False),
+        (f"data:text/plain;base64,{SAID}", "text/*", False),
+        (f"data:text/plain;base64,{SAID}", "TEXT/PLAIN", False),
+    ],
+)
+def test_a_data_url_is_of_the_types_that_it_and_its_part_declare(
+    url: str, declared: str | None, mismatch: bool
+) -> None:
+    facts = describe_url("data", url, declared)
+
+    assert facts is not None
+    assert facts.get("mismatch", False) is mismatch
+
+
+@pytest.mark.spec("VIEW-14")
+@pytest.mark.parametrize("url", ["https://example.org/a;base64,QUJD", "data:text/plain", "datum:,x", ""])
+def test_an_address_holds_no_data(url: str) -> None:
+    assert describe_url("data", url) is None

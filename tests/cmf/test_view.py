@@ -233,6 +233,8 @@ def test_binary_data_is_described_and_not_shown() -> None:
     (blob,) = only(ResourcePart(uri="u", blob=PNG, mime_type="image/png")).properties["data"]
     assert "mismatch" not in blob
     assert only(ResourcePart(uri="u", blob=PNG)).size_bytes == 16
+    (held,) = only(DocumentPart(type="url", data="data:;charset=utf-8;base64,c2ln")).properties["data"]
+    assert (held["field"], held["text"]) == ("data", "sig")
     (broken,) = only(ImagePart(type="base64", data="%%%", media_type="image/png")).properties["data"]
     assert broken["mismatch"] is True
     assert "decoded_sha256" not in broken
