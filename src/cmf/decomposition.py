@@ -6,11 +6,19 @@ judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from cmf.content import OpaquePart, Part, PromptResultPart, ToolResultPart
+from cmf.content import (
+    OpaquePart,
+    Part,
+    PromptRequestPart,
+    PromptResultPart,
+    ResourceRefPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from cmf.enums import Capability, Hook, Role, ViewKind
 from cmf.errors import ShapeError, UnmappedPartError
 from cmf.facts import NO_KEYS, Keys, addressed, exact_json, known, show
@@ -60,13 +68,12 @@ def _granted(names: frozenset[Capability | str]) -> Grants:
 
 
 def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
-    at = hook or Hook.LLM_REQUEST
-    envelope = _envelope(request.messages[0] if request.messages else None, grants, at)
+    envelope = _envelope(request.messages[0] if request.messages else None, grants, hook or Hook.LLM_REQUEST)
     yield view_of(request, envelope, "request", Role.USER)
     for index, tool in enumerate(request.tools):
         yield view_of(tool, envelope, f"tools[{index}]", Role.USER)
     for index, message in enumerate(request.messages):
-        yield from _message_views(message, grants, at, f"messages[{index}].")
+        yield from _message_views(message, grants, hook or _hook_in(request, message), f"messages[{index}].")
 
 
 def envelope_views(
@@ -85,7 +92,34 @@ def views_at(request: Request, place: int, *, capabilities: frozenset[Capability
     Raises:
         UnmappedPartError, ShapeError: as `iter_views`.
     """
-    return _message_views(request.messages[place], capabilities, Hook.LLM_REQUEST, f"messages[{place}].")
+    message = request.messages[place]
+    return _message_views(message, capabilities, _hook_in(request, message), f"messages[{place}].")
+
+
+def makes_calls(request: Request) -> bool:
+    """Whether a request of MCP makes calls itself; any other one tells a model of those that were made."""
+    own = request.extra.get("mcp") if request.extra else None
+    if not isinstance(own, Mapping):
+        return False
+    entries = own.get("batch", (own,))
+    methods = {_method(entry) for entry in entries} if isinstance(entries, Sequence) else set[Any]()
+    return methods != {_SAMPLING}
+
+
+_SAMPLING: Final = "sampling/createMessage"  # a server's request to a model, with the conversation so far
+_MADE: Final = frozenset({ToolCallPart, PromptRequestPart, ResourceRefPart})
+
+
+def _method(entry: Any) -> Any:
+    envelope = entry.get("envelope") if isinstance(entry, Mapping) else None
+    return envelope.get("method") if isinstance(envelope, Mapping) else None
+
+
+def _hook_in(request: Request, message: Message) -> Hook | None:
+    """Where a message of a request is judged; None for a call that is yet to run, whose hook is that of its kind."""
+    if request.extra and _MADE.issuperset(map(type, message.content)) and message.content and makes_calls(request):
+        return None
+    return Hook.LLM_REQUEST
 
 
 def _response_views(response: Response, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from cmf.decomposition import envelope_views, iter_views, views_at
+from cmf.decomposition import envelope_views, iter_views, makes_calls, views_at
 from cmf.enums import ViewKind
 from cmf.errors import CmfError
 from cmf.message import Message
@@ -224,10 +224,13 @@ class Judge:
 
     def _basis(self, value: Traffic, session: SessionFacts, finder: HitFinder, *, keeps: bool) -> PassBasis:
         if not (keeps and isinstance(value, Request)):  # no later turn continues from it
-            return trusted(PassBasis, session={}, excuses=(), lifted=session.lifted, data=None)
-        count, read = len(value.messages), self._read_of(session)
+            return trusted(PassBasis, session={}, excuses=(), lifted=session.lifted, data=None, makes_calls=False)
         return PassBasis(
-            session=read, excuses=finder.excuses.active, lifted=session.lifted, data=finder.data.upto(count)
+            session=self._read_of(session),
+            excuses=finder.excuses.active,
+            lifted=session.lifted,
+            data=finder.data.upto(len(value.messages)),
+            makes_calls=makes_calls(value),
         )
 
     def _read_of(self, session: SessionFacts) -> dict[str, bytes]:
@@ -240,6 +243,8 @@ class Judge:
         self, value: Traffic, finder: HitFinder, basis: PassBasis, previous: SettledPass | None, same: int | None
     ) -> CarriedOver:
         if previous is None or not isinstance(value, Request) or previous.basis.excuses != basis.excuses:
+            return _NOTHING_CARRIED
+        if previous.basis.makes_calls or basis.makes_calls:  # a call of MCP continues no conversation
             return _NOTHING_CARRIED
         before = previous.messages
         messages = before.first(unchanged(before.items, tuple(value.messages)) if same is None else same)

@@ -150,12 +150,14 @@ class PassBasis:
         excuses: the exceptions and overrides that were in force.
         lifted: the `(label, source event)` pairs that declassification grants lift.
         data: the state of the rule on data after the last message; compared, never read.
+        makes_calls: whether the request makes calls itself, so that their views have other hooks.
     """
 
     session: Mapping[str, bytes]
     excuses: tuple[RuleException | Override, ...]
     lifted: LabelSources
     data: object
+    makes_calls: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -351,6 +351,32 @@ def test_the_hook_is_the_callers_or_the_kinds() -> None:
     assert "hook" not in next(message.iter_views()).to_dict()
 
 
+def _hooks_of_mcp(*methods: str, batch: bool = False) -> set[str | None]:
+    entries = [{"envelope": {"method": method}} for method in methods]
+    asked = Message(role="assistant", content=[ToolCallPart(name="pay")])
+    request = Request(messages=[asked], extra={"mcp": {"batch": entries} if batch else entries[0]})
+    return {view.hook for view in iter_views(request) if view.kind == "tool_call"}
+
+
+@pytest.mark.spec("VIEW-7")
+def test_a_call_of_mcp_is_yet_to_run_and_what_a_model_is_told_of_is_not() -> None:
+    assert _hooks_of_mcp("tools/call") == {"tool_pre"}
+    assert _hooks_of_mcp("sampling/createMessage", "tools/call", batch=True) == {"tool_pre"}
+    assert _hooks_of_mcp("sampling/createMessage") == {"llm_request"}
+    assert _hooks_of_mcp("sampling/createMessage", "sampling/createMessage", batch=True) == {"llm_request"}
+    texts = Request(messages=[Message(role="user", content=[TextPart(text="a")])], extra={"mcp": {}})
+    assert {view.hook for view in iter_views(texts)} == {"llm_request"}
+
+
+@pytest.mark.spec("VIEW-7")
+@pytest.mark.parametrize("own", ["tools/call", {"envelope": 7}, {"batch": 7}, {"batch": [7]}])
+def test_what_mcp_says_elsewhere_does_not_matter(own: Any) -> None:
+    asked = Message(role="assistant", content=[ToolCallPart(name="pay")])
+    calls = [view for view in iter_views(Request(messages=[asked], extra={"mcp": own})) if view.kind == "tool_call"]
+
+    assert calls[0].hook == ("tool_pre" if isinstance(own, dict) else "llm_request")
+
+
 @pytest.mark.spec("VIEW-4")
 def test_nested_parts_have_views_of_their_own() -> None:
     inner = Message(role="user", content=[TextPart(text="deep")], id="m", extensions=Extensions(custom={"k": "hidden"}))

@@ -45,6 +45,8 @@ warn contains {"code": "test.hot", "reason": "r"} if "hot" in input.session.labe
 """
 FORBIDDEN = 'deny contains {"code": "test.no", "reason": "r"} if contains(input.content, "forbidden")\n'
 
+UNRUN = 'deny contains {"code": "test.unrun", "reason": "r"} if input.hook == "tool_pre"\n'
+
 Made = Callable[..., Pipeline]
 
 
@@ -430,3 +432,16 @@ def test_fingerprints_tell_what_came_again_without_what_was_held(
     )
     assert len(prints) == 16 * len(given_now)
     assert equal_start(held, known, held) == (len(held), known)
+
+
+@pytest.mark.spec("VIEW-7", "PIPE-16")
+def test_a_call_that_is_made_now_takes_nothing_over_from_one_in_a_history(made: Made, tmp_path: Path) -> None:
+    write_rules(tmp_path, {"unrun": UNRUN}, kinds="tool_call")
+    asked = Message(role="assistant", content=[ToolCallPart(tool_call_id="c1", name="pay")])
+    history = Request(messages=[asked])
+    call = Request(messages=[asked], extra={"mcp": {"envelope": {"method": "tools/call"}}})
+    pipeline = made()
+
+    verdicts = [pipeline.run(one, HERE).decision.verdict for one in (history, call, history, call, call)]
+
+    assert verdicts == ["allow", "deny", "allow", "deny", "deny"]

@@ -1,0 +1,28 @@
+"""What a rule knows when an MCP client calls."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.pipeline.mcp_proxy.pairs import READ, Pair, call, text
+
+from pipeline.assembly import Config
+from pipeline.guard import Guard
+
+PATIENT = Config(timeout_seconds=20)
+
+
+@pytest.mark.spec("VIEW-7")
+async def test_what_a_session_has_done_limits_the_calls_of_a_client(tmp_path: Path) -> None:
+    (tmp_path / "cmf/defaults").mkdir(parents=True)
+    limits = {"session": {"call_limit": {"at_most": {"tool://files/read": 2}}}}
+    (tmp_path / "cmf/defaults/data.json").write_text(json.dumps(limits), encoding="utf-8")
+    with Guard(["shipped", tmp_path], config=PATIENT) as guard:
+        pair = Pair(guard)
+        allowed = [await pair.exchange("tools/call", READ, {"content": [text("ok")]}, at) for at in (1, 2)]
+        refused = await pair.client(call("tools/call", READ, 3))
+
+    assert "session.call-limit" in json.dumps(refused.back)
+    assert [one["result"]["content"] for one in allowed] == [[text("ok")]] * 2
