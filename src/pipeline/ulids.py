@@ -6,6 +6,8 @@ from typing import Final
 
 from ulid import ULID
 
+from pipeline.moments import iso
+
 _DIGITS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 _PAIRS: Final = [first + second for first in _DIGITS for second in _DIGITS]
 _SHIFTS: Final = range(120, -1, -10)  # of the 13 pairs in 130 bits, of which the first two are always 0
@@ -17,4 +19,12 @@ def new_ulid() -> str:
     return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
-__all__ = ["new_ulid"]
+def made_at(ulid: str) -> str:
+    """When an id of `new_ulid` was made, to the second (`2026-01-31T09:00:00Z`)."""
+    milliseconds = 0
+    for digit in ulid[:10]:
+        milliseconds = milliseconds << 5 | _DIGITS.index(digit)
+    return iso(milliseconds * 1_000)
+
+
+__all__ = ["made_at", "new_ulid"]

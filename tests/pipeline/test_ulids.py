@@ -18,5 +18,12 @@ def test_an_id_is_spelled_as_the_library_spells_it(monkeypatch: pytest.MonkeyPat
     assert ulids.new_ulid() == str(made)
 
 
+@pytest.mark.parametrize("number", [0, 0x0192_3ABC_4DEF << 80 | 7, 0x0192_3ABC_4FFF << 80])
+def test_an_id_tells_when_it_was_made(number: int) -> None:
+    made = ULID.from_int(number)
+
+    assert ulids.made_at(str(made)) == made.datetime.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def test_no_two_ids_are_the_same() -> None:
     assert len({ulids.new_ulid() for _ in range(100)}) == 100

@@ -42,6 +42,7 @@ from pipeline.guard import Guard, raised
 from pipeline.outcome import Outcome
 from pipeline.references import references
 from pipeline.sessions.base import MemorySessions
+from pipeline.ulids import made_at
 
 APPROVAL_HEADER: Final = "x-cmf-approval-id"
 FORWARDED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
@@ -87,7 +88,8 @@ class IncomingRequest:
     def context(self, route: str) -> Context:
         """The facts of the run; none of them is taken from the message."""
         # Not validated again: each of these was read strictly, or was made here.
-        own = trusted(RequestExtension, environment=self.environment, request_id=f"req_{self.request_id}")
+        named, came = f"req_{self.request_id}", made_at(self.request_id)
+        own = trusted(RequestExtension, environment=self.environment, request_id=named, timestamp=came)
         on_record = frozen_mapping({"route": route, "wire_in": self.digest})
         return trusted(Context, subject=self.subject, session=self.session, request=own, recorded=on_record)
 

@@ -19,7 +19,7 @@ from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import INVALID_PARAMS, FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT, repeat, request_of, response_of, unrepeated
 from pipeline.mcp_proxy.refusals import Refused, of_decision, of_unreadable
-from pipeline.ulids import new_ulid
+from pipeline.ulids import made_at, new_ulid
 
 MAX_ASKED: Final = 32  # `inputRequests` in one result
 
@@ -80,7 +80,8 @@ class Judge:
         return written if repeated is None else repeat(written, *repeated)
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
-        own = RequestExtension(environment=self.context.environment, request_id=f"req_{new_ulid()}")
+        ulid = new_ulid()
+        own = RequestExtension(environment=self.context.environment, request_id=f"req_{ulid}", timestamp=made_at(ulid))
         minted = body.get("id")
         return replace(self.context, request=own, call_id=minted if isinstance(minted, str) else None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -30,6 +31,12 @@ deny contains {"code": "no.more", "reason": "Twice is enough."} if {
     input.session.counters["calls:tool://bank/pay"] >= 2
 }"""
 NAMED = 'deny contains {"code": "no.vault", "reason": "Not from there."} if input.name == "vault"'
+NIGHT = """\
+deny contains {"code": "no.clock", "reason": input.extensions.request.timestamp} if input.content == "what time is it?"
+deny contains {"code": "no.clock", "reason": "Nobody knows."} if {
+    input.content == "what time is it?"
+    not input.extensions.request.timestamp
+}"""
 WATCHED = 'warn contains {"code": "is.odd", "reason": "Odd."} if contains(input.content, "odd")'
 SAMPLING = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"messages": [{"role": "?"}]}}
 
@@ -175,6 +182,19 @@ def test_a_deny_is_an_answer_with_the_facts_of_a_refusal_and_no_body(url: str) -
     ]  # fmt: skip
     assert told["coverage"] == {"produced": 2, "evaluated": 2, "skipped": []}
     assert len(told["revision"]) == 64
+
+
+@pytest.mark.spec("GW-23")
+def test_policy_is_told_when_a_request_came_at_both_doors(tmp_path: Path) -> None:
+    write_rules(tmp_path / "policy", {"night": NIGHT}, kinds="text")
+    begun = datetime.now(UTC).replace(microsecond=0)
+    with serving(tmp_path, settings(tmp_path)) as url:
+        _, _, told = ask(url, chat("what time is it?"))
+        _, _, refused = ask(url, says("what time is it?"), path=CHAT)
+
+    for said in (told["message"], refused["error"]["message"]):
+        came = datetime.fromisoformat(said.split()[0].rstrip("."))
+        assert begun <= came <= datetime.now(UTC)
 
 
 @pytest.mark.spec("GW-232")

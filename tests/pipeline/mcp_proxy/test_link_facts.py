@@ -1,16 +1,19 @@
-"""What a rule knows when an MCP client calls."""
+"""What a rule knows when an MCP client calls: the time, and what the session has done."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.mcp_proxy.pairs import READ, Pair, call, text
 
 from pipeline.assembly import Config
 from pipeline.guard import Guard
 
+TIME = 'deny contains {"code": "no.clock", "reason": input.extensions.request.timestamp} if input.name == "clock"'
 PATIENT = Config(timeout_seconds=20)
 
 
@@ -26,3 +29,13 @@ async def test_what_a_session_has_done_limits_the_calls_of_a_client(tmp_path: Pa
 
     assert "session.call-limit" in json.dumps(refused.back)
     assert [one["result"]["content"] for one in allowed] == [[text("ok")]] * 2
+
+
+@pytest.mark.spec("MCPX-28")
+async def test_a_rule_knows_what_time_it_is(tmp_path: Path) -> None:
+    begun = datetime.now(UTC).replace(microsecond=0)
+    with Guard(write_rules(tmp_path, {"time": TIME}), config=PATIENT) as guard:
+        step = await Pair(guard).client(call("tools/call", {"name": "clock", "arguments": {}}))
+
+    said = step.back[0]["result"]["content"][0]["text"]
+    assert begun <= datetime.fromisoformat(said.split()[0]) <= datetime.now(UTC)

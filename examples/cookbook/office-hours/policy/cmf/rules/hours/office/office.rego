@@ -11,6 +11,7 @@ deny contains {
 	"code": "hours.office",
 	"reason": "This can be done in office hours only.",
 } if {
+	input.hook != "llm_request" # what is in the history was judged when it was new
 	not _at_any_time
 	not _open
 }

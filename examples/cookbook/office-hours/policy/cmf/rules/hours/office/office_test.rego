@@ -3,7 +3,8 @@ package cmf.rules.hours.office_test
 import data.cmf.rules.hours.office
 
 _denied(uri, extensions) := count(hits) if {
-	hits := office.deny with input as {"kind": "tool_call", "uri": uri, "extensions": extensions}
+	view := {"kind": "tool_call", "hook": "llm_response", "uri": uri, "extensions": extensions}
+	hits := office.deny with input as view
 		with data.cmf.defaults.hours.office as {
 			"zone": "Europe/Berlin",
 			"days": ["Monday", "Friday"],
