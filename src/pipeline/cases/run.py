@@ -14,7 +14,7 @@ from cmf.errors import CmfError
 from pipeline.assembly import Config, EngineChoice, Policies
 from pipeline.cases.case import Case, Expectation, ViewExpectation, WireExpectation
 from pipeline.checks.printing import Printed
-from pipeline.decision import Action, Decision, ViewDecision
+from pipeline.decision import BAD_EFFECT, OUTAGE_RULES, Action, Decision, Hit, Verdict, ViewDecision
 from pipeline.emission import emit
 from pipeline.errors import PipelineError
 from pipeline.outcome import Outcome
@@ -122,6 +122,7 @@ def _problems(expected: Expectation, outcome: Outcome) -> Iterator[str]:
     yield from _not_exactly("rules", expected.rules, rules)
     yield from _lacks("rules", expected.rules_include, rules)
     yield from _not_exactly("codes", expected.codes, {hit.code for _, hit in hits})
+    yield from _failures(expected, hits)
     if expected.labels_include or expected.labels_exclude:
         yield from _labels(expected, outcome)
     for at, view in expected.views.items():
@@ -130,6 +131,17 @@ def _problems(expected: Expectation, outcome: Outcome) -> Iterator[str]:
             yield f"views[{at}]: there is no such view; there are {', '.join(_named(decision.views)) or 'none'}"
         else:
             yield from _view_problems(f"views[{at}]", view, found)
+
+
+def _failures(expected: Expectation, hits: Iterable[tuple[ViewDecision, Hit]]) -> Iterator[str]:
+    """Denials that no rule wrote: something failed, and the case does not name the code of it."""
+    if expected.verdict is not Verdict.DENY:
+        return  # the verdict is not what was expected
+    for view, hit in hits:
+        is_failure = hit.rule in OUTAGE_RULES or hit.code == BAD_EFFECT
+        if is_failure and hit.code not in (expected.codes or ()):
+            said = hit.problem or f"{hit.rule}: {hit.reason}"
+            yield f"{view.path}: denied by a failure, {hit.code} ({said}); if it is expected, name it in `codes`"
 
 
 def _differs(what: str, expected: str | None, got: str | None) -> Iterator[str]:

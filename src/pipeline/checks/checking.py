@@ -25,7 +25,7 @@ from pipeline.decision import Mode
 from pipeline.display import meant
 from pipeline.engines.base import Decided, Engine
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.survey import HINTS, Place, Survey, allowed_builtins
+from pipeline.engines.survey import HINTS, INSTEAD, Place, Survey, allowed_builtins
 from pipeline.engines.survey import Path as DataPath
 from pipeline.errors import CaseError, PipelineError, PolicyError
 from pipeline.policies import metadata, policy_files, rule_exceptions
@@ -179,13 +179,20 @@ def _banned(survey: Survey) -> Iterator[Finding]:
                 else _callable(functions, package, allowed)
             )
             code, message = "policy.banned-builtin", f"the embedded engine does not support {call.name}"
-            if is_own or ("." not in call.name and call.name not in _OPA_ONLY):
+            if is_own or call.name.split(".")[0] not in _OPA_ONLY:
                 code, message = "policy.unknown-function", f"unknown function {call.name}"
-            yield Finding(code, call.place, message, meant(call.name, known, HINTS[code]))
+            hint = INSTEAD.get(call.name) or meant(call.name, known, HINTS[code])
+            yield Finding(code, call.place, message, hint)
 
 
-_OPA_ONLY: Final = frozenset({"cast_array", "print", "re_match", "set_diff", "trace"})
-"""OPA's builtins without a dot in their names that the embedded engine lacks."""
+_OPA_ONLY: Final = frozenset(
+    {
+        "array", "cast_array", "crypto", "graph", "graphql", "http", "internal", "io", "json", "net", "opa", "print",
+        "providers", "rand", "re_match", "regex", "rego", "set_diff", "strings", "time", "trace", "units", "uri",
+        "uuid", "yaml",
+    }
+)  # fmt: skip
+"""How names of OPA's builtins that the embedded engine lacks begin: up to their first dot."""
 
 
 def _callable(functions: Iterable[DataPath], package: DataPath, allowed: Iterable[str]) -> list[str]:

@@ -69,7 +69,8 @@ def _members(survey: Survey, rule: Rule, path: Path, texts: Mapping[str, bytes])
             yield _bad_effect(definition.place, message, 'write {"code": …, "reason": …}')
         elif fields is not None and missing:
             message = f"a member of `{path[-1]}` has no {' and no '.join(missing)}"
-            yield _bad_effect(definition.place, message, f"write {', '.join(f'`{name}: …`' for name in missing)}")
+            fields_to_add = ", ".join(f'`"{name}": …`' for name in missing)
+            yield _bad_effect(definition.place, message, f"write {fields_to_add}")
 
 
 def _bad_redactions(rule: Rule, place: Place, fields: Mapping[str, str | None]) -> Iterator[Finding]:
@@ -97,10 +98,20 @@ def _bad_effect(place: Place, message: str, hint: str) -> Finding:
 
 
 def _written(definition: Definition, texts: Mapping[str, bytes]) -> str:
-    span = definition.raw["value"]
-    if definition.raw["kind"] != "set" or span is None:
+    """The text of a set's member; of a variable what its body assigns to it."""
+    raw, text = definition.raw, texts[definition.place.module]
+    if raw["kind"] != "set" or raw["value"] is None:
         return ""
-    return texts[definition.place.module][span[0] : span[1]].decode().strip()
+    written = _text_at(text, raw["value"])
+    if not written.isidentifier():
+        return written
+    statements = [_text_at(text, one["span"]) for body in raw["bodies"] for one in body["statements"]]
+    given = [found[1] for one in statements if (found := re.match(rf"{written}\s*:=\s*(.*)", one, re.DOTALL))]
+    return given[0] if len(given) == 1 else ""
+
+
+def _text_at(text: bytes, span: Sequence[int]) -> str:
+    return text[span[0] : span[1]].decode().strip()
 
 
 def _literal(text: str) -> dict[str, str | None] | None:

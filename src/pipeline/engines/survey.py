@@ -36,6 +36,13 @@ HINTS: Final = {
 }
 """What to do about a refusal, by its code."""
 
+INSTEAD: Final = {
+    "time.now_ns": "there is no clock: read input.extensions.request.timestamp, and time.parse_rfc3339_ns of it",
+    "http.send": "a rule asks nobody: let the host give the fact in its context (input.extensions.custom), or as data",
+    "opa.runtime": "write settings in a data file, and read them as data.cmf.defaults.…",
+}
+"""What to do instead of calling some of OPA's builtins."""
+
 
 def without_prints(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """(path, text) of each module with `true` and spaces in place of `print(…)`: all else stays where it is [ENG-19].
@@ -98,6 +105,7 @@ def _hint_for(message: str, rest: str) -> str:
         if rest[:1] and not rest[0].isascii():
             found.append("write it in ASCII: other letters, quotes and blanks stand in texts alone")
     found += [hint for words, hint in _OF_MESSAGES.items() if words in message]
+    found += [hint for name, hint in INSTEAD.items() if message.startswith(f"{name} ")]
     if not found and message.startswith("no function ") and re.match(r"[\w.]+[ \t]*(?:#.*)?\n\s*\(", rest):
         found.append("a `(` on the next line makes a call of this: begin that line otherwise")
     return found[0] if found else ""

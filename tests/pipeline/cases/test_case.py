@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.pipeline.conftest import write_rules
 
 from cmf.request import Request, Response
 from pipeline.cases.case import Case, read_cases
@@ -159,6 +160,21 @@ def test_short_messages_stand_for_canonical_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CASE-2")
+def test_a_short_result_has_the_name_of_its_call(tmp_path: Path) -> None:
+    conversation = [
+        {"role": "assistant", "tool_call": [{"id": "t", "name": "f"}, {"name": "g"}]},
+        {"role": "tool", "tool_result": [{"id": "t", "content": "x"}, {"id": "t", "name": "h"}, {"id": "u"}, {}]},
+        {"role": "tool", "content": [{"content_type": "tool_result", "tool_call_id": "t", "content": "x"}]},
+    ]
+
+    traffic = read(tmp_path, conversation=conversation).traffic
+
+    assert isinstance(traffic, Request)
+    names = [part.tool_name for message in traffic.messages[1:] for part in message.content]  # type: ignore[union-attr]
+    assert names == ["f", "h", None, None, None]
+
+
+@pytest.mark.spec("CASE-2")
 def test_a_reply_is_judged_with_the_conversation_before_it(tmp_path: Path) -> None:
     found = read(tmp_path, reply={"text": "hello yourself"})
 
@@ -273,6 +289,19 @@ def test_each_expectation_that_fails_is_reported(
     assert result.status == "failed"
     (said,) = result.problems
     assert said.startswith(problem)
+
+
+@pytest.mark.spec("CASE-3")
+def test_a_denial_by_a_failure_is_none_by_a_rule(tmp_path: Path) -> None:
+    broken = 'deny contains sprintf("no %v", [input.role]) if contains(input.content, "hello")'
+    runner = CaseRunner(write_rules(tmp_path / "policy", {"broken": broken}, kinds="text"))
+
+    plain = judged(runner, tmp_path, conversation=HELLO, expect="deny")
+    named = judged(runner, tmp_path, conversation=HELLO, expect={"verdict": "deny", "codes": ["policy.bad-effect"]})
+
+    (problem,) = plain.problems
+    assert problem.startswith("messages[0].content[0]: denied by a failure, policy.bad-effect (test/broken: ")
+    assert named.problems == ()
 
 
 @pytest.mark.spec("CASE-3")

@@ -18,6 +18,7 @@ from pipeline.policies.metadata import Module, problems
 __all__ = ["write"]  # a fixture
 
 RULE = GOOD.replace("#   capabilities: [read_labels]\n", "").replace("redacted", "extra")
+FINE = '{"code": "test.rule", "reason": "x"}'
 TODAY = date(2026, 7, 1)
 OTHER = "cmf/rules/test/other/other.rego"
 OTHER_RULE = RULE.replace("test.rule", "test.other")
@@ -312,6 +313,11 @@ def test_a_redaction_of_only_the_first_place_is_found(write: Write, effect: str,
         ('"no"', "true", "policy.bad-effect", "an object, not a string"),
         ('sprintf("%s", [1])', "true", "policy.bad-effect", "an object, not a string"),
         ('{"code": "test.rule"}', "true", "policy.bad-effect", "has no reason"),
+        ("msg", 'msg := "no"', "policy.bad-effect", "an object, not a string"),
+        ("msg", 'msg := sprintf("no %v", [input.role])', "policy.bad-effect", "an object, not a string"),
+        ("msg", 'msg := {"msg": "no"}', "policy.bad-effect", 'has no code and no reason; write `"code": …`'),
+        (FINE, "time.now_ns() > 0", "policy.banned-builtin", "no clock: read input.extensions.request.timestamp"),
+        (FINE, "input.content.matches(input.role)", "policy.unknown-function", "input.content.matches"),
         ('{"detail": {"code": 1, "reason": "x"}}', "true", "policy.bad-effect", "has no code and no reason"),
         ('{"code": "test.rule", "reason": why}', "true", "policy.unknown-name", "why is never given a value"),
         ('{"code": "test.rule", "reason": "x"}', "_smal", "policy.unknown-name", "did you mean _small?"),
@@ -337,8 +343,8 @@ def test_members_and_names_that_mean_nothing_are_found(
 @pytest.mark.parametrize(
     ("effect", "fields", "words"),
     [
-        ("label", "", "has no label; write `label: …`"),
-        ("rewrite", ', "pointer": "/arguments/a"', "has no value; write `value: …`"),
+        ("label", "", 'has no label; write `"label": …`'),
+        ("rewrite", ', "pointer": "/arguments/a"', 'has no value; write `"value": …`'),
         ("redact", "", "either spans or pointer"),
         ("redact", ', "spans": [[0, 1]], "pointer": "/arguments/a"', "either spans or pointer"),
         ("redact", ', "spans": [[0, 1]]', None),
