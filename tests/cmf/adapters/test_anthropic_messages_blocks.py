@@ -332,7 +332,12 @@ def test_what_another_provider_ran_or_was_edited_is_not_sent() -> None:
         {"type": "redacted_thinking"},
         {"type": "text", "text": 1},
         {"type": "image", "source": {"type": "base64", "data": "AA=="}},
-        {"type": "document", "source": {"type": "content", "content": "x"}},
+        {"type": "document", "source": {"type": "content", "content": ""}},
+        {
+            "type": "document",
+            "source": {"type": "content", "content": [{"type": "text", "text": "x"}, {"type": "image"}]},
+        },
+        {"type": "document", "source": {"type": "content"}},
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": ""}},
         {"type": "image", "source": {"type": "text", "media_type": "text/plain", "data": ""}},
         {"type": "brand_new", "a": {"b": None}},
@@ -621,3 +626,39 @@ def test_what_only_users_say_is_refused_of_a_foreign_assistant(part: Part) -> No
 )
 def test_what_only_users_say_goes_back_where_it_came_from(given: dict[str, Any]) -> None:
     assert type(only_part(asked(given, role="assistant"))) in (ImagePart, ToolResultPart)
+
+
+@pytest.mark.spec("ANT-13")
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ("closed on Mondays", "closed on Mondays"),
+        ([{"type": "text", "text": "closed on Mondays"}], "closed on Mondays"),
+        ([{"type": "text", "text": "closed"}, {"type": "text", "text": "on\nMondays", "cache_control": None}],
+         "closed\non\nMondays"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("beside", [{}, {"title": "Hours", "context": "the shop", "citations": {"enabled": True}}])
+def test_a_document_of_blocks_is_a_document_and_goes_back_as_it_came(
+    blocks: Any, said: str, beside: dict[str, Any]
+) -> None:
+    body = asked({"type": "document", "source": {"type": "content", "content": blocks, "more": 1}, **beside})
+
+    part = only_part(body)
+
+    assert isinstance(part, DocumentPart)
+    (view,) = [view for view in iter_views(ADAPTER.from_wire_request(body)) if view.kind == "document"]
+    assert view.content == said
+    assert ADAPTER.to_wire(ADAPTER.from_wire_request(body)) == body
+
+
+@pytest.mark.spec("ANT-13")
+def test_an_edited_document_of_blocks_is_one_text() -> None:
+    source = {"type": "content", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    part = only_part(asked({"type": "document", "source": source}))
+
+    body = written(part.edited(data=base64.b64encode(b"c").decode()))
+
+    assert body["messages"][0]["content"] == [
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "c"}}
+    ]

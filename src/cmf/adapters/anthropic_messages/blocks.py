@@ -254,6 +254,10 @@ _BASE64_KEYS: Final = frozenset({"type", "media_type", "data"})
 _URL_KEYS: Final = frozenset({"type", "url"})
 _FILE_KEYS: Final = frozenset({"type", "file_id"})
 _PLAIN_TEXT_KEYS: Final = frozenset({"media_type", "data"})
+_TAKEN: Final = {
+    "base64": _BASE64_KEYS, "url": _URL_KEYS, "file": _FILE_KEYS, "text": _PLAIN_TEXT_KEYS,
+    "content": frozenset({"content"}),
+}  # fmt: skip
 _IMAGE_KEYS: Final = frozenset({"type", "source"})
 _DOCUMENT_KEYS: Final = frozenset({"type", "source", "title"})
 
@@ -266,7 +270,7 @@ def _image(block: FrozenDict, _path: str, _names: Names) -> Part | None:
 
 
 def _document(block: FrozenDict, _path: str, _names: Names) -> Part | None:
-    fields = _media(block)
+    fields = _blocks_source(block["source"]) if _is_of_blocks(block) else _media(block)
     if fields is None:
         return None
     known = _IMAGE_KEYS
@@ -294,6 +298,21 @@ def _media(block: FrozenDict) -> dict[str, Any] | None:
     return _text_source(data, media_type)
 
 
+BLOCKS: Final = "content"  # the type of a source that is a document's own blocks, and the key of these
+
+
+def _is_of_blocks(block: FrozenDict) -> bool:
+    source = block.get("source")
+    return isinstance(source, dict) and source.get("type") == BLOCKS
+
+
+def _blocks_source(source: FrozenDict) -> dict[str, Any] | None:
+    """A text, or blocks of text which citations name by number: one text; None where there is anything else in them."""
+    blocks = source.get(BLOCKS)
+    texts = [blocks] if type(blocks) is str else _texts(blocks)
+    return _text_source(SEARCH_TEXTS.join(texts), "text/plain") if texts else None
+
+
 def _text_source(text: str, media_type: str) -> dict[str, Any] | None:
     """Plain text as base64 data, where its view will show it as the text that it is."""
     raw = text.encode("utf-8")
@@ -305,8 +324,10 @@ def _text_source(text: str, media_type: str) -> dict[str, Any] | None:
 def _media_extra(block: FrozenDict, known: frozenset[str], fields: dict[str, Any]) -> FrozenDict | None:
     source = block["source"]
     kind = source["type"]
-    taken = {"base64": _BASE64_KEYS, "url": _URL_KEYS, "file": _FILE_KEYS, "text": _PLAIN_TEXT_KEYS}[kind]
+    taken = _TAKEN[kind]
     left = {key: item for key, item in source.items() if key not in taken}
+    if kind == BLOCKS and type(source[BLOCKS]) is not str:
+        left[BLOCKS] = freeze(list(map(_cut, source[BLOCKS])))
     if not left:
         # Writing treats a part of another format differently; the mark keeps this one as it is.
         return rest_of(block, known, always=kind == "file" or _rewritten_if_foreign(fields))
@@ -326,10 +347,8 @@ _SEARCH_KEYS: Final = frozenset({"source", "title", "content"})
 def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     """What a search of the client's found, as the resource that it is; its texts are one [ANT-28]."""
     source, title, content = block.get("source"), block.get("title"), block.get("content")
-    if type(source) is not str or type(title) is not str or not isinstance(content, list) or not content:
-        return None
-    texts = [one["text"] for one in content if isinstance(one, dict) and _is_text(one)]
-    if len(texts) < len(content):
+    texts = _texts(content)
+    if type(source) is not str or type(title) is not str or not isinstance(content, list) or not texts:
         return None
     extra = rest_of(block, _SEARCH_KEYS, always=True)
     if extra is not None and (len(content) > 1 or content[0].keys() != _TEXT_KEYS):
@@ -337,8 +356,14 @@ def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     return trusted(ResourcePart, uri=source, name=title, content=SEARCH_TEXTS.join(texts), extra=extra)
 
 
-def _is_text(block: Mapping[str, Any]) -> bool:
-    return block.get("type") == "text" and type(block.get("text")) is str
+def _texts(blocks: Any) -> list[str]:
+    """The texts of a list of text blocks; none where it is anything else."""
+    texts = [one["text"] for one in blocks if _is_text(one)] if isinstance(blocks, list) else []
+    return texts if texts and len(texts) == len(blocks) else []
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and type(block.get("text")) is str
 
 
 def _cut(block: Mapping[str, Any]) -> dict[str, Any]:

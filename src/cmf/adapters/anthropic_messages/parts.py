@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from cmf import binary
 from cmf.adapters.anthropic_messages.blocks import (
+    BLOCKS,
     BROWSER,
     COMPACTION,
     FORMAT,
@@ -188,14 +189,18 @@ def _source(part: ImagePart | DocumentPart, what: str) -> Block:
         return {"type": "url", "url": part.data} if inline is None else _inline(part, inline[1], inline[0], what)
     if not own:
         return _inline(part, part.data, part.media_type, what)
-    if _was_text(part) and (text := _as_text(part.data)) is not None:
-        return {"media_type": part.media_type, "data": text}  # its `type` rode along
+    source = extra_of(part, FORMAT).get("source")
+    kind = source.get("type") if isinstance(source, dict) else None
+    if kind in ("text", BLOCKS) and (text := _as_text(part.data)) is not None:  # its `type` rode along
+        return {"media_type": part.media_type, "data": text} if kind == "text" else _of_blocks(text, source)
     return {"type": "base64", "media_type": part.media_type, "data": part.data}
 
 
-def _was_text(part: ImagePart | DocumentPart) -> bool:
-    source = extra_of(part, FORMAT).get("source")
-    return isinstance(source, dict) and source.get("type") == "text"
+def _of_blocks(text: str, source: Any) -> Block:
+    """A document's own blocks as they came; a bare text where it was one."""
+    if BLOCKS not in source:
+        return {BLOCKS: text}
+    return {BLOCKS: _cut(text, source[BLOCKS]) or [{"type": "text", "text": text}]}
 
 
 def _inline(part: Part, data: str, media_type: str | None, what: str) -> Block:
