@@ -23,6 +23,7 @@ from cmf.content import (
     ToolResultPart,
 )
 from cmf.message import Message
+from cmf.other_models import other_models
 from cmf.request import Request, Response
 from pipeline.decision import Effect, Hit, StageRecord
 from pipeline.draft import messages_of
@@ -140,11 +141,13 @@ def _refusal(one: Reference) -> StageRecord:
 
 
 def _in_request(request: Request, since: int) -> Iterator[Reference]:
-    if request.model and _PRESET in request.model:
-        yield Reference(Referred.PROMPT, request.model, "request")
+    for named in (request.model or "", *other_models(request)):
+        if _PRESET in named:
+            yield Reference(Referred.PROMPT, named, "request")
     if request.extra:
         for own in _own_fields(request.extra):
-            yield from _of_request(own)
+            for level in _levels(own):
+                yield from _of_request(level)
         yield from _files(request.extra, "request")
     for index, tool in enumerate(request.tools):
         if tool.extra:
@@ -153,6 +156,14 @@ def _in_request(request: Request, since: int) -> Iterator[Reference]:
             yield from _files(tool.extra, f"tools[{index}]")
     for index, message in enumerate(request.messages[since:], since):
         yield from _in_message(message, f"messages[{index}].")
+
+
+def _levels(own: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """These fields, and those that a service reads as if they stood here."""
+    yield own
+    for key in _MERGED:
+        if isinstance(inner := own.get(key), dict):
+            yield from _levels(inner)
 
 
 def _of_request(own: Mapping[str, Any]) -> Iterator[Reference]:
@@ -266,6 +277,7 @@ _OF_REQUEST: Final = {
     "preset": Referred.PROMPT,
 }
 _HELD: Final = {"fileid": Referred.FILE, "fileids": Referred.FILE, "skillid": Referred.SKILL}
+_MERGED: Final = ("extra_body", "google")  # of LiteLLM's proxy and of Gemini's endpoint for OpenAI clients
 _PRESET: Final = "@preset/"  # OpenRouter's: a prompt that it keeps, and a model with it
 _THEIR_OWN: Final = "anthropic"  # the type of skills that nobody uploaded: the provider's own, like its tools
 _GENERATED: Final = "image_generation_call"

@@ -88,6 +88,11 @@ def test_a_refusal_names_the_kind_the_place_and_what_to_send(kind: Referred, wor
         ({"continuationToken": "more"}, [Reference(Referred.RESPONSE, "more", "request")]),
         ({"preset": "our-bot"}, [Reference(Referred.PROMPT, "our-bot", "request")]),
         ({"model": "acme/m@preset/bot"}, [Reference(Referred.PROMPT, "acme/m@preset/bot", "request")]),
+        ({"models": ["acme/m", "@preset/bot"]}, [Reference(Referred.PROMPT, "@preset/bot", "request")]),
+        ({"fallbacks": [{"model": "m@preset/bot"}]}, [Reference(Referred.PROMPT, "m@preset/bot", "request")]),
+        ({"extra_body": {"google": {"cached_content": "c"}}}, [Reference(Referred.CACHE, "c", "request")]),
+        ({"extra_body": {"extra_body": {"preset": "our-bot"}}}, [Reference(Referred.PROMPT, "our-bot", "request")]),
+        ({"metadata": {"conversation": "7", "preset": "x"}, "extra_body": {"metadata": {"prompt": "x"}}}, []),
         (
             {"thread": {"type": "continue", "previous_message_id": "msg_1"}},
             [Reference(Referred.RESPONSE, "msg_1", "request")],

@@ -3,7 +3,7 @@
 # description: |
 #   Web search, code execution and hosted MCP tools run at the provider: their calls never pass here. Offering or using
 #   one is refused unless its URI is on the operator's list. So is a request with a field that has the provider search,
-#   or call servers of MCP, without a tool that says so.
+#   run code, or call servers of MCP, without a tool that says so.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm062025-excessive-agency/
 # custom:
@@ -57,7 +57,24 @@ _asked_for contains "tool://_/web_search" if {
 _asked_for contains "tool://_/web_search" if {
 	some uri in _models
 	some ending in _settings.search_endings
-	endswith(replace(uri, "%3A", ":"), ending)
+	contains(concat("", [_plain(uri), ":"]), concat("", [ending, ":"])) # others may follow it
+}
+
+# Some names of models end in switches: `m:enable_web_search=on&others=off`.
+_asked_for contains "tool://_/web_search" if {
+	some uri in _models
+	some piece in split(_plain(uri), ":")
+	some switch in split(piece, "&")
+	sides := split(switch, "=")
+	sides[0] in _settings.search_fields
+	not _is_turned_off(sides)
+}
+
+_asked_for contains "tool://_/code_interpreter" if {
+	some fields in _places
+	some name in _settings.code_fields
+	said := fields[name]
+	not _is_off(said)
 }
 
 _asked_for contains uri if {
@@ -66,7 +83,16 @@ _asked_for contains uri if {
 	uri := concat("", ["tool://", _named(server), "/mcp"])
 }
 
-_fields := input.properties.extra if _is_request
+_fields contains fields if {
+	_is_request
+	some fields in input.properties.extra
+}
+
+# LiteLLM's proxy reads what is in `extra_body` as if it stood beside it.
+_fields contains fields.extra_body if {
+	_is_request
+	some fields in input.properties.extra
+}
 
 # Some providers keep such fields in an object of theirs.
 _places contains fields if some fields in _fields
@@ -83,6 +109,10 @@ _models contains uri if {
 	_is_request
 	some uri in input.properties.other_models
 }
+
+_plain(uri) := replace(replace(replace(uri, "%3A", ":"), "%3D", "="), "%26", "&")
+
+_is_turned_off(sides) if sides[1] in {"false", "off"}
 
 _is_off(said) if said in {null, false, 0, "disabled", "none", "off"}
 
