@@ -14,6 +14,7 @@ from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
 from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.loss import locating_errors, respecting_critical
+from cmf.adapters.merged_body import reading_one_body
 from cmf.adapters.stream import StreamEvent
 from cmf.request import Request, Response
 
@@ -25,6 +26,7 @@ class AnthropicMessagesAdapter(Adapter):
 
     name: Final = FORMAT
 
+    @reading_one_body
     @reading_exact_names
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None

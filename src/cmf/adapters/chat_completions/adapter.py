@@ -21,6 +21,7 @@ from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
 from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
 from cmf.adapters.loss import locating_errors, respecting_critical
+from cmf.adapters.merged_body import reading_one_body
 from cmf.adapters.stream import StreamEvent
 from cmf.content import ToolCallPart, ToolResultPart
 from cmf.frozen import freeze
@@ -42,6 +43,7 @@ class ChatCompletions(Adapter):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
+    @reading_one_body
     @reading_exact_names
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None

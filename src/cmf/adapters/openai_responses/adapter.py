@@ -12,6 +12,7 @@ from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
 from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.loss import drop_foreign_extras, locating_errors, respecting_critical
+from cmf.adapters.merged_body import reading_one_body
 from cmf.adapters.openai_responses import stream
 from cmf.adapters.openai_responses.decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses.encode import encode_answer, encode_envelope
@@ -39,6 +40,7 @@ class OpenAIResponsesAdapter(Adapter):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
+    @reading_one_body
     @reading_exact_names
     def from_wire_request(
         self,
