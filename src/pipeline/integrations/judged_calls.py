@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from cmf.headers import without_sensitive
 from cmf.request import Request, Response
+from cmf.tools import ToolDefinition
 from cmf.value import replace
 from pipeline.context import Context
 from pipeline.errors import CallError, ConfigError
@@ -40,7 +41,8 @@ def judged_call(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, 
 
     Raises:
         Denied, ApprovalRequired, PolicyUnavailable: the request is refused, and `ask` was not called; or the response.
-        CallError: policy changed more of the request than messages and tools; `ask` was not called.
+        CallError: policy changed more of the request than messages, or a tool that it did not remove; `ask` was not
+            called.
     """
     admitted = raised(guard.run(request))
     response, kept = ask(_unchanged_settings(admitted, request))
@@ -55,9 +57,9 @@ async def ajudged_call(guard: Guard, request: Request, ask: AsyncAsk[_T]) -> tup
 
 
 def _unchanged_settings(admitted: Outcome, request: Request) -> Outcome:
-    """The outcome; CallError if it is not this request, or if more than messages and tools changed.
+    """The outcome; CallError if it is not this request, or if more changed than messages and which tools there are.
 
-    The framework sends its own settings, so changes to them would not take effect.
+    The framework sends its own settings and definitions of tools, so changes to them would not take effect.
     """
     left = admitted.request
     if left is None:
@@ -65,7 +67,22 @@ def _unchanged_settings(admitted: Outcome, request: Request) -> Outcome:
     if replace(left, messages=(), tools=()) != replace(request, messages=(), tools=()):
         hint = "have the rule refuse instead, and let stages change only messages and tools"
         raise CallError("the settings of the request were changed", code="integration.settings-changed", hint=hint)
+    if sum(kept_tools(admitted, request.tools)) != len(left.tools):
+        hint = "have the rule remove the tool (strip_tool) or refuse instead"
+        raise CallError("the definition of a tool was changed", code="integration.settings-changed", hint=hint)
     return admitted
+
+
+def kept_tools(admitted: Outcome, tools: Sequence[ToolDefinition]) -> list[bool]:
+    """For each of the tools that were judged, in order, whether policy left it, and left it as it was."""
+    left = iter(() if admitted.request is None else admitted.request.tools)
+    expected = next(left, None)
+    kept: list[bool] = []
+    for tool in tools:
+        kept.append(tool == expected)
+        if kept[-1]:
+            expected = next(left, None)
+    return kept
 
 
 def _facts(admitted: Outcome) -> Context:
@@ -88,6 +105,13 @@ def as_settings(settings: Mapping[str, Any]) -> Any:
     return as_json(shown)
 
 
+def merged_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that settings add to the body of the call, as `extra_body`: rules and readers look for them there."""
+    given = [settings.get(name) for name in ("extra_args", "extra_body")]
+    fields = {name: item for one in given if isinstance(one, Mapping) for name, item in one.items()}
+    return {"extra_body": as_json(fields)} if fields else {}
+
+
 _HEADERS: Final = ("extra_headers", "headers", "default_headers")
 
 
@@ -106,5 +130,7 @@ __all__ = [
     "cannot_be_judged",
     "checked",
     "judged_call",
+    "kept_tools",
+    "merged_fields",
     "missing",
 ]

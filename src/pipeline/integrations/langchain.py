@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf import adapters
+from cmf.errors import CmfError
 from cmf.request import Request, Response
 from pipeline.decision import Action
 from pipeline.emission import emit
@@ -21,6 +22,8 @@ from pipeline.integrations.judged_calls import (
     cannot_be_judged,
     checked,
     judged_call,
+    kept_tools,
+    merged_fields,
     missing,
 )
 from pipeline.outcome import Outcome
@@ -89,6 +92,7 @@ class _ModelCall:
         body: dict[str, Any] = {
             "model": self._model,
             "messages": [convert_to_openai_messages(one) for one in conversation],
+            **merged_fields(request.model_settings),
         }
         tools = [_wire_tool(tool) for tool in request.tools]
         if tools:
@@ -106,7 +110,7 @@ class _ModelCall:
         """The request after policy, for a model with streaming turned off."""
         from langchain_core.messages import SystemMessage, convert_to_messages
 
-        names = {tool.name for tool in (admitted.request or Request()).tools}
+        left = kept_tools(admitted, self.request.tools)
         body = emit(admitted, _FORMAT)
         messages = convert_to_messages(body["messages"])
         leads = bool(messages) and self._request.system_message is not None and isinstance(messages[0], SystemMessage)
@@ -114,13 +118,9 @@ class _ModelCall:
             "model": _without_streaming(self._request.model),
             "system_message": messages[0] if leads else None,
             "messages": messages[1:] if leads else messages,
-            "tools": [tool for tool in self._request.tools if self._tool_name(tool) in names],
+            "tools": [tool for tool, is_left in zip(self._request.tools, left, strict=True) if is_left],
         }
         return self._request.override(**given)
-
-    def _tool_name(self, tool: Any) -> str:
-        body = {"model": self._model, "messages": [], "tools": [as_json(_wire_tool(tool))]}
-        return str(self._adapter.from_wire_request(body, model=self._model).tools[0].name)
 
     def answered(self, answer: ModelResponse[Any], admitted: Outcome) -> Response:
         """The model's response in chat format."""
@@ -175,9 +175,32 @@ def _name_of(model: Any) -> str:
 
 
 def _wire_tool(tool: Any) -> Any:
+    """A tool in chat format, with whatever a model may get of it beside that.
+
+    A provider's own tool stays as it is: LangChain would make a function of it.
+    """
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
-    return convert_to_openai_tool(tool)
+    if not isinstance(tool, dict):
+        extras = getattr(tool, "extras", None)
+        return {**convert_to_openai_tool(tool), **({"extras": extras} if extras else {})}
+    is_named = "function" in tool or tool.get("type") not in (None, "object", "custom")
+    if is_named and not _is_run_here(tool):
+        return tool
+    try:
+        return {**convert_to_openai_tool(tool), "given": tool}
+    except ValueError:
+        return tool
+
+
+def _is_run_here(tool: dict[str, Any]) -> bool:
+    """Whether it is a tool of Anthropic's that the client runs, such as `bash_20250124`."""
+    body = {"model": "", "max_tokens": 1, "messages": [], "tools": [as_json(tool)]}
+    try:
+        (read,) = adapters.get("anthropic_messages").from_wire_request(body).tools
+    except CmfError:
+        return False
+    return read.executed_by == "client" and read.type is not None
 
 
 def _choice(choice: Any) -> Any:

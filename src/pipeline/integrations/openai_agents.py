@@ -5,8 +5,9 @@ await Runner.run(agent, "hello", run_config=run_config(guard))
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf import adapters
@@ -15,7 +16,16 @@ from cmf.tools import ToolDefinition
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, cannot_be_judged, checked, missing
+from pipeline.integrations.judged_calls import (
+    ajudged_call,
+    as_json,
+    as_settings,
+    cannot_be_judged,
+    checked,
+    kept_tools,
+    merged_fields,
+    missing,
+)
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -149,14 +159,16 @@ class _Conversion:
         if schema is not None and not schema.is_plain_text():
             form = {"type": "json_schema", "name": "final_output", "schema": schema.json_schema()}
             body["text"] = {"format": form}
+        body |= merged_fields(settings)
         body["settings"] = as_settings({name: value for name, value in settings.items() if value is not None})
         return self._adapter.from_wire_request(body, model=self._model)
 
     def given(self, given: dict[str, Any], admitted: Outcome) -> dict[str, Any]:
         """The model's arguments after policy."""
-        left = [_key(tool) for tool in (admitted.request or Request()).tools]
         body = emit(admitted, _FORMAT)
-        kept = [(tool, handoff) for tool, handoff in self._offered(given) if self._is_left(tool, handoff, left)]
+        offered = [(one, self._definitions(*one)) for one in self._offered(given)]
+        left = iter(kept_tools(admitted, [tool for _, definitions in offered for tool in definitions]))
+        kept = [one for one, definitions in offered if all(list(islice(left, len(definitions))))]
         return {
             **given,
             "system_instructions": body.get("instructions"),
@@ -184,9 +196,9 @@ class _Conversion:
         )
         return [dict(one) for one in found.tools]
 
-    def _is_left(self, tool: Any, handoff: Any, left: list[tuple[str, str | None]]) -> bool:
+    def _definitions(self, tool: Any, handoff: Any) -> Sequence[ToolDefinition]:
         body = {"model": self._model, "input": [], "tools": self._tool_parameters(tool, handoff)}
-        return all(_key(one) in left for one in self._adapter.from_wire_request(body).tools)
+        return self._adapter.from_wire_request(body).tools
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
@@ -215,10 +227,6 @@ class _Conversion:
         from openai.types.responses import ResponseStreamEvent
 
         return [_made(event["data"], ResponseStreamEvent) for event in emit_events(outcome, _FORMAT)]
-
-
-def _key(tool: ToolDefinition) -> tuple[str, str | None]:
-    return tool.name, tool.namespace
 
 
 def _json_of(item: Any) -> Any:

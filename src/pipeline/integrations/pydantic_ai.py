@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from cmf.codec import loads_object
 from cmf.content import AudioPart, DocumentPart, ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
@@ -20,7 +21,16 @@ from cmf.tools import ToolDefinition
 from cmf.value import replace as replaced
 from pipeline.decision import Action
 from pipeline.guard import Guard
-from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, cannot_be_judged, checked, missing
+from pipeline.integrations.judged_calls import (
+    ajudged_call,
+    as_json,
+    as_settings,
+    cannot_be_judged,
+    checked,
+    kept_tools,
+    merged_fields,
+    missing,
+)
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
 
+_TOOL_KINDS: Final = ("function_tools", "output_tools", "native_tools")
 _MEDIA: Final[dict[str, Any]] = {"image": ImagePart, "audio": AudioPart}
 _PART_FIELDS: Final = frozenset(
     {"content", "tool_name", "args", "tool_call_id", "signature", "part_kind", "timestamp", "retry"}
@@ -172,11 +183,10 @@ class _ModelCall:
 
     def offered(self, admitted: Outcome) -> Any:
         """The parameters, with tools and instructions after policy."""
-        names = {tool.name for tool in (admitted.request or Request()).tools}
+        left = iter(kept_tools(admitted, tuple(map(_tool, self._tools()))))
         found = self._found(admitted)
         given: dict[str, Any] = {
-            kind: [tool for tool in getattr(self._parameters, kind) if _tool(tool).name in names]
-            for kind in ("function_tools", "output_tools", "native_tools")
+            kind: [tool for tool in getattr(self._parameters, kind) if next(left)] for kind in _TOOL_KINDS
         }
         kept = []
         for at, one in self._instructions():
@@ -195,8 +205,7 @@ class _ModelCall:
         return list(enumerate(parts))
 
     def _tools(self) -> list[Any]:
-        given = self._parameters
-        return [*given.function_tools, *given.output_tools, *given.native_tools]
+        return [tool for kind in _TOOL_KINDS for tool in getattr(self._parameters, kind)]
 
     def _message(self, role: Role, piece: Part, name: str) -> Message:
         self._pieces[name] = piece
@@ -206,6 +215,7 @@ class _ModelCall:
         output, template = self._parameters.output_object, self._parameters.prompted_output_template
         options = {
             "settings": as_settings(self._settings or {}),
+            **merged_fields(self._settings or {}),
             "output": None if output is None else vars(output),
         }
         return FrozenDict(freeze({"pydantic_ai": as_json(options | ({"template": template} if template else {}))}))
@@ -256,11 +266,11 @@ def _pieces(part: Any) -> list[tuple[Role, Part]]:
 
 
 def _call(part: Any, extra: FrozenDict | None) -> ToolCallPart:
-    try:
-        arguments = part.args_as_dict(raise_if_invalid=True)
-    except Exception:  # noqa: BLE001  (whatever a parser raises)
-        raw = part.args if isinstance(part.args, str) else ""
-        return ToolCallPart(tool_call_id=part.tool_call_id, name=part.tool_name, arguments_raw=raw, extra=extra)
+    arguments = part.args or {}
+    if isinstance(arguments, str):
+        raw, arguments = arguments, loads_object(arguments)  # strictly: other readers may take another of two keys
+        if arguments is None:
+            return ToolCallPart(tool_call_id=part.tool_call_id, name=part.tool_name, arguments_raw=raw, extra=extra)
     return ToolCallPart(
         tool_call_id=part.tool_call_id, name=part.tool_name, arguments=frozen_mapping(arguments), extra=extra
     )

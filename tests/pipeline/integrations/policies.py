@@ -31,6 +31,18 @@ rewrite contains {"code": "cap", "reason": "Less.", "pointer": "/limit", "value"
 }""".replace('"/limit"', '"/arguments/limit"'),
 }
 TOOLS: Final = {"strip": 'strip_tool contains {"code": "gone", "reason": "Gone."} if input.name == "shell"'}
+OWN: Final = {  # a provider's own tool is removed, and what stands beside a definition is cut
+    "own": """\
+strip_tool contains {"code": "gone", "reason": "Gone."} if input.properties.executed_by == "provider"
+""",
+    "beside": """\
+redact contains {"code": "no.pin", "reason": "A PIN.", "pointer": pointer, "replacement": "drop"} if {
+    some name, fields in input.properties.extra
+    some key, _ in fields
+    contains(json.marshal(fields[key]), "1234")
+    pointer := concat("/", ["/properties/extra", name, key])
+}""",
+}
 ENDS: Final = {
     "error": """\
 deny contains {"code": "no.error", "reason": "Not this error."} if {

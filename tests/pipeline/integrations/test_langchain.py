@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.integrations.policies import BOSS, guard_of
+from tests.pipeline.integrations.policies import BOSS, OWN, guard_of
 
 from cmf.adapters import get
+from cmf.errors import ShapeError
 from pipeline import ApprovalRequired, Denied, Guard
 from pipeline.approvals.queue import Approvals
 from pipeline.errors import CallError, ConfigError
@@ -264,6 +265,62 @@ def test_which_tool_a_model_must_call_is_judged_in_the_words_of_a_chat(choice: A
     asked = cmf_langchain._ModelCall(request).request
 
     assert get("openai_chat").to_wire(asked)["tool_choice"] == told
+
+
+SEARCH: Final = {"type": "web_search_20250305", "name": "web_search"}
+MINE: Final = {"name": "web_search", "input_schema": {"type": "object", "properties": {}}}
+BASH: Final = {"type": "bash_20250124", "name": "bash"}
+
+
+def sent(home: Path, *tools: Any, **settings: Any) -> list[Any]:
+    """The tools that a model gets of these, under rules about them."""
+    judging = cmf_langchain.middleware(Guard(write_rules(home, OWN, kinds="tool_definition")))
+    request: Any = ModelRequest(
+        model=Played(script=[]), messages=[HumanMessage("hi")], tools=list(tools), model_settings=settings
+    )
+    got: list[Any] = []
+
+    def handler(left: Any) -> ModelResponse[Any]:
+        got.extend(left.tools)
+        return ModelResponse(result=[AIMessage("a")])
+
+    judging.wrap_model_call(request, handler)
+    return got
+
+
+@pytest.mark.spec("INT-23")
+def test_a_providers_own_tool_is_judged_as_one_and_stripped_beside_one_of_its_name(tmp_path: Path) -> None:
+    assert sent(tmp_path, SEARCH, MINE, {"google_search": {}}, BASH) == [MINE, BASH]
+
+
+@pytest.mark.spec("INT-25")
+@pytest.mark.parametrize("given", [{**MINE, "input_examples": ["1234"]}, {"type": "function", "note": "1234"}])
+def test_what_policy_would_cut_out_of_a_definition_is_not_sent(tmp_path: Path, given: dict[str, Any]) -> None:
+    given = given if "name" in given else {**given, "function": {"name": "query", "parameters": {}}}
+
+    with pytest.raises(CallError) as refused:
+        sent(tmp_path, given)
+
+    assert refused.value.code == "integration.settings-changed"
+
+
+@pytest.mark.spec("INT-25")
+def test_what_stands_beside_a_tool_of_langchain_is_judged_with_it(tmp_path: Path) -> None:
+    @tool(extras={"input_examples": ["1234"]})
+    def query() -> str:
+        """Q."""
+        return ""
+
+    with pytest.raises(CallError):
+        sent(tmp_path, query)
+
+
+@pytest.mark.spec("INT-20")
+def test_settings_that_would_replace_the_request_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ShapeError) as refused:
+        sent(tmp_path, extra_body={"messages": [{"role": "user", "content": "something else"}]})
+
+    assert refused.value.code == "shape.overridden"
 
 
 @pytest.mark.spec("INT-23")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.integrations.policies import BOSS, guard_of
+from tests.pipeline.integrations.policies import BOSS, OWN, guard_of
 
+from cmf.errors import ShapeError
 from pipeline import ApprovalRequired, Denied, Guard
 from pipeline.approvals.queue import Approvals
 from pipeline.errors import CallError, ConfigError
@@ -251,6 +252,28 @@ async def test_settings_and_references_are_judged_with_the_request(guard: Guard,
     ran: list[Any] = []
     with pytest.raises(Denied):
         await agents.Runner.run(agent_of(guard, model, tool("shell", ran), model_settings=settings), "hi")
+
+    assert model.calls == ()
+
+
+@pytest.mark.spec("INT-23")
+async def test_a_providers_own_tool_is_stripped_though_another_has_its_name(tmp_path: Path) -> None:
+    guard = Guard(write_rules(tmp_path, OWN, kinds="tool_definition"))
+    model = testing.ScriptedModel([[testing.assistant_message("hello")]])
+    mine = tool("web_search", [])
+
+    await agents.Runner.run(agent_of(guard, model, agents.WebSearchTool(), mine), "hi")
+
+    assert model.calls[0].tools == [mine]
+
+
+@pytest.mark.spec("INT-20")
+async def test_settings_that_would_replace_the_request_are_refused(guard: Guard) -> None:
+    model = testing.ScriptedModel([[testing.assistant_message("hello")]] * 2)
+    for settings in ({"extra_body": {"input": "else"}}, {"extra_args": {"previous_response_id": "resp_1"}}):
+        own = agents.ModelSettings(**settings)
+        with pytest.raises((Denied, ShapeError)):
+            await agents.Runner.run(agent_of(guard, model, model_settings=own), "hi")
 
     assert model.calls == ()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.integrations.policies import guard_of
+from tests.pipeline.integrations.policies import OWN, guard_of
 
 from cmf.content import ImagePart
 from cmf.content import TextPart as OurText
@@ -279,6 +279,33 @@ async def test_a_call_whose_arguments_are_not_json_reaches_the_model_unchanged(g
         await played.asked(guard, [HI, ModelResponse(parts=[odd])])
 
         assert played.heard[1].parts == [odd]
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize("spelt", ['{"limit": "forbidden", "limit": 1}', '{"limit": 1} forbidden'])
+async def test_arguments_that_another_reader_takes_otherwise_are_judged_as_they_are_spelt(
+    tmp_path: Path, spelt: str
+) -> None:
+    rule = 'deny contains {"code": "no.forbidden", "reason": "x"} if contains(json.marshal(input), "forbidden")'
+    guard = Guard(write_rules(tmp_path, {"word": rule}, kinds="tool_call"))
+    played = Played()
+
+    with pytest.raises(Denied):
+        await played.asked(guard, [HI, ModelResponse(parts=[ToolCallPart("query", spelt, tool_call_id="c1")])])
+
+    assert played.heard == []
+
+
+@pytest.mark.spec("INT-23")
+async def test_a_stripped_tool_is_gone_though_another_has_its_name(tmp_path: Path) -> None:
+    guard = Guard(write_rules(tmp_path, OWN, kinds="tool_definition"))
+    played, mine = Played(), ToolDefinition(name="web_search")
+
+    await played.asked(guard, function_tools=[mine], native_tools=[WebSearchTool()])
+
+    assert played.info is not None
+    assert played.info.model_request_parameters.function_tools == [mine]
+    assert played.info.model_request_parameters.native_tools == []
 
 
 @pytest.mark.spec("INT-20")
