@@ -51,8 +51,7 @@ def _of(
 
 
 def _exists(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
-    below = any(rule.path[: len(path)] == path for rule in survey.rules)
-    return below or survey.rule_of(path) is not None or data_at(data, path[1:]) is not None
+    return survey.leads_to_rule(path) or data_at(data, path[1:]) is not None
 
 
 def _may_be_bound(definition: Definition, name: str, text: str, at: int) -> bool:

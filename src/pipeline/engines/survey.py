@@ -203,6 +203,7 @@ class Survey:
         self.rules = tuple(_rule(entry) for entry in document["rules"])
         self.packages = {module["path"]: tuple(module["package"]) for module in self.modules}
         self._index = {rule.path: number for number, rule in enumerate(self.rules)}
+        self._leading = {rule.path[:length] for rule in self.rules for length in range(len(rule.path) + 1)}
 
     def rule(self, path: Path) -> SurveyedRule | None:
         """The rule at exactly `path`."""
@@ -215,6 +216,10 @@ class Survey:
             if (number := self._index.get(path[:length])) is not None:
                 return self.rules[number]
         return None
+
+    def leads_to_rule(self, path: Path) -> bool:
+        """Whether a rule is at `path`, above it or below it."""
+        return path in self._leading or self.rule_of(path) is not None
 
     def reachable(self, paths: Sequence[Path]) -> list[SurveyedRule]:
         """The rules at `paths` and all that they can ask for, in no order that matters."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import yaml
@@ -104,6 +104,7 @@ def is_rule(module: Module) -> bool:
     return module.path.startswith("cmf/rules/") or f"{package_of(module)}.".startswith(f"{RULES}.")
 
 
+@lru_cache(maxsize=256)  # reading YAML takes half of loading a set, and the next set has mostly the same files
 def rule_of(module: Module) -> Rule:
     """The rule that a module under `cmf/rules` holds.
 

@@ -171,8 +171,10 @@ def below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
     Kubernetes volumes are made of such links. A link back to an ancestor is not followed. Raises OSError for a
     directory that cannot be read, because its files would be missed silently.
     """
+    if not folder.is_dir():
+        return
     real = folder.resolve()
-    for path in folder.iterdir() if folder.is_dir() and real not in above else ():
+    for path in folder.iterdir() if real not in above else ():
         yield path
         yield from below(path, (*above, real))
 
