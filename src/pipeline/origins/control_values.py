@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final, Protocol
 
+from pipeline.origins.derived_values import DerivedValues
 from pipeline.origins.equivalents import near_days
 from pipeline.origins.occurrences import Answer, Match, Occurrences
 from pipeline.origins.readings import readings
-from pipeline.origins.reckoning import Reckoning
 from pipeline.origins.sources import TRUSTED, Origin, has_source, is_trusted
 from pipeline.origins.spelling import cuts, pieces, word_spans
 
@@ -33,12 +33,12 @@ class Entries(Protocol):
 
 
 class ControlValues:
-    """Looks control values up in `texts`, in other forms and in pieces, and asks `reckoning` what follows from them."""
+    """Looks control values up in `texts`, in other forms, in pieces, and as values derived from them."""
 
-    def __init__(self, texts: Occurrences, entry: Entries, reckoning: Reckoning) -> None:
+    def __init__(self, texts: Occurrences, entry: Entries, derived: DerivedValues) -> None:
         self._texts = texts
         self._entry = entry
-        self._reckoning = reckoning
+        self._derived = derived
 
     def entries(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entries of a value: one that is trusted in another form; else `whole` and the entries of its pieces."""
@@ -64,11 +64,11 @@ class ControlValues:
         A value that stands in untrusted text (`from_untrusted`) was not computed. Only a day near a known one may be
         both.
         """
-        one = self._reckoning.one() if not from_untrusted and str(content) in _ONES and _QUANTITY.search(path) else None
+        one = self._derived.one() if not from_untrusted and str(content) in _ONES and _QUANTITY.search(path) else None
         if one is not None:
             return self._entry(path, kind, "control", one)
         near = near_days(content, from_untrusted=from_untrusted) if isinstance(content, str) else []
-        for words, bases in chain(near, () if from_untrusted else self._reckoning.bases(content)):
+        for words, bases in chain(near, () if from_untrusted else self._derived.bases(content)):
             entry = self._entry(path, kind, "control", words)
             if is_trusted(entry) and any(is_trusted(self._entry(path, kind, "control", base)) for base in bases):
                 return entry

@@ -19,11 +19,11 @@ from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
 from pipeline.origins.content_values import address_entries
 from pipeline.origins.control_values import ControlValues
+from pipeline.origins.derived_values import DerivedValues
 from pipeline.origins.designation import Designation, is_name
 from pipeline.origins.field_paths import Path, escaped, record_of, shape
 from pipeline.origins.naming import Naming, requests_all
 from pipeline.origins.occurrences import Answer, Occurrences
-from pipeline.origins.reckoning import Reckoning
 from pipeline.origins.requested_acts import RequestedActs, as_sources
 from pipeline.origins.result_fields import argument_values, result_values, strings
 from pipeline.origins.sources import (
@@ -101,7 +101,7 @@ class Index:
         self._calls: Calls[_Call] = Calls()
         self._requested = RequestedActs(self._texts)
         self._untrusted: dict[Group, int] = {}
-        self._reckoning = Reckoning()
+        self._derived = DerivedValues()
         self._chosen: set[Hashable] = set()
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -342,8 +342,8 @@ class Index:
         """The entries of a control value: `whole`; if no trusted text has it, also other forms and pieces."""
         if is_trusted(whole) or isinstance(content, bool) or "complete" in whole or self.work > self._until:
             return [whole]
-        self._reckoning.read(self._requested.user_texts)
-        return ControlValues(self._texts, self._entry, self._reckoning).entries(path, content, whole)
+        self._derived.read(self._requested.user_texts)
+        return ControlValues(self._texts, self._entry, self._derived).entries(path, content, whole)
 
     def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
         """The entry of a value; `others` are further look-ups whose sources count as its own."""

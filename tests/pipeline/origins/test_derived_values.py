@@ -1,4 +1,4 @@
-"""What follows from the user's words and a known value was said; what others wrote was not worked out."""
+"""Values derived from the user's words and a known value count as the user's; what others wrote is not derived."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Values that the model computed from the user's words and a known value: "20 % off", "one more night". [PROV-19].
+"""Values that the model derived from the user's words and a known value: "20 % off", "one more night". [PROV-19].
 
-No text has such a value. The change stands in the user's words, the value that it changes in trusted text: if both are
-there, the result counts as the user's.
+No text contains such a value. If the user's words contain the change, and trusted text the value that it changes, the
+result counts as the user's.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SPAN: Final = re.compile(
     re.A | re.I,
 )
 _STEPS: Final = frozenset({"another", "extra", "next", "following", "previous", "last"})
-"""Words before a unit of time that say one of it."""
+"""Words before a unit of time that mean one of it."""
 _BESIDE: Final = re.compile(r"\s+(?:after|afterwards|before|later|earlier)(?!\w)", re.A | re.I)
-"""Behind "the day", it says that one is the day next to another."""
+"""After "the day": one day from another."""
 _PARTS: Final = {"half": Decimal("0.5"), "three": Decimal("0.75"), "quarter": Decimal("0.25"), "a": Decimal("0.25")}
 _MINUTES: Final = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10_080, "fortnight": 20_160}
 _MONTHS: Final = {"month": 1, "year": 12}
@@ -61,7 +61,7 @@ _CHANGES: Final = re.compile(
     re.A | re.I,
 )
 _SHARES: Final = re.compile(r"(?<!\w)(?:each|per|apiece|split|divide|share|between|among|times)(?!\w)", re.A | re.I)
-MAX_AHEAD: Final = 366  # days from one that is known to a month that is told by its name; half of it back
+MAX_AHEAD: Final = 366  # days from a known one to a month given by its name; half of it back
 _RANGE: Final = re.compile(
     r"(?<![\w.,/-])(\d{1,2})(?:st|nd|rd|th)?\s?(?:-|\u2013|to|until|till|through)\s?(?:the\s+)?(\d{1,2})(?:st|nd|rd|th)(?!\w)",
     re.A | re.I,
@@ -76,7 +76,7 @@ _CODE_RANGE: Final = re.compile(
     r"(?![\w/-]|[.,:]\d)",
     re.A | re.I,
 )
-MAX_RANGE: Final = 1_000  # codes from the first to the last of which one is said by the two
+MAX_RANGE: Final = 1_000  # codes in a range of which the user gives the first and the last
 _MONTH: Final = re.compile(r"([12]\d{3})[-/](0[1-9]|1[0-2])", re.A)
 _FIGURES: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,4})?", re.A)
 
@@ -89,8 +89,8 @@ class Step(NamedTuple):
     unit: str = ""
 
 
-class Reckoning:
-    """The durations, amounts and counts that the user said. Messages are read when they are first needed."""
+class DerivedValues:
+    """Derives values from the user's durations, amounts and counts. Messages are read when they are first needed."""
 
     def __init__(self) -> None:
         self._read = 0
@@ -103,11 +103,11 @@ class Reckoning:
         self._day_ranges: deque[tuple[str, int, int]] = deque(maxlen=MAX_WORDS)
         self._code_ranges: deque[re.Match[str]] = deque(maxlen=MAX_WORDS)
 
-    def read(self, said: Sequence[tuple[int, str]]) -> None:
+    def read(self, messages: Sequence[tuple[int, str]]) -> None:
         """Read the messages that were not read before."""
-        for _, text in said[self._read :]:
+        for _, text in messages[self._read :]:
             self._extend(text[:MAX_CHARACTERS])
-        self._read = len(said)
+        self._read = len(messages)
 
     def _extend(self, text: str) -> None:
         self._spans += [step for match in _SPAN.finditer(text) for step in _span(match)]
@@ -185,9 +185,9 @@ class Reckoning:
 
 
 def _span(match: re.Match[str]) -> Iterator[Step]:
-    part, said = (match["part"] or "").lower(), (match["count"] or "").lower()
-    one = said in _STEPS or (said == "the" and _BESIDE.match(match.string, match.end()) is not None)
-    count = _PARTS[re.split(r"[\s-]", part)[0]] if part else Decimal(1) if one else count_of(said)
+    part, word = (match["part"] or "").lower(), (match["count"] or "").lower()
+    one = word in _STEPS or (word == "the" and _BESIDE.match(match.string, match.end()) is not None)
+    count = _PARTS[re.split(r"[\s-]", part)[0]] if part else Decimal(1) if one else count_of(word)
     if count:
         yield Step(match[0], count + (Decimal("0.5") if match["half"] else 0), match["unit"].lower())
 
@@ -208,7 +208,7 @@ def _moved_day(day: datetime.date, step: Step) -> list[str]:
 
 
 def _months_away(day: datetime.date, months: int) -> Iterator[datetime.date]:
-    """The day so many months away; from the last of a month, all that are none in it."""
+    """The day so many months away; from the last day of a month, every day from there to the end of that month."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     last = calendar.monthrange(year, month + 1)[1]
     ends = day.day == calendar.monthrange(day.year, day.month)[1]
@@ -223,7 +223,7 @@ def _moved_time(hour: int, minute: int, step: Step) -> list[str]:
 
 
 def _around_month(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
-    """By which words a month is told, and the days on which it is."""
+    """The phrases that mean the month of `day`, each with the days on which it means that."""
     for words, away in (("next month", -1), ("this month", 0), ("last month", 1)):
         first = next(_months_away(day.replace(day=1), away))
         yield (
@@ -233,7 +233,7 @@ def _around_month(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
 
 
 def _edges(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
-    """How the first or last day of a month is told to whoever knows a day near it, and that of a year one of it."""
+    """The phrases that mean the first or last day of a month, each with the known days from which it can be derived."""
     first = day.day == 1
     edges = ("beginning of", "start of", "first of", "first day of") if first else ("end of", "last day of")
     known = [(day - datetime.timedelta(days=away)).isoformat() for away in range(-MAX_AHEAD // 2, MAX_AHEAD)]
@@ -264,4 +264,4 @@ def _plain(amounts: Sequence[Decimal]) -> list[str]:
     return [format(amount.normalize(), "f") for amount in amounts[:MAX_BASES] if amount > 0]
 
 
-__all__ = ["Reckoning"]
+__all__ = ["DerivedValues"]
