@@ -236,7 +236,7 @@ class _Attempt:
         """The request as policy admits it, and its body for the upstream; the decision is on record by then."""
         upstream = self._backend.upstream
         model = f"{upstream.provider}:{self._model()}"
-        context = self._context
+        context = self._context = replace(self._context, custom=frozen_mapping({"upstream": self._backend.name}))
         if self._used_approvals:
             context = replace(context, spent=frozenset(self._used_approvals))
         admitted = raised(await self._runtime.guard.arun(replace(self._request, model=model), context=context))

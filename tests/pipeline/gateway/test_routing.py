@@ -140,6 +140,36 @@ def test_each_target_is_judged_as_itself_and_a_refusal_is_the_last_word(tmp_path
     assert (status, headers["x-cmf-code"]) == (403, "no.model")
 
 
+@pytest.mark.spec("GW-24")
+def test_a_rule_knows_which_upstream_a_request_goes_to_and_a_reply_came_from(tmp_path: Path) -> None:
+    rule = """\
+deny contains {"code": sprintf("no.%v", [input.kind]), "reason": "Not there."} if {
+    input.extensions.custom.upstream == data.cmf.defaults.test.away[input.kind]
+}"""
+    policies = write_rules(tmp_path / "policy", {"away": rule}, kinds="request, response")
+    (policies / "cmf/defaults").mkdir()
+    away = {"test": {"away": {"request": "abroad", "response": "odd"}}}
+    (policies / "cmf/defaults/data.json").write_text(json.dumps(away), encoding="utf-8")
+    down = script(tmp_path, {"error": {"status": 500, "message": "x"}}, name="down")
+    up = script(tmp_path, {"text": "hello"}, name="up")
+    with serving(
+        tmp_path,
+        {
+            "upstreams": {"down": down, "abroad": up, "odd": up, "home": up},
+            "routes": [
+                {"name": "a", "models": ["a"], "targets": ["down", "abroad", "home"]},
+                {"name": "b", "models": ["b"], "targets": ["down", "odd"]},
+                {"name": "c", "models": ["c"], "targets": ["down", "home"]},
+            ],
+            "policies": [str(policies)],
+        },
+    ) as url:
+        replies = [post(url, *asks("openai_chat", model, "hi", stream=False)) for model in "abc"]
+
+    assert [headers["x-cmf-code"] for _, headers, _ in replies] == ["no.request", "no.response", None]
+    assert [status for status, _, _ in replies] == [403, 403, 200]
+
+
 @pytest.mark.spec("GW-86")
 def test_what_was_approved_goes_once_to_whichever_target_answers(tmp_path: Path) -> None:
     upstreams = {
