@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from cmf.errors import ShapeError
+
 Spelling: TypeAlias = dict[str, Any]
 """`{"snake": [camelCase names], "one": true, "text": true, "at": {name or index: Spelling}}`; empty if normal."""
 
@@ -145,21 +147,25 @@ RESPONSE: Final = _shape(
 )  # fmt: skip
 
 
-def normal(raw: Any, shape: Shape) -> tuple[Any, Spelling]:
-    """`raw` in camelCase with lists as lists, and how it was spelled; what fits no shape is left as it is."""
+def normal(raw: Any, shape: Shape, path: str = "$") -> tuple[Any, Spelling]:
+    """`raw` in camelCase with lists as lists, and how it was spelled; what fits no shape is left as it is.
+
+    Raises:
+        ShapeError: an object has both spellings of a name, and readers differ in which one they take.
+    """
     if shape.item is not None:
-        return _normal_list(raw, shape.item)
+        return _normal_list(raw, shape.item, path)
     if isinstance(raw, str) and shape.text is not None and shape.keys:
         part = {"text": raw}
         return (part if shape.text == "part" else {"parts": [part]}), {"text": True}
-    return _normal_object(raw, shape) if isinstance(raw, dict) else (raw, {})
+    return _normal_object(raw, shape, path) if isinstance(raw, dict) else (raw, {})
 
 
-def _normal_list(raw: Any, item: Shape) -> tuple[Any, Spelling]:
+def _normal_list(raw: Any, item: Shape, path: str) -> tuple[Any, Spelling]:
     alone = isinstance(raw, dict) or (isinstance(raw, str) and item.text is not None)
     if not alone and not isinstance(raw, list):
         return raw, {}
-    found = [normal(each, item) for each in ([raw] if alone else raw)]
+    found = [normal(each, item, f"{path}[{index}]") for index, each in enumerate([raw] if alone else raw)]
     inner = {str(index): spelling for index, (_, spelling) in enumerate(found) if spelling}
     spelling: Spelling = {"at": inner} if inner else {}
     if alone:
@@ -167,7 +173,7 @@ def _normal_list(raw: Any, item: Shape) -> tuple[Any, Spelling]:
     return [each for each, _ in found], spelling
 
 
-def _normal_object(raw: dict[str, Any], shape: Shape) -> tuple[Any, Spelling]:
+def _normal_object(raw: dict[str, Any], shape: Shape, path: str) -> tuple[Any, Spelling]:
     made: dict[str, Any] = {}
     snake: list[str] = []
     inner: dict[str, Spelling] = {}
@@ -175,14 +181,18 @@ def _normal_object(raw: dict[str, Any], shape: Shape) -> tuple[Any, Spelling]:
         name = shape.snake.get(key, key)
         if name != key:
             if name in raw:
-                name = key  # both spellings at once: the second is an unknown key
-            else:
-                snake.append(name)
+                raise ShapeError(
+                    "a name is given in both spellings",
+                    path=f"{path}.{key}",
+                    code="shape.ambiguous-key",
+                    hint=f"write only `{name}`",
+                )
+            snake.append(name)
         nested = shape.keys.get(name)
         if nested is None:
             made[name] = value
             continue
-        made[name], spelling = normal(value, nested)
+        made[name], spelling = normal(value, nested, f"{path}.{name}")
         if spelling:
             inner[name] = spelling
     found: Spelling = {"at": inner} if inner else {}

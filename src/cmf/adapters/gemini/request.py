@@ -79,7 +79,7 @@ def _spelled(raw: Any, index: int, path: str, *, system: bool = False) -> list[M
 
     Messages of role tool always have one: it says which results stood together in one content.
     """
-    content, names = normal(raw, CONTENT)
+    content, names = normal(raw, CONTENT, path)
     group = decode_content(content, path, system=system)
     plain = encode_group(group)
     step = spelling(plain, content, path)
