@@ -197,7 +197,7 @@ def py_trusted(cls: type[_Slotted], **fields: Any) -> _Slotted:
 
 def py_replace(original: _Slotted, **fields: Any) -> _Slotted:
     """A copy with some fields replaced, unvalidated; every other field is the very same object."""
-    held = {field.name: getattr(original, field.name) for field in dataclasses.fields(original)}  # type: ignore[arg-type]
+    held = {field.name: getattr(original, field.name) for field in dataclasses.fields(original)}  # type: ignore[arg-type]  # as above
     return py_trusted(type(original), **held | fields)
 
 

@@ -149,10 +149,10 @@ class _Script(InlineEngine):
     def evaluate(
         self,
         entrypoints: Sequence[str],  # noqa: ARG002 - an engine is given them
-        shared: bytes,  # noqa: ARG002
+        shared: bytes,  # noqa: ARG002 - as above
         views: Sequence[bytes],
         *,
-        timeout_seconds: float,  # noqa: ARG002
+        timeout_seconds: float,  # noqa: ARG002 - as above
     ) -> list[EngineResult]:
         """The scripted answer for each view."""
         return [self._next(loads(view)).result() for view in views]

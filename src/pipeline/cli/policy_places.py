@@ -97,7 +97,8 @@ def _commit(revision: str, directory: Path, place: str) -> str:
 
 def _git(arguments: list[str], directory: Path, place: str) -> bytes:
     try:
-        done = subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, check=True)  # noqa: S603, S607
+        command = ["git", "-C", str(directory), *arguments]
+        done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - no shell, no option from outside
     except (OSError, subprocess.CalledProcessError):
         hint = "name a revision in the repository of the other directory"
         raise ConfigError(

@@ -145,7 +145,7 @@ async def _played(reply: Reply, response: Response, live: StreamObserver | None)
             message = replace(choice.message, content=so_far, status=MessageStatus.PARTIAL)
             part = replace(response, choices=(replace(choice, message=message, stop_reason=None),))
             live.observe(TextDelta(text=news))
-            await live.pause(lambda part=part: part)  # type: ignore[misc]
+            await live.pause(lambda part=part: part)  # type: ignore[misc]  # a default binds it now
         await asyncio.sleep(reply.pace_seconds)
 
 

@@ -60,7 +60,7 @@ class BoundedProtocol(H11Protocol):
 
     limits = Limits()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of TCP, always
         """Set the connection up, or close it at once if there are too many."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -141,10 +141,10 @@ class Joining(asyncio.Transport):
         self._loop = loop
         self._pieces: list[bytes | bytearray | memoryview] = []
         self._size = 0
-        self.is_closing = transport.is_closing  # type: ignore[method-assign]
-        self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]
-        self.pause_reading = transport.pause_reading  # type: ignore[method-assign]
-        self.resume_reading = transport.resume_reading  # type: ignore[method-assign]
+        self.is_closing = transport.is_closing  # type: ignore[method-assign]  # passed on, as the next three
+        self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]  # as above
+        self.pause_reading = transport.pause_reading  # type: ignore[method-assign]  # as above
+        self.resume_reading = transport.resume_reading  # type: ignore[method-assign]  # as above
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send `data` at the end of this step, or at once if it is much."""
@@ -281,8 +281,8 @@ def address_of(made: socket.socket) -> str:
 def allow_files(limits: Limits) -> None:
     """Raise the limit of open files to what `limits` needs; ConfigError if the machine does not allow it."""
     try:
-        import resource  # not on every platform
-    except ImportError:  # pragma: no cover
+        import resource
+    except ImportError:  # pragma: no cover - on Windows
         return
     wanted = 2 * limits.connections + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -82,17 +82,17 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             hint = "use the class itself, and make exceptions in policy"
             raise ConfigError("a subclass could let streams go unjudged", code="integration.settings", hint=hint)
 
-        def should_run_guardrail(self, data: Any, event_type: Any) -> bool:  # noqa: ARG002
+        def should_run_guardrail(self, data: Any, event_type: Any) -> bool:  # noqa: ARG002 - LiteLLM gives them
             """Always, whatever LiteLLM's own switches say (`stream_scope`, opted-out keys)."""
             return str(getattr(event_type, "value", event_type)) in _RUNS
 
-        def stream_scope_allows(self, data: object, event_type: Any) -> bool:  # noqa: ARG002
+        def stream_scope_allows(self, data: object, event_type: Any) -> bool:  # noqa: ARG002 - as above
             return True
 
         async def async_pre_call_hook(
             self,
             user_api_key_dict: Any,
-            cache: Any,  # noqa: ARG002
+            cache: Any,  # noqa: ARG002 - as above
             data: dict[str, Any],
             call_type: str,
         ) -> dict[str, Any]:

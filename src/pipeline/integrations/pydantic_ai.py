@@ -414,7 +414,7 @@ def _plain(content: Any) -> Any:
 
 def _package() -> None:
     try:
-        import pydantic_ai  # noqa: F401
+        import pydantic_ai  # noqa: F401 - is it installed?
     except ImportError:
         raise missing("pydantic-ai", "pydantic-ai") from None
 

@@ -69,7 +69,7 @@ def _fixtures() -> ModuleType:
 
     made = ModuleType("cmf_fixtures")
     made.cmf_policies, made.cmf_guard = cmf_policies, cmf_guard  # type: ignore[attr-defined]  # a module created for them
-    made.assert_denied, made.assert_allowed = assert_denied, assert_allowed  # type: ignore[attr-defined]
+    made.assert_denied, made.assert_allowed = assert_denied, assert_allowed  # type: ignore[attr-defined]  # as above
     return made
 
 

@@ -131,10 +131,10 @@ class _RecordedSession(MemorySessions):
         bound = tuple(replace(one, asked=replace(one.asked, revision=self.revision)) for one in facts.asked)
         return replace(facts, asked=bound, approvals=tuple(one.shown() for one in bound if one.usable(facts.moment)))
 
-    def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:  # noqa: ARG002
+    def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:  # noqa: ARG002 - as above
         return frozenset() if self.entry is None else self.entry.seen & frozenset(marks)
 
-    def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:  # noqa: ARG002
+    def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:  # noqa: ARG002 - it keeps nothing
         return True
 
 

@@ -345,7 +345,7 @@ class Fold:
         for part in self.body["parts"]:
             if deltas := self._texts.pop(id(part), None):
                 part["text"] += "".join(deltas)
-        return self.body["parts"]  # type: ignore[no-any-return]
+        return self.body["parts"]  # type: ignore[no-any-return]  # a list from the start
 
     def whole(self) -> dict[str, Any]:
         """The body: a UI message, or `{"error": …}` for a stream that is nothing but an error."""
