@@ -28,7 +28,7 @@ from pipeline.guarded.model import ModelCall, ModelFunction
 from pipeline.guarded.tool import ToolCall, ToolFunction
 from pipeline.guarded.wrapping import Begin, P, R, wrapped
 from pipeline.model_swap import Declared, ModelSession, declared, swap_model
-from pipeline.outcome import Outcome, is_outage, raised
+from pipeline.outcome import Outcome, raised
 from pipeline.pipeline import Pipeline
 from pipeline.policies.overrides import Overrides
 from pipeline.policies.watching import Watcher
@@ -97,7 +97,7 @@ class Guard:
         self._own = object()  # identifies the blocks of this guard
 
     def __repr__(self) -> str:
-        return f"<Guard: {len(self.policies.rules)} rules, revision {self.revision[:12]}, {len(self._tools)} tools>"
+        return f"<Guard: {self.policies!r}, tools: {len(self._tools)}>"
 
     def __enter__(self) -> Guard:
         return self
@@ -447,4 +447,4 @@ class Guard:
         return known.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-__all__ = ["Config", "Guard", "is_outage", "raised"]
+__all__ = ["Guard", "Subject"]

@@ -35,7 +35,7 @@ class Outcome:
     """
 
     decision: Decision
-    value: Traffic | None
+    value: Traffic | None = dataclasses.field(repr=False)  # content, which has no place in a log
     certificate: Certificate | None = None
     labels: frozenset[str] = frozenset()
     events: frozenset[tuple[str, str]] = frozenset()

@@ -20,7 +20,7 @@ from cmf.frozen import FrozenDict
 from pipeline.checks import nameless, portability
 from pipeline.checks.portability import Finding
 from pipeline.decision import Effect, Mode
-from pipeline.display import meant
+from pipeline.display import counted, meant
 from pipeline.engines.survey import Survey, without_prints
 from pipeline.errors import PolicyError
 from pipeline.policies import entrypoints, rule_exceptions
@@ -75,6 +75,9 @@ class PolicySet:
     findings: tuple[Finding, ...]
     exceptions: tuple[RuleException, ...]
     revision: str
+
+    def __repr__(self) -> str:
+        return f"<PolicySet: {counted(len(self.rules), 'rule')}, revision {self.revision[:12]}>"
 
     def entrypoint(self, kind: ViewKind) -> str:
         """The entrypoint that judges views of `kind`."""

@@ -20,6 +20,7 @@ from cmf.security import DataPolicy
 from cmf.tools import ToolDefinition
 from cmf.uris import normalise, segment, tool_uri
 from cmf.value import Value, replace
+from pipeline.display import counted
 from pipeline.errors import ConfigError
 from pipeline.policies.metadata import load_yaml, yaml_problem
 from pipeline.profile import (
@@ -116,6 +117,9 @@ class Profiles:
             scheme, _, rest = uri.partition("://")
             if scheme in _NAMED:
                 self._by_name.setdefault((scheme, unquote(rest.rpartition("/")[2])), []).append(uri)
+
+    def __repr__(self) -> str:
+        return f"<Profiles: {counted(len(self._by_uri) + len(self._servers), 'profile')}>"
 
     @classmethod
     def load(cls, *sources: Source) -> Profiles:
@@ -242,11 +246,11 @@ class Profiles:
 
         What a function will answer is in no digest.
         """
-        said: tuple[Mapping[str, Value], ...] = (self._by_uri, self._servers, self._tools)
-        if not any(said):
+        declared: tuple[Mapping[str, Value], ...] = (self._by_uri, self._servers, self._tools)
+        if not any(declared):
             return None
         digest = hashlib.sha256()
-        for each in said:
+        for each in declared:
             digest.update(len(each).to_bytes(8, "big"))
             for key in sorted(each):
                 for text in (key.encode(), each[key].model_dump_json()):

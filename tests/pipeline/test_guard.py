@@ -23,6 +23,7 @@ from pipeline import (
     as_stage,
 )
 from pipeline.policy_set import load, shipped
+from pipeline.profiles import Profiles
 
 DENY = 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'
 APPROVE = 'require_approval contains {"code": "test.ask", "reason": "Ask first."} if contains(input.content, "ask")'
@@ -198,7 +199,9 @@ def test_the_shipped_policies_mask_a_key_label_it_and_stop_the_mail() -> None:
 def test_a_guard_says_what_it_judges_by_and_what_it_cannot_be_made_of(guarded: Rules, tmp_path: Path) -> None:
     guard = guarded({"deny": DENY})
 
-    assert repr(guard) == f"<Guard: 1 rules, revision {guard.revision[:12]}, 0 tools>"
+    assert repr(guard) == f"<Guard: <PolicySet: 1 rule, revision {guard.revision[:12]}>, tools: 0>"
+    assert repr(Profiles.load({"profiles": {"look": {"actions": ["read"]}}})) == "<Profiles: 1 profile>"
+    assert "CONTENT" not in repr(guard.run(Message(role="user", content=[TextPart(text="CONTENT")])))
     with pytest.raises(ConfigError, match=r"Store\.at"):
         Guard(store=tmp_path / "cmf.db")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="from_wire_request"):
