@@ -30,7 +30,7 @@ from cmf.errors import CmfError
 from cmf.security import SubjectExtension
 from pipeline import Action, Config, Context, Pipeline
 from pipeline.errors import ConfigError
-from pipeline.guard import is_outage
+from pipeline.outcome import is_outage
 from pipeline.profiles import Profiles
 
 SHIPPED = Path(__file__).resolve().parent.parent / "examples" / "agentdojo"

@@ -16,8 +16,7 @@ from cmf.codec import loads
 from cmf.frozen import thaw
 from pipeline import Config, Guard
 from pipeline.assembly import load_policies
-from pipeline.context import ingest
-from pipeline.guard import Context
+from pipeline.context import Context, ingest
 from pipeline.policy_input import SessionFacts, whole
 
 

@@ -18,10 +18,10 @@ from bench.wall import wall_seconds
 from cmf import Message, Request, Role, TextPart
 from pipeline import Config, Guard, policy_set
 from pipeline.assembly import build_engine
+from pipeline.context import Context
 from pipeline.engines.base import Engine, EngineResult
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.reuse import ReusingEngine
-from pipeline.guard import Context
 from pipeline.policy_set import PolicySet
 
 SECONDS = 5.0

@@ -16,8 +16,7 @@ from cmf.frozen import FrozenDict, freeze
 from cmf.value import maker
 from cmf.view import MessageView
 from pipeline.approvals.ref import ApprovalRef, ApprovalStatus
-from pipeline.coverage import Coverage as Coverage
-from pipeline.coverage import Skipped as Skipped
+from pipeline.coverage import Coverage
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.events import HeaderChanged
 from pipeline.excused import Excused

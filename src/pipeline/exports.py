@@ -8,8 +8,8 @@ from pipeline.budgets import Budgets as Budgets
 from pipeline.budgets import Limit as Limit
 from pipeline.budgets import Unit as Unit
 from pipeline.context import Context as Context
+from pipeline.coverage import Coverage as Coverage
 from pipeline.decision import Action as Action
-from pipeline.decision import Coverage as Coverage
 from pipeline.decision import Decision as Decision
 from pipeline.decision import Effect as Effect
 from pipeline.decision import Hit as Hit

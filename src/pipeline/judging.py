@@ -20,7 +20,8 @@ from cmf.message import Message
 from cmf.request import Request
 from cmf.value import replace, to_bytes, trusted
 from cmf.view import MessageView
-from pipeline.decision import Action, Coverage, Mode, Skipped, ViewDecision, view_decision
+from pipeline.coverage import Coverage, Skipped
+from pipeline.decision import Action, Mode, ViewDecision, view_decision
 from pipeline.effects import Replacer, apply_edits
 from pipeline.history import History, Origins, Trail, may_call
 from pipeline.hit_finder import HitFinder

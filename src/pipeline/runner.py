@@ -27,16 +27,15 @@ from pipeline.approvals.needs import (
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.certificate import mint
 from pipeline.context import Context
+from pipeline.coverage import Coverage, Skipped
 from pipeline.decision import (
     SESSION_RULE,
     Action,
-    Coverage,
     Decision,
     Effect,
     Hit,
     Mode,
     RuleFacts,
-    Skipped,
     StageRecord,
     Verdict,
     ViewDecision,
@@ -54,8 +53,7 @@ from pipeline.hit_finder import HitFinder
 from pipeline.ingestion import Ingested, take_in
 from pipeline.judging import Awaited, Batch, Judge
 from pipeline.offload import Offload
-from pipeline.outcome import Outcome as Outcome
-from pipeline.outcome import Ran, bound
+from pipeline.outcome import Outcome, Ran, bound
 from pipeline.policies.rule_exceptions import Excuses
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet

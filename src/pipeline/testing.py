@@ -27,8 +27,8 @@ from pipeline.decision import Action, Decision, Effect, Hit
 from pipeline.engines.base import Decided, EngineResult, Failed, InlineEngine
 from pipeline.engines.tap import Tap
 from pipeline.errors import ConfigError
-from pipeline.guard import Guard, Subject, is_outage
-from pipeline.outcome import Outcome
+from pipeline.guard import Guard, Subject
+from pipeline.outcome import Outcome, is_outage
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.sessions.base import SessionStore

@@ -12,7 +12,8 @@ from cmf.extensions import RequestExtension
 from cmf.security import SubjectExtension
 from pipeline.audit.record import Record, Run, record_of
 from pipeline.context import Context
-from pipeline.decision import Action, Coverage, Decision, Effect, Hit, Mode, Verdict, ViewDecision
+from pipeline.coverage import Coverage
+from pipeline.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANN = Context(

@@ -19,7 +19,7 @@ from cmf import (
 from cmf.value import replace
 from pipeline import Context, Pipeline, Stage, as_stage
 from pipeline.decision import Action, StageRecord, Verdict
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome
 
 HOP = DelegationHop(delegator="ann", delegate="bot")
 EXTENSIONS = Extensions(

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf import ViewKind
+from pipeline.coverage import Coverage, Skipped
 from pipeline.decision import (
     NO_EFFECTS,
     Action,
-    Coverage,
     Effect,
     Hit,
     Mode,
     RuleFacts,
-    Skipped,
     Verdict,
     ViewDecision,
     action_of,

@@ -15,9 +15,9 @@ from cmf.request import Request
 from pipeline import policy_set
 from pipeline.assembly import Config
 from pipeline.decision import Mode
+from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
-from pipeline.runner import Outcome
 
 INPUTS = 20_000  # views, at full size
 AT_LEAST = 50  # times that each rule has to hit, and just miss

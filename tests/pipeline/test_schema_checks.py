@@ -18,8 +18,8 @@ from pipeline import Config, Context, Pipeline
 from pipeline.decision import Action, Mode
 from pipeline.events import Events, ToolInputInvalid
 from pipeline.history import History
+from pipeline.outcome import Outcome
 from pipeline.profiles import Profiles
-from pipeline.runner import Outcome
 from pipeline.schema_checks import SchemaChecks
 
 SCHEMA = {

@@ -22,8 +22,8 @@ from pipeline.decision import Action
 from pipeline.display import escaped, visible
 from pipeline.emission import emit
 from pipeline.engines.tap import Tap
-from pipeline.guard import Guard, is_outage
-from pipeline.outcome import Outcome
+from pipeline.guard import Guard
+from pipeline.outcome import Outcome, is_outage
 from pipeline.policies.bundle_signature import Key, Verification
 from pipeline.replay.file import append, entry_of
 from pipeline.replay.masking import Masking

@@ -29,11 +29,11 @@ from pipeline.gateway.refusal import FINAL, Refusal, of_decision
 from pipeline.gateway.reply import Answer, decision_headers
 from pipeline.gateway.sections import Name, Section
 from pipeline.gateway.settings import CHECK_ROUTE, Check, LitellmCheck
-from pipeline.guard import Guard, raised
+from pipeline.guard import Guard
 from pipeline.mcp_proxy.frames import FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT as _MCP
 from pipeline.mcp_proxy.reading import repeat, request_of, response_of, unrepeated
-from pipeline.outcome import Outcome
+from pipeline.outcome import Outcome, raised
 from pipeline.ulids import new_ulid
 
 Format = Literal[

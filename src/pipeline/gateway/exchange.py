@@ -38,8 +38,8 @@ from pipeline.gateway.settings import Route, RouteLimits
 from pipeline.gateway.upstream import Upstream, UpstreamError, retryable_error
 from pipeline.gateway.window import Window
 from pipeline.gateway.window_events import Diverged
-from pipeline.guard import Guard, raised
-from pipeline.outcome import Outcome
+from pipeline.guard import Guard
+from pipeline.outcome import Outcome, raised
 from pipeline.references import references
 from pipeline.sessions.base import MemorySessions
 from pipeline.ulids import made_at

@@ -24,8 +24,8 @@ from pipeline.errors import Denied, EmissionError
 from pipeline.gateway.dialects import Dialect
 from pipeline.gateway.reply import Reply
 from pipeline.gateway.window_events import Diverged, Sent
-from pipeline.guard import Guard, raised
-from pipeline.outcome import Outcome
+from pipeline.guard import Guard
+from pipeline.outcome import Outcome, raised
 from pipeline.policies.lookahead import Lookaheads, held_at_end, least_held, open_word
 
 _SHARE: Final = 8  # judge again after an eighth more: then all judgements cost about eight times one of the whole

@@ -12,8 +12,8 @@ from cmf.tools import ToolDefinition
 from cmf.value import replace
 from pipeline.context import Context
 from pipeline.errors import CallError, ConfigError
-from pipeline.guard import Guard, raised
-from pipeline.outcome import Outcome
+from pipeline.guard import Guard
+from pipeline.outcome import Outcome, raised
 
 _T = TypeVar("_T")
 Ask = Callable[[Outcome], tuple[Response, _T]]

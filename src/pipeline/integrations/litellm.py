@@ -16,9 +16,9 @@ from cmf.request import Request
 from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
-from pipeline.guard import Guard, Subject, raised
+from pipeline.guard import Guard, Subject
 from pipeline.integrations.judged_calls import as_json, checked, missing
-from pipeline.outcome import Outcome
+from pipeline.outcome import Outcome, raised
 from pipeline.stage import Traffic
 
 _FORMAT: Final = "openai_chat"

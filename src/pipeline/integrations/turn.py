@@ -31,8 +31,7 @@ from pipeline.gateway.exchange import APPROVAL_HEADER, FORWARDED_HEADERS, Incomi
 from pipeline.gateway.intake import check_query, query_of
 from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
 from pipeline.gateway.reply import decision_headers
-from pipeline.guard import raised
-from pipeline.outcome import Outcome
+from pipeline.outcome import Outcome, raised
 from pipeline.stage import Traffic
 from pipeline.ulids import new_ulid
 

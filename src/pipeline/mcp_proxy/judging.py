@@ -14,11 +14,12 @@ from cmf.value import replace
 from pipeline.context import Context
 from pipeline.emission import emit
 from pipeline.errors import DecisionError, EmissionError, PipelineError
-from pipeline.guard import Guard, raised
+from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import INVALID_PARAMS, FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT, repeat, request_of, response_of, unrepeated
 from pipeline.mcp_proxy.refusals import Refused, of_decision, of_unreadable
+from pipeline.outcome import raised
 from pipeline.ulids import made_at, new_ulid
 
 MAX_ASKED: Final = 32  # `inputRequests` in one result

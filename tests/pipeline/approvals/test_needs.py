@@ -23,8 +23,8 @@ from pipeline.decision import Action, Mode, Verdict
 from pipeline.emission import emit
 from pipeline.errors import ApprovalError
 from pipeline.events import ApprovalAsked, ApprovalUsed, Event
+from pipeline.outcome import Outcome
 from pipeline.policy_input import SessionFacts
-from pipeline.runner import Outcome
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
 from pipeline.stage import Ask, Stage

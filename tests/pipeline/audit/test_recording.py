@@ -24,8 +24,8 @@ from pipeline.certificate import digest_of
 from pipeline.decision import Action
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.events import RecordUnavailable
+from pipeline.outcome import Outcome
 from pipeline.profiles import Profiles
-from pipeline.runner import Outcome
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
 from pipeline.store.contents import REVEAL

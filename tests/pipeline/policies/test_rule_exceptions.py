@@ -20,9 +20,9 @@ from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.decision import Action, Effect, Hit, Mode, Verdict
 from pipeline.guard import Guard
+from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.policies.rule_exceptions import Excuses, RuleException, read
-from pipeline.runner import Outcome
 from pipeline.sessions.base import MemorySessions
 
 __all__ = ["write"]  # a fixture

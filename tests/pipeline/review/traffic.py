@@ -19,7 +19,8 @@ from pipeline.assembly import Config
 from pipeline.audit.record import Content, Record, Run, record_of
 from pipeline.audit.recorder import Recorder
 from pipeline.context import Context
-from pipeline.decision import Action, Coverage, Decision, Effect, Hit, Mode, Skipped, Verdict, ViewDecision
+from pipeline.coverage import Coverage, Skipped
+from pipeline.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
 from pipeline.excused import Excused
 from pipeline.guard import Guard
 from pipeline.policy_set import PolicySet
