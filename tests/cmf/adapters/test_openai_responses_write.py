@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cmf.adapters import get
 from cmf.adapters.loss import collecting
 from cmf.content import (
     AudioPart,
@@ -141,6 +142,24 @@ def test_a_critical_message_is_refused_and_not_thinned() -> None:
 
     with pytest.raises(LossyProjectionError):
         written(message(Role.ASSISTANT, ThinkingPart(text="theirs"), extensions=critical))
+
+
+@pytest.mark.spec("RSP-9")
+@pytest.mark.parametrize("strict", [None, False, True])
+def test_a_foreign_function_is_as_strict_as_it_was(strict: bool | None) -> None:
+    """Here a function is strict unless it says otherwise; elsewhere it is the other way round."""
+    said = {} if strict is None else {"strict": strict}
+    shape = {"type": "object", "properties": {"unit": {"type": "string"}}}
+    chat = {"type": "function", "function": {"name": "weigh", "parameters": shape, **said}}
+    messages = {"name": "weigh", "input_schema": shape, **said}
+
+    for name, tool in (("openai_chat", chat), ("openrouter", chat), ("anthropic_messages", messages)):
+        asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
+        (sent,) = ADAPTER.to_wire(get(name).from_wire_request(asked))["tools"]
+        assert sent == {"type": "function", "name": "weigh", "parameters": shape, "strict": strict is True}
+
+    own: dict[str, Any] = {"type": "function", "name": "weigh", "parameters": shape, **said}
+    assert ADAPTER.to_wire(ADAPTER.from_wire_request({"model": "m", "input": "hi", "tools": [own]}))["tools"] == [own]
 
 
 def test_a_foreign_schema_gets_the_name_that_the_format_demands() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from cmf.adapters.fields import extra_of, merge, unmarked
+from cmf.adapters.fields import extra_of, merge, object_in, unmarked
 from cmf.adapters.loss import drop, refuse_foreign_kind
 from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, joined_text, stop_reason
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
@@ -91,7 +91,15 @@ def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
         written["description"] = tool.description
     if tool.input_schema is not None:
         written["parameters"] = tool.input_schema
+    if tool.type != "custom" and FORMAT not in (tool.extra or ()):
+        written["strict"] = _is_strict(tool)
     return with_leftover(written, own)
+
+
+def _is_strict(tool: ToolDefinition) -> bool:
+    """Whether the tool said so in its own format: there the default is that it is not, here that it is."""
+    kept = [own for own in (tool.extra or {}).values() if isinstance(own, dict)]
+    return any(own.get("strict") is True for own in (*kept, *(object_in(one, "function") for one in kept)))
 
 
 def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
