@@ -2,7 +2,7 @@
 
 Each part's `content_type` is a literal that cannot lie; its JSON is flat [A1]. What a wire block carried beyond the
 canonical fields stays with the part in `extra`, under the name of its wire format: shown to policy, and emitted to the
-same format only, while the part is unchanged.
+same format only (or one of its family, [OPR-6]), while the part is unchanged.
 """
 
 from __future__ import annotations

@@ -16,5 +16,6 @@ ADAPTER: Final = ChatCompletions(
         reasoning_key="reasoning_content",
         nested_effort=False,
         video=False,
+        answers_as="openrouter",  # requests not: a server may refuse what it does not know, and clients read past it
     )
 )

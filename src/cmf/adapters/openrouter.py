@@ -16,5 +16,7 @@ ADAPTER: Final = ChatCompletions(
         reasoning_key="reasoning",
         nested_effort=True,
         video=True,
+        asks_as="openai_chat",
+        answers_as="openai_chat",
     )
 )

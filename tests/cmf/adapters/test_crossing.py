@@ -6,7 +6,7 @@ import base64
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -93,7 +93,7 @@ def unsaid(request: Request, body: Any, losses: list[Loss]) -> str:
     return f"dropped without a record: {silent}, records: {dict(told)}" if silent else ""
 
 
-def unset(request: Request, again: Request, losses: list[Loss]) -> str:
+def unset(request: Request, again: Request, losses: list[Loss], body: Any = None) -> str:
     """The first option of the request that did not arrive and is in no record; empty if there is none."""
     told = {loss.block_type.removeprefix("sampling.") for loss in losses}
     for name, wanted, arrived in [
@@ -101,12 +101,32 @@ def unset(request: Request, again: Request, losses: list[Loss]) -> str:
         ("reasoning_effort", request.reasoning_effort, again.reasoning_effort),
         ("response_schema", request.response_schema, again.response_schema),
         ("tools", [tool.name for tool in request.tools] or None, [tool.name for tool in again.tools]),
-        ("request", request.extra or None, request.extra if "request" in told else None),
-        ("tool_definition", any(tool.extra for tool in request.tools) or None, "tools" in told),
+        ("request", True, rides(request.extra, body)),
+        ("tool_definition", True, "tools" in told or all(map(rides, *each_extra(request.tools, again.tools)))),
     ]:
         if wanted is not None and wanted != arrived and name not in told:
             return f"{name} is gone without a record"
     return ""
+
+
+def rides(extra: Any, there: Any) -> bool:
+    """Whether each further field is there again: in a body, or where a format of the same family keeps its own."""
+    places = [own for own in (there or {}, *(there or {}).values()) if isinstance(own, dict)]
+    kept = [own for own in (extra or {}).values() if isinstance(own, dict)]
+    return all(any(holds(place, {name: own[name]}) for place in places) for own in kept for name in own)
+
+
+def holds(whole: Any, part: Any) -> bool:
+    """Whether the JSON is equal, or an object that has what the other has, and more."""
+    if not isinstance(whole, dict) or not isinstance(part, dict):
+        return bool(whole == part)
+    return all(name in whole and holds(whole[name], field) for name, field in part.items())
+
+
+def each_extra(tools: Sequence[ToolDefinition], again: Sequence[ToolDefinition]) -> tuple[list[Any], list[Any]]:
+    """What the tools have beyond their fields; and what those of the same names have."""
+    others = {tool.name: tool.extra for tool in again}
+    return [tool.extra for tool in tools], [others.get(tool.name) for tool in tools]
 
 
 def _within(text: str, haystack: str) -> bool:
@@ -120,7 +140,7 @@ def crossing_problem(request: Request, target: str) -> str:
     with collecting() as losses:
         body = adapter.to_wire(request)
     again = adapter.from_wire_request(body)
-    if silent := unsaid(request, body, losses) or unset(request, again, losses):
+    if silent := unsaid(request, body, losses) or unset(request, again, losses, body):
         return silent
     if not same_spelling(adapter.to_wire(again), body):
         return f"what was written is not what is read: {first_difference(adapter.to_wire(again), body)}"

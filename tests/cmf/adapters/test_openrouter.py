@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from cmf.adapters import get
+from cmf.adapters.loss import collecting
 from cmf.content import RedactedThinkingPart, TextPart, ThinkingPart, VideoPart
 from cmf.enums import Role
+from cmf.frozen import freeze
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.value import replace
@@ -129,3 +132,116 @@ def test_a_server_tool_is_run_by_the_provider() -> None:
 
     assert (request.tools[0].name, request.tools[0].executed_by) == ("openrouter:web_search", "provider")
     assert ROUTER.to_wire(request)["tools"] == tools
+
+
+# -- clients of chat completions, whose upstream is OpenRouter ---------------------------------------------------------
+
+CHAT = get("openai_chat")
+ASKED: dict[str, Any] = {
+    "model": "acme/large",
+    "provider": {"order": ["acme"]},
+    "reasoning": {"max_tokens": 64},
+    "response_format": {"type": "json_object"},
+    "parallel_tool_calls": False,
+    "tools": [
+        {"type": "function", "function": {"name": "weigh", "strict": True, "parameters": {"type": "object"}}},
+        {"type": "openrouter:web_search", "parameters": {"max_results": 2}},
+    ],
+    "messages": [
+        {"role": "user", "name": "ann", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "x"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning": "hm",
+            "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "sig", "index": 0}],
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "weigh", "arguments": "{}"}},
+            ],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "content": [{"type": "image_url", "image_url": {"url": "https://h.example/a.png", "detail": "low"}}],
+            "name": "weigh",
+        },
+        {"role": "user", "content": [{"type": "new_block", "text": "hi"}]},
+    ],
+}  # fmt: skip
+ANSWERED: dict[str, Any] = {
+    "id": "gen-1",
+    "object": "chat.completion",
+    "created": 5,
+    "model": "acme/large",
+    "provider": "acme",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "native_finish_reason": "end_turn",
+            "logprobs": {"content": []},
+            "message": {
+                "role": "assistant",
+                "content": "x",
+                "reasoning": "hm",
+                "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "sig", "index": 0}],
+                "annotations": [{"type": "url_citation", "url_citation": {"url": "https://h.example"}}],
+            },
+        },
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "cost": 0.25},
+}
+
+
+@pytest.mark.spec("OPR-6")
+def test_a_request_read_as_openrouters_does_not_take_its_fields_to_other_services() -> None:
+    with collecting() as losses:
+        written = CHAT.to_wire(ROUTER.from_wire_request({**ASKED, "tools": ASKED["tools"][:1]}))
+
+    assert written.keys() == {"model", "messages", "tools"}
+    assert {loss.block_type for loss in losses} >= {"request", "thinking", "tool_definition"}
+
+
+@pytest.mark.spec("OPR-6")
+def test_what_a_client_of_chat_completions_asks_for_reaches_openrouter_whole() -> None:
+    with collecting() as losses:
+        written = ROUTER.to_wire(CHAT.from_wire_request(ASKED))
+
+    assert written == ASKED
+    assert losses == []
+
+
+@pytest.mark.spec("OPR-6")
+def test_what_openrouter_answers_reaches_a_client_of_chat_completions_whole() -> None:
+    response = ROUTER.from_wire_response(ANSWERED)
+
+    with collecting() as losses:
+        written = CHAT.to_wire_response(response)
+        streamed = CHAT.fold_events(CHAT.to_wire_events(response))
+
+    assert written == ANSWERED
+    assert streamed == ANSWERED
+    assert losses == []
+
+
+@pytest.mark.spec("OPR-6")
+def test_what_the_client_is_told_of_its_own_stands_before_openrouters() -> None:
+    response = ROUTER.from_wire_response(ANSWERED)
+    own = {**(response.extra or {}), "openai_chat": {"id": "chatcmpl-7"}}
+
+    written = CHAT.to_wire_response(replace(response, extra=freeze(own)))
+
+    assert written == {**ANSWERED, "id": "chatcmpl-7"}
+
+
+@pytest.mark.spec("OPR-6", "ADP-6")
+def test_edited_reasoning_loses_its_signature_on_the_way_too() -> None:
+    response = ROUTER.from_wire_response(ANSWERED)
+    thought, said = response.message.content
+    message = replace(response.message, content=(thought.edited(text="***", signature=None), said), extra=None)
+    choice = replace(response.choices[0], message=message)
+
+    written = json.dumps(CHAT.to_wire_response(replace(response, choices=(choice,))))
+
+    assert "***" in written
+    assert "sig" not in written
+    assert "hm" not in written

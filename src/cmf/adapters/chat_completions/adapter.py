@@ -12,6 +12,7 @@ from cmf.adapters.chat_completions.dialect import STREAM, Dialect
 from cmf.adapters.chat_completions.encode import wire_messages, wire_request, wire_response
 from cmf.adapters.chat_completions.envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions.fold import fold
+from cmf.adapters.chat_completions.kinship import as_own
 from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
 from cmf.adapters.chat_completions.quick_head import quick_head, with_messages
 from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_reply
@@ -81,9 +82,12 @@ class ChatCompletions(Adapter):
     def _encode_group(self, group: Sequence[Message]) -> Any:
         return wire_messages(group[0], self._dialect, CallIds())[0]
 
-    @respecting_critical
     def to_wire(self, request: Request) -> Any:
         """The request in this format; what it cannot say is dropped with a record, or refused [C8]."""
+        return self._asked(as_own(request, self._dialect.asks_as, self.name))
+
+    @respecting_critical
+    def _asked(self, request: Request) -> Any:
         body = respell_envelope(
             wire_request(request, self._dialect),
             request,
@@ -138,9 +142,12 @@ class ChatCompletions(Adapter):
         layout = envelope_layout(plain, unmarked(raw), format_name=self.name)
         return with_layout(decoded, layout) if layout is not None else decoded
 
-    @locating_errors
     def to_wire_response(self, response: Response) -> Any:
         """The response in this format."""
+        return self._answered(as_own(response, self._dialect.answers_as, self.name))
+
+    @locating_errors
+    def _answered(self, response: Response) -> Any:
         quick = quick_wire_reply(response, self.name)
         if quick is not None:
             return quick
@@ -159,12 +166,12 @@ class ChatCompletions(Adapter):
         """The whole response that the chunks add up to."""
         return fold(events)
 
-    @locating_errors
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The chunks that stream the response."""
+        response = as_own(response, self._dialect.answers_as, self.name)
         whole = response.error is None and is_whole(response)
         aside = object_in(extra_of(response, self.name), STREAM)
-        return events_of(self.to_wire_response(response), whole=whole, aside=aside)
+        return events_of(self._answered(response), whole=whole, aside=aside)
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""

@@ -28,7 +28,8 @@ class Dialect:
     """One format of the family.
 
     reasoning_key: the message key for a reply's reasoning of foreign origin; nested_effort: whether the effort is in a
-    `reasoning` object; video: whether content may have a `video_url`.
+    `reasoning` object; video: whether content may have a `video_url`; asks_as and answers_as: the format of the family
+    all of whose fields are this one's too, in requests and in replies [OPR-6].
     """
 
     format: str
@@ -36,6 +37,8 @@ class Dialect:
     reasoning_key: str
     nested_effort: bool
     video: bool
+    asks_as: str | None = None
+    answers_as: str | None = None
 
     def rest(self, fields: Fields, key: str | None = None) -> FrozenDict | None:
         """What nobody took of a wire object, and which of several wire forms it had (its `key`)."""
