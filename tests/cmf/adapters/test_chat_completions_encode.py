@@ -122,11 +122,24 @@ def test_a_resource_is_written_as_its_text() -> None:
 
 
 @pytest.mark.spec("OAC-18")
-def test_a_tool_that_another_provider_runs_is_refused() -> None:
-    tool = ToolDefinition(name="web_search", type="web_search_20250305", executed_by="provider")
-
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ToolDefinition(name="web_search", type="web_search_20250305", executed_by="provider"),
+        *(
+            get("openai_responses").from_wire_request({"model": "m", "input": "hi", "tools": [tool]}).tools[0]
+            for tool in (
+                {"type": "web_search"},
+                {"type": "mcp", "server_label": "h", "server_url": "https://h.example"},
+            )
+        ),
+    ],
+    ids=["messages", "responses", "a server that only its fields name"],
+)
+@pytest.mark.parametrize("name", ["openai_chat", "openrouter"])
+def test_a_tool_that_another_provider_runs_is_refused(tool: ToolDefinition, name: str) -> None:
     with pytest.raises(UnsupportedError):
-        CHAT.to_wire(Request(tools=(tool,)))
+        get(name).to_wire(Request(tools=(tool,)))
 
 
 @pytest.mark.spec("OAC-19")

@@ -319,7 +319,7 @@ def _tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
     if dialect.key_of(tool) == "untyped":
         return "tools", own
     if tool.executed_by == "provider":
-        if tool.type != tool.name:
+        if tool.type != tool.name or dialect.is_foreign(tool):
             raise UnsupportedError(
                 f"{dialect.format} cannot offer a tool that another provider runs", about=tool, hint="strip the tool"
             )
