@@ -512,3 +512,34 @@ def test_tool_ids_survive_a_chain_of_providers_with_and_without_ids() -> None:
     assert first[:3] == first[3:]
     assert wire["messages"][1]["content"] == calls
     assert [block["tool_use_id"] for block in wire["messages"][2]["content"]] == [call["id"] for call in calls]
+
+
+@pytest.mark.spec("OAC-13", "AISDK-8")
+@pytest.mark.parametrize("word", ["OTHER", "NO_IMAGE", "NEVER_HEARD"])
+def test_a_word_that_only_its_own_format_knows_is_not_said_elsewhere(word: str) -> None:
+    body = {"candidates": [{"content": {"role": "model", "parts": [{"text": "hm"}]}, "finishReason": word}]}
+    response = get("gemini").from_wire_response(body)
+
+    assert get("openai_chat").to_wire_response(response)["choices"][0]["finish_reason"] == "stop"
+    assert {"data": {"type": "finish", "finishReason": "other"}} in get("aisdk").to_wire_events(response)
+
+
+@pytest.mark.spec("OAC-13", "ADP-2")
+@pytest.mark.parametrize("beside", [{}, {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}])
+def test_a_word_that_nobody_knows_goes_back_as_it_came(beside: dict[str, Any]) -> None:
+    said = {"index": 0, "message": {"role": "assistant", "content": "hm"}, "finish_reason": "bored"}
+    body = {**beside, "choices": [said]}
+
+    assert get("openai_chat").to_wire_response(get("openai_chat").from_wire_response(body)) == body
+
+
+@pytest.mark.spec("ANT-17")
+def test_an_answer_without_choices_is_an_empty_message_and_no_count() -> None:
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}
+    usage = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
+
+    for beside in ({}, {"usage": usage}):
+        message = get("anthropic_messages").to_wire_response(get("openai_chat").from_wire_response({**body, **beside}))
+
+        assert (message["type"], message["content"], message["stop_reason"]) == ("message", [], "end_turn")
+        assert get("anthropic_messages").from_wire_response(message).message.content == ()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cmf.adapters import get
 from cmf.adapters.gemini.request import envelope_shape
 from cmf.enums import StopReason
 from cmf.errors import ShapeError
@@ -68,6 +69,41 @@ class TestAnswers:
         ]
         assert "injection" in shown(response)
         assert GEMINI.fold_events(GEMINI.to_wire_events(response)) == body
+
+    @pytest.mark.spec("GEM-17")
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"candidates": [], "promptFeedback": {"blockReasonMessage": "no reason"}},
+            {"usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 3}, "modelVersion": "m"},
+            {"responseId": "r", "candidates": None},
+        ],
+    )
+    def test_a_reply_without_candidates_is_an_empty_answer(self, body: dict[str, Any]) -> None:
+        response = heard(body)
+
+        assert [(choice.stop_reason, choice.message.content) for choice in response.choices] == [(StopReason.OTHER, ())]
+        assert get("anthropic_messages").to_wire_response(response)["stop_reason"] == "end_turn"
+        assert get("openai_chat").to_wire_response(response)["choices"][0]["finish_reason"] == "stop"
+
+    @pytest.mark.spec("ADP-15")
+    @pytest.mark.parametrize("body", [{}, {"message": "Forbidden"}, {"detail": [{"candidate": 1}]}])
+    def test_an_object_of_another_service_is_an_error(self, body: dict[str, Any]) -> None:
+        response = heard(body)
+
+        assert response.error is not None
+        assert get("anthropic_messages").to_wire_response(response)["type"] == "error"
+
+    @pytest.mark.spec("GEM-18")
+    def test_a_count_is_the_usage_of_a_reply_without_choices(self) -> None:
+        body = {"totalTokens": 31, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 31}]}
+        response = heard(body)
+
+        assert (response.choices, response.error) == ((), None)
+        assert get("anthropic_messages").to_wire_response(response) == {"input_tokens": 31}
+        other = get("anthropic_messages").from_wire_response({"input_tokens": 8})
+        assert GEMINI.to_wire_response(other) == {"totalTokens": 8}
+        assert heard({"totalTokens": "31"}).usage is None
 
     @pytest.mark.spec("GEM-18")
     def test_tokens_are_counted_without_the_cached_ones(self) -> None:

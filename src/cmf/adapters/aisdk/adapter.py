@@ -220,7 +220,8 @@ def _response(raw: Any, names: Mapping[str, str]) -> Response:
     word = notes.get("finishReason")
     word = word if isinstance(word, str) else None
     stop = _stop_reason(word, message) if word is not None else None
-    choice = trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word)
+    mark = None if word is None or word in STOP_REASONS else freeze({FORMAT: {}})  # the word is this format's
+    choice = trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word, extra=mark)
     return trusted(Response, choices=(choice,), error=error, extra=freeze({FORMAT: own}) if own else None)
 
 
@@ -283,7 +284,8 @@ def _stop_word(choice: Choice | None) -> str | None:
     if choice is None:
         return None
     raw, reason = choice.raw_stop_reason, choice.stop_reason
-    if raw is not None and _stop_reason(raw, choice.message) is reason:
+    own = raw in STOP_REASONS or FORMAT in (choice.extra or {})
+    if raw is not None and own and _stop_reason(raw, choice.message) is reason:
         return raw
     if reason is StopReason.CALL and not has_call(choice.message.content):
         return "stop"

@@ -245,18 +245,29 @@ def _encode(response: Response) -> dict[str, Any]:
     if len(response.choices) > 1:
         raise UnsupportedError("the format has one choice per response", path="choices", hint="send one of them")
     body: dict[str, Any] = {}
-    if response.choices:
-        body = {key: item for key, item in _BLANK.items() if key not in extra} | _encode_message(response)
+    if _is_count(response):
+        body = {"input_tokens": response.usage.input_tokens if response.usage is not None else 0}
+    elif response.choices or response.error is None:
+        said = _encode_message(response) if response.choices else {**_SILENT, "model": response.model or ""}
+        body = {key: item for key, item in _BLANK.items() if key not in extra} | said
         if response.usage is not None:
             body["usage"] = _beside(_encode_usage(response.usage), extra.get("usage"))
-    elif response.error is None:
-        body = {"input_tokens": response.usage.input_tokens if response.usage is not None else 0}
     elif "type" not in extra:
         body["type"] = "error"
     if response.error is not None:
         wire_error = {"type": response.error.type or "api_error", "message": response.error.message or ""}
         body["error"] = _beside(wire_error, extra.get("error"))
     return merge(body, extra)
+
+
+def _is_count(response: Response) -> bool:
+    """Whether it is nothing but a count of the tokens of a request."""
+    usage = response.usage
+    alone = not response.choices and response.error is None and usage is not None
+    return alone and usage is not None and usage.total_tokens == usage.input_tokens
+
+
+_SILENT: Final = {"content": [], "stop_reason": "end_turn"}  # an answer of another format that has no choice
 
 
 def _encode_message(response: Response) -> dict[str, Any]:

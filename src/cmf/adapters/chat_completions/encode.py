@@ -396,7 +396,8 @@ def _finish_reason(choice: Choice, dialect: Dialect) -> str | None:
     parts = choice.message.content
     refused = any(dialect.key_of(part) == "refusal" for part in parts)
     calls = has_calls(parts, dialect)
-    if raw is not None and stop_reason(raw, refused=refused, calls=calls) is choice.stop_reason:
+    own = choice.stop_reason is not StopReason.OTHER or dialect.format in (choice.extra or {})
+    if raw is not None and own and stop_reason(raw, refused=refused, calls=calls) is choice.stop_reason:
         return raw
     reason = StopReason.END if choice.stop_reason is StopReason.CALL and not calls else choice.stop_reason
     if reason is StopReason.REFUSAL and not refused:

@@ -18,7 +18,7 @@ from cmf.adapters.chat_completions.dialect import (
     wire_tool_choice,
 )
 from cmf.adapters.fields import MARK, PARTIAL, Fields
-from cmf.enums import MessageStatus
+from cmf.enums import MessageStatus, StopReason
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, freeze, same_spelling
 from cmf.request import Choice, ErrorInfo, Request, Response, Sampling
@@ -229,13 +229,11 @@ def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageSt
     reason = fields.take("finish_reason", str)  # anything else is shown in `extra`
     calls = has_calls(decoded.content, dialect)
     refused = any(dialect.key_of(part) == "refusal" for part in decoded.content)
-    return trusted(
-        Choice,
-        message=decoded,
-        stop_reason=None if reason is None else stop_reason(reason, refused=refused, calls=calls),
-        raw_stop_reason=reason,
-        extra=dialect.rest(fields),
-    )
+    stop = None if reason is None else stop_reason(reason, refused=refused, calls=calls)
+    extra = dialect.rest(fields)
+    if extra is None and stop is StopReason.OTHER:
+        extra = freeze({dialect.format: {}})  # the mark by which a word that nobody knows is known as this format's
+    return trusted(Choice, message=decoded, stop_reason=stop, raw_stop_reason=reason, extra=extra)
 
 
 def _choice_error(listed: list[Any]) -> tuple[ErrorInfo | None, str | None]:

@@ -17,7 +17,7 @@ from cmf.adapters.chat_completions.envelope import CHOICE_NULLS, RESPONSE_NULLS
 from cmf.adapters.chat_completions.quick import calling, is_text, quick_wire
 from cmf.adapters.fields import is_marked
 from cmf.content import Part, TextPart
-from cmf.enums import Role
+from cmf.enums import Role, StopReason
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping
 from cmf.making import Shape, shape_maker
 from cmf.message import NO_SHAPE, Layout, Message
@@ -81,6 +81,8 @@ def quick_reply(body: Any, format_name: str) -> Response | None:
         layout = _layout(format_name, nulls, choice_nulls, message_nulls)
     calls = type(content[-1]) is not TextPart
     reason = None if raw_reason is None else stop_reason(raw_reason, refused=False, calls=calls)
+    if reason is StopReason.OTHER:
+        return None
     message_extra = _extra(format_name, held, MAX_DEPTH - 3)
     choice_extra = _extra(format_name, chosen, MAX_DEPTH - 2)
     beside = _extra(format_name, kept, MAX_DEPTH)
@@ -146,7 +148,7 @@ def quick_wire_reply(response: Response, format_name: str) -> dict[str, Any] | N
     raw = choice.raw_stop_reason
     reason = None if raw is None else stop_reason(raw, refused=False, calls="tool_calls" in wire)
     chosen = _with_extra({"index": 0, "message": wire, "finish_reason": raw}, _own(choice, format_name))
-    if chosen is None or reason is not choice.stop_reason:
+    if chosen is None or reason is not choice.stop_reason or reason is StopReason.OTHER:
         return None
     body = {"id": kept.get("id", NO_ID), "object": kept.get("object", "chat.completion")}
     body |= {"created": kept.get("created", 0), "choices": [chosen]}

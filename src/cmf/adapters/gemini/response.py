@@ -12,6 +12,7 @@ from cmf.adapters.gemini.request import decode_content, envelope_shape
 from cmf.adapters.gemini.write import encode_group
 from cmf.adapters.layout import apply, shape_of, wire_content, with_layout
 from cmf.adapters.unrecognized import is_unrecognized, unrecognized, write_unrecognized
+from cmf.codec import SAFE_INTEGER
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
@@ -36,6 +37,11 @@ _STOPS: Final[dict[str, StopReason]] = {
     "FINISH_REASON_UNSPECIFIED": StopReason.OTHER,
 }
 _NUMBERED: Final = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}  # where all dialects agree
+COUNT: Final = "totalTokens"  # of a reply that counts tokens, and has no candidates
+_KNOWN: Final = frozenset(
+    {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "error", COUNT, PARTIAL}
+)
+"""What replies of this format have; one without any of it is somebody else's."""
 _RAW: Final[dict[StopReason, str]] = {
     StopReason.END: "STOP",
     StopReason.RETURN: "STOP",
@@ -64,6 +70,8 @@ def decode_response(body: Any) -> Response:
     if not isinstance(raw, dict):
         return unrecognized(raw, FORMAT)
     whole, names = normal(raw, RESPONSE)
+    if _KNOWN.isdisjoint(whole):
+        return unrecognized(raw, FORMAT)
     response = read_response(whole)
     if listed:
         names["one"] = True
@@ -83,12 +91,14 @@ def read_response(whole: dict[str, Any]) -> Response:
         if not candidates and error is None and blocked.peek("blockReason") is not None:
             candidates = [_blocked(blocked.peek("blockReason"))]
         fields.leave("promptFeedback", blocked)
+    if not candidates and error is None and fields.peek(COUNT) is None:
+        candidates = [_unsaid(None if cut else StopReason.OTHER)]
     if cut:
-        candidates = [_partial(each) for each in candidates or ([] if error is not None else [_unsaid()])]
+        candidates = [_partial(each) for each in candidates]
     return trusted(
         Response,
         choices=tuple(candidates),
-        usage=_usage(fields.peek("usageMetadata")),
+        usage=_usage(fields.peek("usageMetadata")) or _counted(fields.peek(COUNT)),
         model=fields.optional("modelVersion", str),
         error=error,
         extra=fields.rest(FORMAT),
@@ -138,9 +148,9 @@ def _blocked(reason: Any) -> Choice:
     return trusted(Choice, message=message, stop_reason=StopReason.CONTENT_FILTER, raw_stop_reason=raw)
 
 
-def _unsaid() -> Choice:
-    """The answer of a stream that was cut before it had one."""
-    return trusted(Choice, message=trusted(Message, role=Role.ASSISTANT, content=()))
+def _unsaid(stop: StopReason | None) -> Choice:
+    """The answer of a stream that was cut before it had one, or of a model that gave none and did not say why."""
+    return trusted(Choice, message=trusted(Message, role=Role.ASSISTANT, content=()), stop_reason=stop)
 
 
 def _usage(raw: Any) -> TokenUsage | None:
@@ -152,6 +162,13 @@ def _usage(raw: Any) -> TokenUsage | None:
     made = count_in(raw, "candidatesTokenCount") + count_in(raw, "thoughtsTokenCount")
     total = count_in(raw, "totalTokenCount") or given + cached + made
     return trusted(TokenUsage, input_tokens=given, output_tokens=made, total_tokens=total, cached_input_tokens=cached)
+
+
+def _counted(count: Any) -> TokenUsage | None:
+    """The tokens of a reply that counts them."""
+    if type(count) is not int or not 0 <= count <= SAFE_INTEGER:
+        return None
+    return trusted(TokenUsage, input_tokens=count, total_tokens=count)
 
 
 def _error(fields: Fields) -> ErrorInfo | None:
@@ -201,6 +218,15 @@ def plain_response(response: Response) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if response.error is not None and isinstance(own.get("error", {}), dict):
         body["error"] = _written_error(response.error)
+    usage = response.usage
+    if (
+        not response.choices
+        and response.error is None
+        and usage is not None
+        and usage.total_tokens == usage.input_tokens
+    ):
+        counted = {COUNT: usage.total_tokens}
+        return merge(counted if response.model is None else {**counted, "modelVersion": response.model}, own)
     if response.choices or response.error is None:
         body["candidates"] = [_written(choice, index) for index, choice in enumerate(response.choices)]
     if response.model is not None:
