@@ -141,10 +141,12 @@ def _openai_text(events: list[WireEvent]) -> str:
 
 
 def _anthropic_text(events: list[WireEvent]) -> str:
-    deltas = (event["data"].get("delta") or {} for event in events if isinstance(event.get("data"), dict))
+    deltas = [event["data"].get("delta") or {} for event in events if isinstance(event.get("data"), dict)]
     starts = (event["data"].get("content_block") or {} for event in events if isinstance(event.get("data"), dict))
     first = "".join(start.get("text") or "" for start in starts if start.get("type") == "text")
-    return first + "".join(delta["text"] for delta in deltas if delta.get("type") == "text_delta")
+    said = {"text_delta": "text", "compaction_delta": "content"}  # a summary is text, unless some of it is sealed
+    open_deltas = (delta for delta in deltas if delta.get("type") in said and not delta.get("encrypted_content"))
+    return first + "".join(delta[said[delta["type"]]] or "" for delta in open_deltas)
 
 
 def _responses_text(events: list[WireEvent]) -> str:

@@ -409,3 +409,24 @@ def test_the_live_events_tell_text_thinking_and_calls() -> None:
     (end,) = [each for each in heard if isinstance(each, ToolUseEnd)]
     assert end.call.arguments == {"x": 1}
     assert isinstance(heard[-1], MessageComplete)
+
+
+@pytest.mark.spec("ANT-21")
+@pytest.mark.parametrize(
+    ("blocks", "model", "kept"),
+    [
+        ([{"from": {"model": "first"}, "to": {"model": "second"}}], "second", None),
+        ([{"from": {"model": "first"}, "to": {"model": "second"}},
+          {"from": {"model": "second"}, "to": {"model": "third"}}], "third", None),
+        ([{"to": {"model": "second"}}], "second", [{"model": "first"}]),
+        ([{"from": {"model": "other"}, "to": {"model": "second"}}], "second", [{"model": "first"}]),
+        ([{"from": {"model": "first"}, "to": "second"}], "first", None),
+    ],
+)  # fmt: skip
+def test_the_model_of_a_message_is_the_one_that_took_over(blocks: list[Any], model: str, kept: Any) -> None:
+    """As the whole response says it; what no block names of the models before is judged all the same."""
+    handed = [each for at, block in enumerate(blocks) for each in streamed(at, {"type": "fallback", **block})]
+
+    body = folded(start(model="first"), *handed, *streamed(5, {"type": "text", "text": "hi"}), *END)
+
+    assert (body["model"], body.get("cmf_events")) == (model, kept)

@@ -189,7 +189,17 @@ class Fold:
         self._beside(data, *_known_place(data), "content_block")
         self._at[index] = _Block(dict(block))
         self._blocks.append(self._at[index])
+        self._hand_over(block)
         return True
+
+    def _hand_over(self, block: dict[str, Any]) -> None:
+        """After a `fallback` another model answers: in a whole response it is the message's."""
+        asked, answers = (_model_in(block, key) for key in ("from", "to"))
+        if block.get("type") != "fallback" or answers is None:
+            return
+        if asked is not None and self._head.get("model") == asked:
+            del self._head["model"]  # the block names it
+        self._put(self._head, "model", answers)
 
     def _content_block_delta(self, data: dict[str, Any]) -> bool:
         delta = data.get("delta")
@@ -259,6 +269,13 @@ class Fold:
         if isinstance(before, str | list | dict) and before and before != item:
             self._other.append({key: before})
         holder[key] = item
+
+
+def _model_in(block: dict[str, Any], key: str) -> str | None:
+    """The model that a block names under the key."""
+    holder = block.get(key)
+    name = holder.get("model") if isinstance(holder, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _place(data: dict[str, Any]) -> int | None:
