@@ -15,7 +15,7 @@ from cmf.codec import dumps
 from pipeline.gateway import dialects, endpoints, intake
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import JSON, Dialect
-from pipeline.gateway.endpoints import CHECKS, Operation
+from pipeline.gateway.endpoints import CHECKS, Endpoint, Operation
 from pipeline.gateway.exchange import IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientDisconnected, Receive, Scope, Send
@@ -194,8 +194,8 @@ class Gateway:
                 raise Refusal(503, "gateway.busy", "Too many requests are in progress: try again.", headers=later(1))
             subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
             intake.check_query(query, endpoint)
-            if endpoint.operation is Operation.MODELS:
-                answer: Answer | None = _json(200, dialects.listed_models(dialect, self._models()))
+            if endpoint.operation in (Operation.MODELS, Operation.MODEL):
+                answer: Answer | None = await self._about_models(endpoint, headers, receive)
             else:
                 if endpoint.operation is Operation.ENVOY:
                     intake.check_uncut(headers)
@@ -249,6 +249,17 @@ class Gateway:
             if runtime.route.fits(dialect.name, model):
                 return runtime
         raise Refusal(404, "route.no-model", "No route serves this model to clients of this dialect.")
+
+    async def _about_models(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> Answer:
+        """The list of models; or one that some route would serve, named by the path or in the body."""
+        dialect, name = endpoint.dialect, endpoint.model
+        if endpoint.operation is Operation.MODELS:
+            return _json(200, dialects.listed_models(dialect, self._models()))
+        if name is None:
+            name = intake.model_in(await intake.body_of(headers, receive, self._limits, self._body_timeout))
+        if not any(runtime.route.fits(None, name) for runtime in self._runtimes):
+            raise Refusal(404, "route.no-model", "No route serves this model.")
+        return _json(200, dialects.described_model(dialect, name))
 
     def _models(self) -> list[str]:
         """The models that routes list by name; patterns are left out."""

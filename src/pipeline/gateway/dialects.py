@@ -130,19 +130,26 @@ def counted(dialect: Dialect, tokens: int) -> Any:
 
 def listed_models(dialect: Dialect, names: Sequence[str]) -> Any:
     """A list of models, in the dialect's form."""
+    data = [described_model(dialect, name) for name in names]
     if dialect is GEMINI:
-        return {"models": [{"name": f"models/{name}", "displayName": name} for name in names]}
+        return {"models": data}
     if dialect is OLLAMA:
         return {"models": [{"name": name, "model": name} for name in names]}
     if dialect is MESSAGES:
-        made = "1970-01-01T00:00:00Z"
-        data = [{"type": "model", "id": name, "display_name": name, "created_at": made} for name in names]
         ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
         return {"data": data, "has_more": False, **ends}
-    return {"object": "list", "data": [_openai_model(name) for name in names]}
+    return {"object": "list", "data": data}
 
 
-def _openai_model(name: str) -> dict[str, Any]:
+def described_model(dialect: Dialect, name: str) -> Any:
+    """What is said of one model, in the dialect's form: its name, and what the dialect lets clients ask of it."""
+    if dialect is GEMINI:
+        methods = ["generateContent", "countTokens"]
+        return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
+    if dialect is OLLAMA:
+        return {"details": {}, "model_info": {}, "capabilities": ["completion", "tools", "vision"]}
+    if dialect is MESSAGES:
+        return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
     return {"id": name, "object": "model", "created": 0, "owned_by": "cmf"}
 
 
@@ -188,6 +195,7 @@ __all__ = [
     "SSE",
     "Dialect",
     "counted",
+    "described_model",
     "listed_models",
     "streamed",
     "without_usage_unless_asked",

@@ -19,6 +19,7 @@ class Operation(StrEnum):
     ANSWER = "answer"  # ask a model
     COUNT = "count"  # estimate the tokens of a request
     MODELS = "models"  # list models
+    MODEL = "model"  # describe one
     CHECK = "check"  # judge a body, and send it nowhere
     ENVOY = "envoy"  # judge a request that Envoy holds, and would send on unchanged
     LITELLM = "litellm"  # judge what LiteLLM would send on
@@ -52,6 +53,7 @@ PATHS: Final = {
     "/v1/models": Endpoint(operation=Operation.MODELS, dialect=CHAT, method="GET"),
     "/v1beta/models": Endpoint(operation=Operation.MODELS, dialect=GEMINI, method="GET", query={"pageSize": ()}),
     "/api/tags": Endpoint(operation=Operation.MODELS, dialect=OLLAMA, method="GET"),
+    "/api/show": Endpoint(operation=Operation.MODEL, dialect=OLLAMA),
     CHECK_PATH: Endpoint(operation=Operation.CHECK, dialect=CHECK),
     LITELLM_PATH: Endpoint(operation=Operation.LITELLM, dialect=LITELLM),
 }
@@ -59,8 +61,10 @@ _JUDGED: Final = frozenset({Operation.ANSWER, Operation.COUNT})  # what Envoy ma
 _GEMINI_PATH: Final = re.compile(
     r"/v1(?:beta)?/models/([A-Za-z0-9._@%:-]{1,200}):(generateContent|streamGenerateContent|countTokens)"
 )
+_MODEL_PATH: Final = re.compile(r"(/v1(?:beta)?/models)(?:/([A-Za-z0-9._@%:-]{1,200}))?")
 _GEMINI_METHOD: Final = re.compile(r"/models/[^/]+:[a-z]+[A-Z][A-Za-z]*$")
 _MODEL: Final = re.compile(r"[A-Za-z0-9._@:/-]{1,200}")
+_OF_MESSAGES: Final = {"limit": (), "beta": ("true",)}
 _ENDS: Final = (
     *((path, path.partition("/v1")[2]) for path in PATHS if path.startswith("/v1/") and path != CHECK_PATH),
     ("/v1beta/models/<model>:generateContent", ":generateContent"),
@@ -96,7 +100,6 @@ _NOT_SERVED: Final = {
     "moderations": "Moderation is",
     "videos": "Video generation is",
     "fine_tuning": "Fine-tuning is",
-    "show": "Managing Ollama's models is",
     "ps": "Managing Ollama's models is",
     "pull": "Managing Ollama's models is",
 }
@@ -112,14 +115,11 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
             if endpoint is None or endpoint.operation not in _JUDGED
             else replace(endpoint, operation=Operation.ENVOY)
         )
+    models = _MODEL_PATH.fullmatch(path)
+    if models is not None and not _GEMINI_METHOD.search(path):
+        return _about_models(models[1], models[2], headers)
     found = PATHS.get(path)
     if found is not None:
-        if path == "/v1/models" and "anthropic-version" in headers:
-            return Endpoint(
-                operation=Operation.MODELS, dialect=MESSAGES, method="GET", query={"limit": (), "beta": ("true",)}
-            )
-        if path == "/v1/models" and "x-goog-api-key" in headers:  # Google's SDK uses this path too
-            return PATHS["/v1beta/models"]
         return found
     match = _GEMINI_PATH.fullmatch(path)
     if match is None:
@@ -138,6 +138,19 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
         as_array=stream and ("alt", "sse") not in query,
         query={"alt": ("sse", "json")},
     )
+
+
+def _about_models(path: str, name: str | None, headers: Mapping[str, str]) -> Endpoint | None:
+    """The list of models, or one of them; three SDKs ask for it at the same path, with different headers."""
+    listed = PATHS[path]
+    if path == "/v1/models" and "anthropic-version" in headers:
+        listed = replace(listed, dialect=MESSAGES, query=_OF_MESSAGES)
+    elif path == "/v1/models" and "x-goog-api-key" in headers:
+        listed = PATHS["/v1beta/models"]
+    if name is None:
+        return listed
+    model = unquote(name)
+    return replace(listed, operation=Operation.MODEL, model=model) if _MODEL.fullmatch(model) else None
 
 
 def nothing_there(path: str) -> Refusal:

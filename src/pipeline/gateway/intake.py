@@ -138,6 +138,15 @@ def json_of(raw: bytes, limits: Limits) -> Any:
         raise of_unreadable(error, 400) from None
 
 
+def model_in(body: Any) -> str:
+    """The model that a body names, in `model` or, as older clients of Ollama do, in `name`. Refusal 400 without one."""
+    fields = body if isinstance(body, dict) else {}
+    name = fields.get("model") or fields.get("name")
+    if not isinstance(name, str):
+        raise Refusal(400, "request.no-model", "The request names no model.")
+    return name
+
+
 def size_of(headers: Mapping[str, str], body: Any) -> int:
     """The size of the body in bytes: its Content-Length, which the server enforced; else as it would be written."""
     length = headers.get("content-length")
@@ -206,6 +215,7 @@ __all__ = [
     "check_uncut",
     "headers_of",
     "json_of",
+    "model_in",
     "query_of",
     "session_of",
     "size_of",

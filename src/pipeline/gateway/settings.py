@@ -117,9 +117,9 @@ class Route(Destinations):
     limits: RouteLimits = RouteLimits()
     """Limits of this route."""
 
-    def fits(self, dialect: str, model: str) -> bool:
-        """Whether a request in `dialect` for `model` takes this route."""
-        if self.dialects is not None and dialect not in self.dialects:
+    def fits(self, dialect: str | None, model: str) -> bool:
+        """Whether a request in `dialect`, or in any for None, for `model` takes this route."""
+        if self.dialects is not None and dialect is not None and dialect not in self.dialects:
             return False
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 

@@ -62,7 +62,8 @@ def test_a_plain_request_gets_in(address: tuple[str, int]) -> None:
         b"/v1/chat/%63ompletions", b"/V1/chat/completions", b"/v1/chat/completions;x", b"/v1/chat\\completions",
         b"/v1beta/models/a%2f..%2fb%00:generateContent", b"/v1beta/models/m:batchGenerateContent",
         b"/v1/messages/batches", b"/v1/realtime", b"/v1/files", b"/v1/images/generations", b"/v1/responses/resp_1",
-        b"/api/generate",
+        b"/api/generate", b"/v1/models/", b"/v1/models/a%00", b"/v1/models/a/b", b"/v1/models/%2a",
+        b"/v1beta/models/m:unknownMethod",
     ],
 )  # fmt: skip
 def test_nothing_is_served_at_another_path(address: tuple[str, int], path: bytes) -> None:

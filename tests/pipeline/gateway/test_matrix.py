@@ -76,6 +76,7 @@ def test_each_path_that_answers_is_one_that_the_matrix_asks() -> None:
         Operation.COUNT,
         Operation.ENVOY,
         Operation.LITELLM,
+        Operation.MODEL,
         Operation.MODELS,
     }
     assert {f"/v1beta/models/m:{method}" for method in ("generateContent", "streamGenerateContent")} <= asked

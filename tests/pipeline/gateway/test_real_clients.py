@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.servers import ANN, KEY, script, serving
@@ -30,7 +31,8 @@ TOOL = {"name": "get_weather", "description": "Weather", "parameters": PARAMETER
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("gateway")
     policies = write_rules(home / "policy", {"forbidden": DENY}, kinds="text")
-    body = {"upstreams": {"up": script(home, *REPLIES)}, "keys": [ANN], "policies": [str(policies)]}
+    routes = [{"name": "all", "upstream": "up", "models": ["m*"]}]
+    body = {"upstreams": {"up": script(home, *REPLIES)}, "keys": [ANN], "policies": [str(policies)], "routes": routes}
     with serving(home, body) as address:
         yield address
 
@@ -128,8 +130,51 @@ def test_the_openai_sdk_gets_404_for_embeddings(url: str) -> None:
         chat_of(url).embeddings.create(model="m", input="there")
 
 
+@pytest.mark.spec("GW-29")
 def test_the_openai_sdk_lists_models(url: str) -> None:
     assert list(chat_of(url).models.list()) == []  # the route names a pattern, and no model
+
+
+@pytest.mark.spec("GW-29")
+def test_a_model_that_no_route_serves_is_not_found_in_each_sdks_own_way(url: str) -> None:
+    with chat_of(url) as client, pytest.raises(openai.NotFoundError, match="No route serves this model"):
+        client.models.retrieve("another")
+    with messages_of(url) as client, pytest.raises(anthropic.NotFoundError):
+        client.models.retrieve("another")
+    with gemini_of(url) as client, pytest.raises(genai.errors.ClientError, match="NOT_FOUND"):
+        client.models.get(model="another")
+    with ollama_of(url) as client, pytest.raises(ollama.ResponseError, match="No route serves this model"):
+        client.show("another")
+
+
+@pytest.mark.spec("GW-29")
+@pytest.mark.parametrize("model", ["m", "mine:8b"])
+def test_each_sdk_finds_a_model_that_a_route_serves(url: str, model: str) -> None:
+    with chat_of(url) as client:
+        assert client.models.retrieve(model).id == model
+        assert client.models.retrieve(f"my/{model}").id == f"my/{model}"
+    with messages_of(url) as client:
+        assert client.models.retrieve(model).id == model
+    with gemini_of(url) as client:
+        assert client.models.get(model=model).name == f"models/{model}"
+    with ollama_of(url) as client:
+        assert "tools" in client.show(model).capabilities
+
+
+@pytest.mark.spec("GW-29")
+def test_a_body_that_names_no_model_to_show_is_refused(url: str) -> None:
+    answers = [
+        httpx.post(f"{url}/api/show", json=body, headers={"authorization": f"Bearer {KEY}"})
+        for body in ({}, [], {"model": 1}, {"name": "m"})
+    ]
+
+    assert [one.status_code for one in answers] == [400, 400, 400, 200]
+
+
+@pytest.mark.spec("GW-20")
+def test_who_has_no_key_is_told_of_no_model(url: str) -> None:
+    assert httpx.get(f"{url}/v1/models/m").status_code == 401
+    assert httpx.post(f"{url}/api/show", json={"model": "m"}).status_code == 401
 
 
 # -- Anthropic ---------------------------------------------------------------------------------------------------------
@@ -268,9 +313,13 @@ async def test_googles_async_sdk_streams(url: str) -> None:
 # -- Ollama ------------------------------------------------------------------------------------------------------------
 
 
+def ollama_of(url: str) -> Any:
+    return ollama.Client(host=url, headers={"authorization": f"Bearer {KEY}"})
+
+
 @pytest.mark.spec("GW-11", "GW-31")
 def test_ollamas_sdk_whole_streamed_and_refused(url: str) -> None:
-    client = ollama.Client(host=url, headers={"authorization": f"Bearer {KEY}"})
+    client = ollama_of(url)
 
     whole = client.chat(model="m", messages=says("there"))
     streamed = list(client.chat(model="m", messages=says("there"), stream=True))
