@@ -32,7 +32,7 @@ from pipeline.gateway.settings import CHECK_ROUTE, Check, LitellmCheck
 from pipeline.guard import Guard
 from pipeline.mcp_proxy.frames import FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT as _MCP
-from pipeline.mcp_proxy.reading import repeat, request_of, response_of, unrepeated
+from pipeline.mcp_proxy.reading import Repeated, repeat, request_of, response_of, unrepeated
 from pipeline.outcome import Outcome, raised
 from pipeline.ulids import new_ulid
 
@@ -156,12 +156,12 @@ class _Read:
     history: Request | None = None
     call_id: str | None = None
     id: Any = None
-    again: tuple[int, bool] | None = None
+    again: Repeated | None = None
 
     def written(self, body: Any) -> Any:
         if self.call_id is not None:
             body = {**body, "id": self.id}
-        return body if self.again is None else repeat(body, *self.again)
+        return body if self.again is None else repeat(body, self.again)
 
 
 def _read(question: Question, headers: Mapping[str, str]) -> _Read:

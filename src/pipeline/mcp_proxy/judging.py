@@ -78,7 +78,7 @@ class Judge:
             raise _refusal_of(error) from None
         if not _is_same_message(written, body):
             raise Refused(refusals.REFUSED, "mcp.other-message", "What was judged is another message.")
-        return written if repeated is None else repeat(written, *repeated)
+        return written if repeated is None else repeat(written, repeated)
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
         ulid = new_ulid()

@@ -343,6 +343,57 @@ async def test_structured_content_that_a_text_says_in_other_characters_is_judged
     assert body["result"]["isError"] is True
 
 
+@pytest.mark.spec("MCPX-14")
+@pytest.mark.parametrize(
+    ("said", "structured"),
+    [
+        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"found": ["a", "key AKIAIOSFODNN7EXAMPLE"]}),
+        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"result": ["key AKIAIOSFODNN7EXAMPLE", "a"]}),
+        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"result": ["a", "key AKIAIOSFODNN7EXAMPLE", "b"]}),
+        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"result": ["a", "key AKIAIOSFODNN7EXAMPLE"], "more": 1}),
+        (('{"k": "\\u0041KIAIOSFODNN7EXAMPLE"}',), {"result": [{"k": "AKIAIOSFODNN7EXAMPLE"}]}),
+        (("key AKIAIOSFODNN7EXAMPLE",), {"AKIAIOSFODNN7EXAMPLE": "key AKIAIOSFODNN7EXAMPLE"}),
+    ],
+)
+async def test_structured_content_that_says_more_than_the_texts_is_judged_itself(
+    pair: Pair, said: tuple[str, ...], structured: Any
+) -> None:
+    result = {"content": [text(one) for one in said], "structuredContent": structured}
+
+    body = await pair.exchange("tools/call", READ, result)
+
+    assert "structuredContent" not in body["result"]
+    assert body["result"]["isError"] is True
+
+
+@pytest.mark.spec("MCPX-14")
+@pytest.mark.parametrize(
+    ("said", "structured", "left"),
+    [
+        (("key AKIAIOSFODNN7EXAMPLE\n",), {"content": "key AKIAIOSFODNN7EXAMPLE\n"}, {"content": "key [MASKED]\n"}),
+        (
+            ("a", "key AKIAIOSFODNN7EXAMPLE"),
+            {"result": ["a", "key AKIAIOSFODNN7EXAMPLE"]},
+            {"result": ["a", "key [MASKED]"]},
+        ),
+        (
+            ('{\n  "k": "AKIAIOSFODNN7EXAMPLE"\n}', '{"k": 1}'),
+            {"result": [{"k": "AKIAIOSFODNN7EXAMPLE"}, {"k": 1}]},
+            {"result": [{"k": "[MASKED]"}, {"k": 1}]},
+        ),
+    ],
+)
+async def test_structured_content_as_servers_wrap_it_says_what_policy_left_of_the_texts(
+    pair: Pair, said: tuple[str, ...], structured: Any, left: Any
+) -> None:
+    result = {"content": [text(one) for one in said], "structuredContent": structured}
+
+    body = await pair.exchange("tools/call", READ, result)
+
+    assert body["result"]["structuredContent"] == left
+    assert "AKIA" not in str(body)
+
+
 @pytest.mark.spec("MCPX-11")
 async def test_sampling_elicitation_and_roots_go_there_and_back(pair: Pair) -> None:
     for method, params, result in (
