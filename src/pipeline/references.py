@@ -122,7 +122,11 @@ def same_content(value: Traffic, released: Traffic) -> bool:
 
 def _instead(one: Reference) -> str:
     """What to send in place of the reference."""
-    return "wait for the answer instead" if one.kind is Referred.BACKGROUND else "send the content itself"
+    if one.kind is Referred.BACKGROUND:
+        return "wait for the answer instead"
+    if one.kind is Referred.ITEM:
+        return "send the content itself, as clients do with `store: false`"
+    return "send the content itself"
 
 
 def _refusal(one: Reference) -> StageRecord:

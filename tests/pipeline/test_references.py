@@ -63,6 +63,10 @@ def answered(id: str, text: str = "fine") -> Response:
     ("kind", "words"),
     [
         (Referred.FILE, "(an uploaded file, at messages[0].content[1]): send the content itself."),
+        (
+            Referred.ITEM,
+            "(a stored item, at messages[0].content[1]): send the content itself, as clients do with `store: false`.",
+        ),
         (Referred.BACKGROUND, "(an answer to fetch later, at messages[0].content[1]): wait for the answer instead."),
     ],
 )

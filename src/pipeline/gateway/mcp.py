@@ -385,7 +385,7 @@ async def _deliver(server: HttpServer, body: dict[str, Any]) -> None:
     try:
         await server.send(body)
     except Refused as refused:
-        note(refused.code, Side.SERVER)
+        note(refused.code, Side.SERVER, refused.decision_id)
 
 
 async def _deliver_all(session: McpSession, bodies: Sequence[dict[str, Any]]) -> None:

@@ -57,6 +57,8 @@ def of_decision(error: DecisionError) -> Refusal:
     if isinstance(error, ApprovalRequired) and error.approval_ids:
         headers["x-cmf-approval-id"] = ",".join(error.approval_ids)
         message = f"{message} Waiting for approval {', '.join(error.approval_ids)}."
+    elif isinstance(error, ApprovalRequired):
+        message = f"{message} Nobody can approve it outside of a session: name one in the header x-cmf-session-id."
     return Refusal(403, error.code, f"{message} (decision {error.decision_id})", headers=headers)
 
 

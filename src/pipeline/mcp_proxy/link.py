@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from cmf.codec import dumps
 from cmf.identity import TOOL_PREFIX
 from cmf.value import replace
 from pipeline.context import Context
@@ -206,7 +207,7 @@ class Link:
             asked = self._of_task(caller, sent) if frame.method == tasks.RESULT else sent
         except Refused as refused:
             del caller.ids[key]
-            note(refused.code, side)
+            note(refused.code, side, refused.decision_id)
             return Step(back=(refusal_body(original, frame.body, refused),))
         except BaseException:
             del caller.ids[key]
@@ -254,7 +255,7 @@ class Link:
         try:
             body = await self._answered(side, frame, opened)
         except Refused as refused:
-            note(refused.code, side)
+            note(refused.code, side, refused.decision_id)
             return Step(onward=(refusal_body(opened.original, opened.sent.body, refused),))
         return Step(onward=({**body, "id": opened.original},))
 
@@ -319,7 +320,7 @@ class Link:
                 return Step(onward=(await self._task_notice(side, frame),))
             sent = await self._judge.call(body)
         except Refused as refused:  # a notification has no answer
-            note(refused.code, side)
+            note(refused.code, side, refused.decision_id)
             return NOTHING
         if cancelled in self._callers[side].open:  # it may have been answered while this was judged
             self._close(side, cancelled, _server_ended())
@@ -425,9 +426,10 @@ def _server_ended() -> Refused:
     return Refused(refusals.CLOSED, "mcp.server-disconnected", "The server ended before it answered.", retryable=True)
 
 
-def note(code: str, side: Side) -> None:
-    """Log an event about a message of `side`, without its content."""
-    _log.info('{"mcp":"%s","from":"%s"}', code, side.value)
+def note(code: str, side: Side, decision: str | None = None) -> None:
+    """Log an event about a message of `side`, without its content; `decision` is the id of the one that refused it."""
+    line = {"mcp": code, "from": side.value}
+    _log.info("%s", dumps(line if decision is None else {**line, "decision": decision}).decode())
 
 
 __all__ = ["ALONE", "VERSIONS", "Link", "Memory", "Side", "Step", "note"]

@@ -39,6 +39,12 @@ class Refused(Exception):
         self.data = {"code": code, **data}
 
     @property
+    def decision_id(self) -> str | None:
+        """The decision that refused it; None where there was none."""
+        id_ = self.data.get("decision_id")
+        return id_ if isinstance(id_, str) else None
+
+    @property
     def outage(self) -> bool:
         """Whether the cause is an outage and not a decision: a retry may help."""
         return self.number in (UNAVAILABLE, CLOSED, TIMEOUT)

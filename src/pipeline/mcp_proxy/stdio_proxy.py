@@ -122,7 +122,7 @@ class UrlServer:
                 async for value in values:
                     await self._queue(value, body)
         except Refused as refused:
-            note(refused.code, Side.SERVER)
+            note(refused.code, Side.SERVER, refused.decision_id)
         if "method" in body and "id" in body:
             await self._received.put(Cut(body["id"]))  # ignored if the answer came
 
@@ -142,7 +142,7 @@ class UrlServer:
             except Refused as refused:
                 if refused.code == "mcp.no-stream":
                     return
-                note(refused.code, Side.SERVER)
+                note(refused.code, Side.SERVER, refused.decision_id)
             await asyncio.sleep(RETRY_SECONDS)
 
 

@@ -144,6 +144,15 @@ def test_a_request_that_waits_goes_through_when_it_is_sent_again(tmp_path: Path)
 
 
 @pytest.mark.spec("GW-32")
+def test_who_must_wait_outside_of_a_session_is_told_to_name_one(tmp_path: Path) -> None:
+    with serving(tmp_path, settings(tmp_path, {"wait": WAIT})) as url:
+        status, headers, raw = post(url, CHAT, says("pay"), bearer())
+
+    assert (status, headers["x-cmf-code"], headers.get("x-cmf-approval-id")) == (403, "ask.first", None)
+    assert "name one in the header x-cmf-session-id" in json.loads(raw)["error"]["message"]
+
+
+@pytest.mark.spec("GW-32")
 def test_a_reply_that_waits_is_released_and_not_asked_for_again(tmp_path: Path) -> None:
     held = bearer() | {"x-cmf-session-id": "s"}
     replies = ({"text": "I pay", "times": 1}, {"error": {"status": 500, "message": "asked twice"}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -493,6 +494,17 @@ async def test_two_definitions_of_one_name_are_not_both_offered(pair: Pair) -> N
     body = await pair.exchange("tools/list", {}, {"tools": [tool("read"), tool("read", "Something else.")]})
 
     assert body["result"]["tools"] == []
+
+
+@pytest.mark.spec("MCPX-32")
+async def test_the_log_names_the_decision_that_refused_a_message(pair: Pair, caplog: Any) -> None:
+    caplog.set_level("INFO", logger="pipeline.mcp")
+
+    [refused] = (await pair.client(call("tools/call", {"name": "rm", "arguments": {}}))).back
+
+    logged = [json.loads(record.getMessage()) for record in caplog.records]
+    decision = refused["result"]["_meta"]["cmf/decision-id"]
+    assert logged == [{"mcp": "no.rm", "from": "client", "decision": decision}]
 
 
 @pytest.mark.spec("MCPX-20", "MCPX-25")
