@@ -28,12 +28,13 @@ _STOPS: Final = "\\s<>\"'`(){}\\[\\],;|*\u00ab\u00bb\u2018-\u201f\u2026\u2039\u2
 _CHUNK: Final = re.compile(rf"[^{_STOPS}]+")
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]+(?::\d{1,5})?(?=[/?#]|\Z)", re.I)
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.I)
-_LABEL: Final = rf"[^\W_{_IDEOGRAPHS}](?:[^\W_{_IDEOGRAPHS}]|-){{0,62}}"
+_LETTER: Final = rf"(?-i:[^\W_{_IDEOGRAPHS}])"  # ignoring the case of so many characters takes long to compile
+_LABEL: Final = rf"{_LETTER}(?:{_LETTER}|-){{0,62}}"
 _ADDRESS: Final = re.compile(
     rf"(?:[a-z][a-z0-9+.-]{{0,15}}://|https?:[/\\]+)[^{_STOPS}]+"
     rf"|(?<![\w.%+-])[\w.%+-]{{1,64}}@{_LABEL}(?:\.{_LABEL})+"
-    rf"|(?<![^\W_{_IDEOGRAPHS}])(?<!\w_)(?<![.@%+\\/-])(?://)?(?P<host>(?:{_LABEL}\.)+[a-z][a-z0-9-]+(?::[0-9]{{1,5}})?)"
-    rf"(?!_*[^\W_{_IDEOGRAPHS}]|@|\.[\w-])(?:[/?#][^{_STOPS}]*)?"
+    rf"|(?<!{_LETTER})(?<!\w_)(?<![.@%+\\/-])(?://)?(?P<host>(?:{_LABEL}\.)+[a-z][a-z0-9-]+(?::[0-9]{{1,5}})?)"
+    rf"(?!_*{_LETTER}|@|\.[\w-])(?:[/?#][^{_STOPS}]*)?"
     rf"|(?<![\w.-])[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?:(?=:)|/(?![0-9]{{1,2}}(?!\w)))[^{_STOPS}]+"
     r"|(?<!\w)(?:0x[0-9a-f]{40}|bc1[0-9a-z]{25,62})(?!\w)",
     re.I,
