@@ -332,13 +332,14 @@ async def test_the_sdk_works_through_the_proxy_as_with_the_server_and_sees_what_
 @pytest.mark.spec("MCPX-22")
 async def test_tools_stay_pinned_from_one_run_to_the_next(tmp_path: Path) -> None:
     pins = tmp_path / "pins.json"
-    async with connected("--name", "all", "--pins", str(pins), "--", *EVERYTHING) as client:
+    own = quick("--name", "all", "--pins", str(pins), "--", *EVERYTHING)
+    async with connected(*own) as client:
         before = {tool.name for tool in (await client.list_tools()).tools}
     kept = json.loads(pins.read_bytes())
     kept["all"]["read"] = "sha256:" + "0" * 64
     pins.write_text(json.dumps(kept), encoding="utf-8")
 
-    async with connected("--name", "all", "--pins", str(pins), "--", *EVERYTHING) as client:
+    async with connected(*own) as client:
         after = {tool.name for tool in (await client.list_tools()).tools}
         called = await client.call_tool("read", {"path": "a"})
 
