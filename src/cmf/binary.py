@@ -114,10 +114,10 @@ def agrees(declared: str, sniffed: str | None) -> bool:
     `application/octet-stream` says of bytes that they are bytes, and so claims nothing that could be wrong.
     """
     declared = declared.split(";")[0].strip().lower()
-    if sniffed is None:
-        return False
     if declared == _ANY_BYTES:
         return True
+    if sniffed is None:
+        return False
     if sniffed == "text/plain":
         return declared.startswith(TEXT_TYPES) or declared.endswith(("+xml", "+json"))
     return _FAMILY.get(declared, declared) == _FAMILY.get(sniffed, sniffed)

@@ -102,7 +102,7 @@ def test_data_that_is_not_what_it_says_is_a_mismatch(raw: bytes, kind: str, decl
         ("image/png", "text/plain", False),
         ("application/octet-stream", "text/plain", True),
         ("application/octet-stream", "image/png", True),
-        ("application/octet-stream", None, False),
+        ("application/octet-stream", None, True),
         ("text/plain", "image/png", False),
         ("image/png", "image/jpeg", False),
         ("image/png", None, False),

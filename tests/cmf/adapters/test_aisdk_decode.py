@@ -213,3 +213,19 @@ def test_two_answers_without_ids_stay_two() -> None:
     messages = [{"role": "assistant", "parts": [text("a")]}, {"role": "assistant", "parts": [text("b")]}]
 
     assert same_spelling(written(read(*messages)), messages)
+
+
+@pytest.mark.spec("AISDK-4")
+@pytest.mark.parametrize(("beside", "arguments"), [({}, {}), ({"input": None}, {}), ({"input": {"a": 1}}, {"a": 1})])
+def test_a_call_without_input_has_no_arguments(beside: dict[str, Any], arguments: Any) -> None:
+    message = ui(tool("output-available", output=1, **beside))
+
+    request = read(message)
+
+    (part,) = request.messages[0].content
+    assert isinstance(part, ToolCallPart)
+    assert part.arguments == arguments
+    assert written(request) == [message]
+    (waiting,) = read(ui(tool("input-streaming", **{**beside, "input": None}))).messages[0].content
+    assert isinstance(waiting, ToolCallPart)
+    assert waiting.arguments is None

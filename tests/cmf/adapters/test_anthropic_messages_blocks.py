@@ -29,7 +29,7 @@ from cmf.decomposition import iter_views
 from cmf.enums import Role
 from cmf.errors import LossyProjectionError, ShapeError, UnmappedPartError, UnsupportedError
 from cmf.extensions import Extensions, MetaExtension
-from cmf.frozen import FrozenDict, freeze
+from cmf.frozen import FrozenDict, freeze, same_spelling
 from cmf.message import Message
 from cmf.request import Request
 from cmf.value import replace
@@ -145,11 +145,19 @@ def test_a_call_keeps_its_caller() -> None:
 
 
 @pytest.mark.spec("ANT-10")
-@pytest.mark.parametrize(("given", "raw"), [('{"x": ', '{"x": '), ("", ""), (None, None), ([], None)])
-def test_an_input_that_is_no_object_is_kept_as_it_is(given: Any, raw: str | None) -> None:
-    part = only_part(asked({"type": "tool_use", "id": "a", "name": "f", "input": given}, role="assistant"))
+@pytest.mark.parametrize(
+    ("given", "arguments", "raw"),
+    [
+        ({"input": '{"x": '}, None, '{"x": '), ({"input": ""}, None, ""),
+        ({"input": None}, {}, None), ({"input": []}, {}, None), ({}, {}, None),
+    ],
+)  # fmt: skip
+def test_an_input_that_is_no_object_is_kept_as_it_is(given: Any, arguments: Any, raw: str | None) -> None:
+    body = asked({"type": "tool_use", "id": "a", "name": "f", **given}, role="assistant")
+    part = only_part(body)
 
-    assert (part.arguments, part.arguments_raw) == (None, raw)
+    assert (part.arguments, part.arguments_raw) == (arguments, raw)
+    assert same_spelling(ADAPTER.to_wire(ADAPTER.from_wire_request(body)), body)
 
 
 @pytest.mark.spec("ANT-11")

@@ -13,6 +13,7 @@ from cmf.content import (
     TextPart,
     ToolCallPart,
 )
+from cmf.decomposition import iter_views
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
 from cmf.frozen import same_spelling
@@ -139,6 +140,21 @@ def test_nothing_is_sent_beside_what_was_judged_as_a_whole() -> None:
 
     with pytest.raises(UnsupportedError):
         MCP.to_wire(request.model_copy(update={"messages": (*request.messages, more)}))
+
+
+@pytest.mark.spec("MCP-1", "MCP-2")
+@pytest.mark.parametrize("beside", [{}, {"arguments": None}, {"arguments": {}}])
+def test_a_call_without_arguments_has_an_empty_object_of_them(beside: dict[str, Any]) -> None:
+    """That is what a tool without parameters is called with; clients leave it out."""
+    body = call("tools/call", {"name": "clock", **beside}, id=1)
+
+    request = MCP.from_wire_request(body)
+
+    part = request.messages[0].content[0]
+    assert isinstance(part, ToolCallPart)
+    assert (part.arguments, part.arguments_raw) == ({}, None)
+    assert same_spelling(MCP.to_wire(request), body)
+    assert [view.arguments for view in iter_views(request) if view.kind == "tool_call"] == [{}]
 
 
 @pytest.mark.spec("MCP-3")

@@ -55,7 +55,14 @@ def test_an_envelope_is_spelled_back_as_it_came(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("MCP-1")
-@pytest.mark.parametrize("body", [{}, {"result": {}}, {"id": 3, "result": None}, {"action": "accept"}, {"roots": []}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, {"result": {}}, {"id": 3, "result": None}, {"action": "accept"}, {"roots": []}, {"id": 3, "error": None},
+        {"id": 3, "result": {"tools": []}, "error": None}, {"id": 3, "result": {}, "error": None},
+        [{"id": 3, "result": {"tools": []}, "error": None}],
+    ],
+)  # fmt: skip
 def test_an_answer_is_spelled_back_with_and_without_its_envelope(body: dict[str, Any]) -> None:
     assert same_spelling(again(body, response=True), body)
 

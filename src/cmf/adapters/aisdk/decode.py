@@ -214,6 +214,8 @@ def _read_tool(fields: Fields, kind: str, at: int, names: Names, reading: _Readi
     if fields.peek("providerExecuted") is True:
         fields.drop("providerExecuted", True)
         ran = "provider"
+    if given is None and name and fields.peek("state") != "input-streaming":
+        given = FrozenDict()  # called without any
     result = _result(fields, call_id, name or names.get(call_id), ran)
     fields.drop("state", written_state(result))
     fields.drop("type", kind)

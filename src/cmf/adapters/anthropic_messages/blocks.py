@@ -173,7 +173,9 @@ def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, 
         fields["arguments"] = given
     elif isinstance(given, str):
         fields["arguments_raw"] = given  # a stream whose arguments never became JSON folds to this
-    elif given is not None and given != []:  # PHP writes an object without keys as a list
+    elif given is None or given == []:  # PHP writes an object without keys as a list
+        fields["arguments"] = _EMPTY
+    else:
         raise ShapeError("`input` is no object", path=f"{path}.input", hint=_HINT)
     names[call_id] = name
     return trusted(ToolCallPart, tool_call_id=call_id, name=name, extra=extra, **fields)

@@ -178,10 +178,11 @@ def _tool_use(fields: Fields, names: Names) -> Part | None:
 
 
 def read_arguments(fields: Fields, key: str) -> tuple[FrozenDict | None, str | None]:
-    """The arguments under `key` as an object; anything else but null as its JSON text [A8]."""
+    """The arguments under `key` as an object, an empty one where there are none; anything else as its JSON text [A8]."""
     value = fields.peek(key)
     if value is None:
-        return None, None
+        fields.drop(key, None)
+        return FrozenDict(), None
     fields.drop(key, value)
     return (value, None) if isinstance(value, FrozenDict) else (None, dumps(value).decode("utf-8"))
 

@@ -99,6 +99,8 @@ def _read_answer(fields: Fields, known: AnsweredCall, *, answering: bool) -> Rpc
         one.error = _read_error(left)
         # Only a lone answer's error is a field of the response: the rest of it stays here, and of others all of it.
         one.extra |= (left.rest("error") or {}) if answering else {"error": error}
+    elif raw is not None and "error" in fields:
+        one.extra.setdefault("result", _NO_KEYS)  # beside the null of an error that did not happen
     one.extra = {"envelope": _NO_KEYS, **(fields.rest("envelope") or {}), **one.extra}
     if known.method is not None:
         one.extra["answers"] = known.method
@@ -185,7 +187,7 @@ def write(
         return body["result"]
     if envelope is None:
         envelope = {"id": _answer_id(content.messages)}
-    elif ("result" in envelope or (error is None and "error" in envelope)) and body.get("result") == {}:
+    elif "result" not in own and body.get("result") == {} and ("result" in envelope or "error" in envelope):
         del body["result"]
     return {"jsonrpc": "2.0", **envelope, **body}
 
