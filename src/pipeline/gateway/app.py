@@ -199,7 +199,7 @@ class Gateway:
             else:
                 if endpoint.operation is Operation.ENVOY:
                     intake.check_uncut(headers)
-                raw = await intake.bytes_of(headers, receive, self._limits, self._body_timeout)
+                raw = await self._body(endpoint, headers, receive)
                 incoming = IncomingRequest(
                     endpoint=endpoint,
                     body=intake.json_of(raw, self._limits),
@@ -250,13 +250,16 @@ class Gateway:
                 return runtime
         raise Refusal(404, "route.no-model", "No route serves this model to clients of this dialect.")
 
+    async def _body(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> bytes:
+        return await intake.bytes_of(headers, receive, self._limits, self._body_timeout, untyped=endpoint.untyped)
+
     async def _about_models(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> Answer:
         """The list of models; or one that some route would serve, named by the path or in the body."""
         dialect, name = endpoint.dialect, endpoint.model
         if endpoint.operation is Operation.MODELS:
             return _json(200, dialects.listed_models(dialect, self._models()))
         if name is None:
-            name = intake.model_in(await intake.body_of(headers, receive, self._limits, self._body_timeout))
+            name = intake.model_in(intake.json_of(await self._body(endpoint, headers, receive), self._limits))
         if not any(runtime.route.fits(None, name) for runtime in self._runtimes):
             raise Refusal(404, "route.no-model", "No route serves this model.")
         return _json(200, dialects.described_model(dialect, name))

@@ -36,6 +36,7 @@ class Endpoint:
     model: str | None = None
     stream: bool | None = None
     as_array: bool = False
+    untyped: bool = False  # whether a body needs no media type, as for Ollama, whose clients may send none
 
 
 _BETA: Final = {"beta": ("true",)}
@@ -49,11 +50,11 @@ PATHS: Final = {
     "/v1/responses": Endpoint(operation=Operation.ANSWER, dialect=RESPONSES),
     "/v1/messages": Endpoint(operation=Operation.ANSWER, dialect=MESSAGES, query=_BETA),
     "/v1/messages/count_tokens": Endpoint(operation=Operation.COUNT, dialect=MESSAGES, query=_BETA),
-    "/api/chat": Endpoint(operation=Operation.ANSWER, dialect=OLLAMA),
+    "/api/chat": Endpoint(operation=Operation.ANSWER, dialect=OLLAMA, untyped=True),
     "/v1/models": Endpoint(operation=Operation.MODELS, dialect=CHAT, method="GET"),
     "/v1beta/models": Endpoint(operation=Operation.MODELS, dialect=GEMINI, method="GET", query={"pageSize": ()}),
     "/api/tags": Endpoint(operation=Operation.MODELS, dialect=OLLAMA, method="GET"),
-    "/api/show": Endpoint(operation=Operation.MODEL, dialect=OLLAMA),
+    "/api/show": Endpoint(operation=Operation.MODEL, dialect=OLLAMA, untyped=True),
     CHECK_PATH: Endpoint(operation=Operation.CHECK, dialect=CHECK),
     LITELLM_PATH: Endpoint(operation=Operation.LITELLM, dialect=LITELLM),
 }
@@ -113,7 +114,7 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
         return (
             None
             if endpoint is None or endpoint.operation not in _JUDGED
-            else replace(endpoint, operation=Operation.ENVOY)
+            else replace(endpoint, operation=Operation.ENVOY, untyped=False)
         )
     models = _MODEL_PATH.fullmatch(path)
     if models is not None and not _GEMINI_METHOD.search(path):

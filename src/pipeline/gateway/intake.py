@@ -107,15 +107,22 @@ async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits, 
     return json_of(await bytes_of(headers, receive, limits, in_time), limits)
 
 
-async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits, in_time: SharedTimeout) -> bytes:
-    """The body, if it arrives `in_time`.
+async def bytes_of(
+    headers: Mapping[str, str], receive: Receive, limits: Limits, in_time: SharedTimeout, *, untyped: bool = False
+) -> bytes:
+    """The body, if it arrives `in_time`; `untyped` allows one without a media type, unless a browser's page sent it.
+
+    A page of any site may send such a body without asking first, and always with `Origin`.
 
     Raises:
         Refusal: 415 not plain JSON; 413 too large, before it is read to its end; 408 too slow.
         ClientDisconnected: the client left meanwhile.
     """
-    if not _MEDIA_TYPE.fullmatch(headers.get("content-type", "")):
-        raise Refusal(415, "http.media-type", "Send application/json.")
+    media_type = headers.get("content-type")
+    if media_type is None and untyped and "origin" not in headers:
+        media_type = "application/json"
+    if not _MEDIA_TYPE.fullmatch(media_type or ""):
+        raise Refusal(415, "http.media-type", "Send JSON, with the header `content-type: application/json`.")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Refusal(415, "http.content-encoding", "Send the body uncompressed.")
     length = headers.get("content-length")

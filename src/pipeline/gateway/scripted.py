@@ -12,6 +12,7 @@ import pydantic
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from cmf.adapters.call_ids import call_names
 from cmf.adapters.stream import TextDelta
 from cmf.adapters.tokens import estimate
 from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -190,21 +191,16 @@ def _last_text(message: Message | None) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
-def _answered(request: Request) -> set[str]:
-    """The names of the tools whose results end the conversation."""
-    names = {
-        part.tool_call_id: part.name
-        for message in request.messages
-        for part in message.content
-        if isinstance(part, ToolCallPart)
-    }
-    ids = []
+def _answered(request: Request) -> set[str | None]:
+    """The names of the tools whose results end the conversation; clients of Ollama name no call, but the tool."""
+    names = call_names(request.messages)
+    found: set[str | None] = set()
     for message in reversed(request.messages):
         results = [part for part in message.content if isinstance(part, ToolResultPart)]
         if not results:
             break
-        ids += [part.tool_call_id for part in results]
-    return {names[one] for one in ids if one in names}
+        found.update(names.get(part.tool_call_id or "", part.tool_name) for part in results)
+    return found
 
 
 __all__ = ["Script", "ScriptedUpstream", "load_script"]

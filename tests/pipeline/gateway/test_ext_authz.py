@@ -23,6 +23,7 @@ from tests.pipeline.gateway.test_check import ask, settings
 from tests.pipeline.gateway.test_crossing import asks
 from tests.pipeline.gateway.test_refusals import CHAT, approve, says
 
+from pipeline.gateway import endpoints
 from pipeline.gateway.dialects import DIALECTS
 from pipeline.gateway.endpoints import ENVOY_PREFIX
 from pipeline.gateway.refusal import Refusal
@@ -54,6 +55,15 @@ def test_without_the_setting_envoy_gets_404_that_names_it(tmp_path: Path) -> Non
 
     assert (status, headers["x-cmf-code"]) == (404, "route.not-served")
     assert "`check.envoy`" in said["error"]["message"]
+
+
+@pytest.mark.spec("GW-12", "GW-241")
+def test_what_envoy_sends_on_itself_always_names_its_media_type() -> None:
+    ours, envoys = (endpoints.endpoint_of(f"{prefix}/api/chat", [], {}) for prefix in ("", ENVOY_PREFIX))
+
+    assert envoys is not None
+    assert ours is not None
+    assert (envoys.untyped, ours.untyped) == (False, True)
 
 
 @pytest.mark.spec("GW-241")

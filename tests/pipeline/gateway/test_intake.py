@@ -122,6 +122,32 @@ def test_only_plain_json_is_read(address: tuple[str, int], headers: tuple[bytes,
 
 @pytest.mark.spec("GW-12")
 @pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        (b"/api/chat", (b"x: y", b"origin: https://a.example")),  # a page of any site can send this
+        (b"/api/chat", (b"content-type: application/x-www-form-urlencoded",)),
+        (b"/api/chat", (b"content-type:",)),
+        (b"/api/show", (b"x: y", b"origin: null")),
+        (b"/v1/messages", (b"x: y",)),
+    ],
+)
+def test_who_may_not_leave_the_media_type_out_is_told_which(
+    address: tuple[str, int], path: bytes, headers: tuple[bytes, ...]
+) -> None:
+    status, _, body = sent(address, post(path, HELLO, *headers))
+
+    assert status == 415
+    assert b"content-type: application/json" in body
+
+
+@pytest.mark.spec("GW-12")
+@pytest.mark.parametrize("path", [b"/api/chat", b"/api/show"])
+def test_clients_of_ollama_may_leave_the_media_type_out(address: tuple[str, int], path: bytes) -> None:
+    assert sent(address, post(path, HELLO, b"x: y"))[0] == 200
+
+
+@pytest.mark.spec("GW-12")
+@pytest.mark.parametrize(
     ("body", "code"),
     [
         (b"", "json.syntax"),

@@ -343,6 +343,12 @@ def test_a_script_gives_the_first_reply_that_fits(tmp_path: Path) -> None:
         assert reply("once", "ab") == "for a"
         assert reply("once") == (502, "upstream.no-reply")
         assert reply("go", more=results) == "after fetch"
+        of_ollama = (
+            {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "fetch", "arguments": {}}}]},
+        )
+        of_ollama += ({"role": "tool", "tool_name": "fetch", "content": "x"},)
+        asked = {"model": "m", "stream": False, "messages": [{"role": "user", "content": "go"}, *of_ollama]}
+        assert json.loads(post(url, "/api/chat", asked)[2])["message"]["content"] == "after fetch"
         assert reply("wrong") == (429, "upstream.rate-limit")
         assert reply("cut") == (502, "upstream.cut")
         began = time.monotonic()
