@@ -22,7 +22,7 @@ from pipeline.gateway.intake import ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.operations import Operations
-from pipeline.gateway.refusal import Refusal, later
+from pipeline.gateway.refusal import Refusal, ending, later
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.timeouts import SharedTimeout
@@ -160,11 +160,11 @@ class Gateway:
         except ClientDisconnected:
             line.status = intake.CLIENT_CLOSED
         except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
-            line.status, line.code = 503, "gateway.ending"
+            refusal = ending()
+            line.status, line.code = refusal.status, refusal.code
             if reply.begun:
                 raise
-            ending = Refusal(503, line.code, "This gateway is shutting down: try again.", headers=later(1))
-            await reply.whole(_refused(ending, endpoints.dialect_near(path), request_id))
+            await reply.whole(_refused(refusal, endpoints.dialect_near(path), request_id))
         finally:
             self._metrics.in_flight -= 1
             line.upstream = reply.upstream

@@ -6,6 +6,7 @@ mode, what has already been judged goes out while the rest still arrives.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from pipeline.gateway.endpoints import Endpoint
 from pipeline.gateway.health import Health
 from pipeline.gateway.intake import Receive, until_disconnect
 from pipeline.gateway.links import Links
-from pipeline.gateway.refusal import FINAL, Refusal, later, of_decision, of_unreadable, retry_after
+from pipeline.gateway.refusal import FINAL, Refusal, ending, later, of_decision, of_unreadable, retry_after
 from pipeline.gateway.reply import Answer, Reply, decision_headers
 from pipeline.gateway.routing import WindowMode
 from pipeline.gateway.settings import Route, RouteLimits
@@ -230,6 +231,10 @@ class _Attempt:
             if window is None or not self._reply.begun:
                 raise
             await self._end_with_refusal(error if isinstance(error, Refusal) else _refusal_for(error), window)
+        except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
+            if window is None or not self._reply.begun or self._reply.over:
+                raise
+            await self._end_with_refusal(ending(), window)
         return None
 
     async def _admitted(self) -> tuple[Request, Any]:

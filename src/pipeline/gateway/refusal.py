@@ -47,6 +47,11 @@ def retry_after(seconds: int | None) -> dict[str, str]:
     return {} if seconds is None else later(seconds)
 
 
+def ending() -> Refusal:
+    """The refusal of a request whose time is over because the gateway shuts down."""
+    return Refusal(503, "gateway.ending", "This gateway is shutting down: try again.", headers=later(1))
+
+
 def of_decision(error: DecisionError) -> Refusal:
     """The refusal for a decision that lets nothing through: 403, not to be retried; 503 if policy was unavailable."""
     headers = {"x-cmf-decision-id": error.decision_id, "x-cmf-verdict": error.decision.verdict.value}
@@ -69,4 +74,4 @@ def of_unreadable(error: CmfError, status: int = 400) -> Refusal:
     return Refusal(status, error.code, f"{error.message}{where}{hint}", headers=FINAL)
 
 
-__all__ = ["FINAL", "Refusal", "later", "of_decision", "of_unreadable", "retry_after"]
+__all__ = ["FINAL", "Refusal", "ending", "later", "of_decision", "of_unreadable", "retry_after"]

@@ -39,6 +39,7 @@ class Reply:
 
     Attributes:
         begun: whether the head of an answer was sent, so that there can be no other.
+        over: whether its last piece was sent, or at least begun.
         decision: the decision behind a stream. code: that of the refusal that ended it.
         upstream: the name, in the settings, of the upstream asked last; "-" before any was asked.
     """
@@ -48,6 +49,7 @@ class Reply:
         self._headers = dict(headers)
         self._timeout = timeout
         self.begun = False
+        self.over = False
         self.decision: str | None = None
         self.code: str | None = None
         self.upstream = "-"
@@ -69,6 +71,7 @@ class Reply:
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last piece."""
+        self.over = True
         await self._sent({"type": "http.response.body", "body": data})
 
     def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> Event:

@@ -125,7 +125,7 @@ async def test_a_request_that_is_ended_where_it_waits_gets_one_answer_or_the_beg
     )
     with built(settings) as gateway:
         await gateway.open()
-        at, is_cut, ended = 0, True, 0
+        at, is_cut, ended, told = 0, True, 0, 0
         while is_cut:
             client, scope = Client(body), _scope(path, **{"x-cmf-session-id": f"s{at}", **headers})
 
@@ -135,9 +135,11 @@ async def test_a_request_that_is_ended_where_it_waits_gets_one_answer_or_the_beg
             if client.status == 503:
                 ended += 1
                 assert (client.is_whole, b"gateway.ending" in client.raw) == (True, True)
+            told += client.status == 200 and client.is_whole and b"gateway.ending" in client.raw
             assert gateway._metrics.in_flight == 0
             at += 1
         await gateway.close()
+    assert (told > 1) == (asked in ("window", "failover"))
     assert (ended > 4, client.status, client.is_whole) == (True, 403 if asked == "refused" else 200, True)
 
 

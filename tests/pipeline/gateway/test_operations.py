@@ -245,6 +245,29 @@ def test_what_does_not_end_in_time_is_ended(home: Path) -> None:
     assert "Traceback" not in "".join(serving.log)
 
 
+@pytest.mark.spec("GW-153")
+def test_a_stream_whose_text_is_on_its_way_says_that_it_was_ended(home: Path) -> None:
+    long = {"text": "word " * 200, "pieces": 200, "pace_seconds": 0.2}
+    routes = [{"name": "all", "upstream": "up", "stream": {"window": 1}}]
+    brief = "enforce\n#   stream: {max_match: 9}"
+    write_rules(home / "policy", {"words": NOT.format("forbidden")}, kinds="text", mode=brief)
+    with (
+        serving_process(home, settings(home, long, grace_seconds=1, routes=routes)) as serving,
+        asking(serving.url, CHAT, json.dumps(said("go") | {"stream": True}).encode()) as client,
+    ):
+        client.settimeout(20)
+        left = client.recv(65_536)
+        code = serving.stop()
+        while piece := client.recv(65_536):
+            left += piece
+
+    assert code == 0
+    assert left.startswith(b"HTTP/1.1 200 ")
+    assert b'"code":"gateway.ending"' in left
+    assert left.endswith(b"\r\n0\r\n\r\n")
+    assert "CancelledError" not in "".join(serving.log)
+
+
 # -- several processes -------------------------------------------------------------------------------------------------
 
 
