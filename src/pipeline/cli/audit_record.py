@@ -15,6 +15,7 @@ from pipeline.display import counted, escaped_json, shortened, visible
 from pipeline.moments import iso
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import hits, named, readable, sentence, skipped
+from pipeline.store.contents import erasure_of
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import Stored, stored_record
 
@@ -39,12 +40,15 @@ def show(store: str, record_id: str, *, as_json: bool) -> None:
             typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": kept}))
             return
         policies = PoliciesAtHand([load_policies(None)]).with_kept(lambda: StoreEvidence(engine).policies())
-        for line in _lines(found, body, policies):
+        for line in _lines(found, body, policies, lambda: _erased(erasure_of(engine, record_id))):
             typer.echo(visible(line))
 
 
-def _lines(found: Stored, body: Any, policies: PoliciesAtHand) -> Iterator[str]:
-    """The record in lines, which may hold anything that traffic or people wrote."""
+def _lines(found: Stored, body: Any, policies: PoliciesAtHand, erased: Callable[[], str | None]) -> Iterator[str]:
+    """The record in lines, which may hold anything that traffic or people wrote.
+
+    `erased` says what became of its content; None if it is there.
+    """
     written: Callable[[Any, PoliciesAtHand], Facts] = _act
     if body is None:
         yield f"{found.kind} {found.id}: its bytes were erased"
@@ -55,6 +59,8 @@ def _lines(found: Stored, body: Any, policies: PoliciesAtHand) -> Iterator[str]:
         yield f"{found.kind} {found.id}"
     for name, value in written(body or {}, policies):
         yield f"{name:<{_WIDTH}}  {shortened(value, _LONGEST)}"
+    if written is _decision:
+        yield f"{'content':<{_WIDTH}}  {shortened(_content(body, erased), _LONGEST)}"
     where = "in no log: written before there were logs" if found.log is None else f"{found.log}, place {found.place}"
     yield f"{'log':<{_WIDTH}}  {where}"
     yield f"{'digest':<{_WIDTH}}  {found.digest}"
@@ -91,7 +97,6 @@ def _decision(body: Mapping[str, Any], policies: PoliciesAtHand) -> Facts:
     for one in result.get("approvals") or ():
         yield "approval", f"{one['id']}, {one['status']}"
     yield "policies", body["revision"]
-    yield "content", _content(body)
 
 
 def _hit(view: Mapping[str, Any] | None, hit: Mapping[str, Any]) -> str:
@@ -116,14 +121,25 @@ def _place(policies: PoliciesAtHand, revision: str, hit: Mapping[str, Any]) -> s
     return f"file and line of this rule are not known: {missing}"
 
 
-def _content(body: Mapping[str, Any]) -> str:
+def _content(body: Mapping[str, Any], erased: Callable[[], str | None]) -> str:
     content = body.get("content") or {}
     if "left_out" in content:
         return f"not kept: {content['left_out']}"
     if "commitment" not in content:
         return "not kept"
+    if (gone := erased()) is not None:
+        return gone
     masked = sum(pointer.startswith("/content/") for pointer in body.get("masked") or ())
     return "kept apart from the record" + (f", with secrets masked at {counted(masked, 'place')}" if masked else "")
+
+
+def _erased(state: Mapping[str, Any] | None) -> str | None:
+    """Who erased the content of a record, when and why; None if it is there."""
+    if state is None:
+        return None
+    if not state:
+        return "missing, and no erasure of it is on record: check the store with `cmf audit verify`"
+    return f"erased {state['timestamp']} by {state['actor'] or 'the store'}: {state['reason']} [{state['id']}]"
 
 
 __all__ = ["show"]

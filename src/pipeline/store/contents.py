@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, false, func, insert, or_, select, update
 
+from cmf.codec import loads
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.audit.evidence import Kept, committed_in
@@ -22,6 +23,7 @@ from pipeline.store.acts import (
     BREAK_GLASS,
     ERASE,
     HOLD,
+    PREFIX,
     REVEAL,
     TWO_PEOPLE,
     ContentRules,
@@ -30,6 +32,7 @@ from pipeline.store.acts import (
 )
 from pipeline.store.engine import scrub, snapshot
 from pipeline.store.four_eyes import Ask, FourEyes, RevealGrant, is_kept, no_content
+from pipeline.store.records import newest_of
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
 from pipeline.store.writer import Recorded, Writer, waited
 from pipeline.ulids import new_ulid
@@ -302,6 +305,20 @@ def _checked(row: Any) -> bytes:
     return content.body
 
 
+def erasure_of(engine: Engine, record: str) -> Mapping[str, Any] | None:
+    """The record of the erasure that took a record's content; empty if none is known; None if the content is there.
+
+    Raises:
+        StoreError: the database failed, or a record of an erasure is damaged.
+    """
+    if is_kept(engine, record):
+        return None
+    with snapshot(engine) as connection:
+        erasures = newest_of(connection, "erasure", PREFIX["erasure"])
+    bodies = ((one.id, loads(one.body)) for one in erasures if one.body is not None and record.encode() in one.body)
+    return next(({**body, "id": act} for act, body in bodies if record in body.get("contents", ())), {})
+
+
 __all__ = [
     "BREAK_GLASS",
     "ERASE",
@@ -314,5 +331,6 @@ __all__ = [
     "Erased",
     "Hold",
     "RevealGrant",
+    "erasure_of",
     "is_held",
 ]

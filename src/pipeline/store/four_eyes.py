@@ -232,7 +232,8 @@ def is_kept(engine: Engine, record: str) -> bool:
 
 def no_content() -> AuditError:
     """The error for a record without content."""
-    return AuditError("this record has no content", code="content.none", hint="none was stored, or it was erased")
+    hint = "none was stored, or it was erased: `cmf audit show` says which"
+    return AuditError("this record has no content", code="content.none", hint=hint)
 
 
 def _open(connection: Connection, now: int) -> tuple[Ask, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from cmf import Message, Role, TextPart, ToolCallPart
 from pipeline import Config, Guard
 from pipeline.audit.record import act_of
 from pipeline.cli.commands import app
+from pipeline.display import visible
 from pipeline.policies.library import shipped
 from pipeline.store.database import Store
 from pipeline.store.records import row_of
@@ -109,6 +111,26 @@ def test_a_decision_is_shown_with_file_and_line_of_each_rule(store: Path) -> Non
     assert "content       kept apart from the record, with secrets masked at 1 place" in changed
     assert changed[-2].startswith("log           log_")
     assert changed[-2].endswith(", place 3")
+
+
+@pytest.mark.spec("CLI-81")
+def test_what_became_of_the_content_is_told_with_who_erased_it(tmp_path: Path) -> None:
+    file = tmp_path / "s.sqlite3"
+    with Store.at(file) as opened, Guard(store=opened, config=Config(content="masked")) as guard:
+        for subject in ("ann", "bob"):
+            guard.decide(Message(role=Role.USER, content=(TextPart(text="hello"),)), subject={"id": subject})
+    kept, erased = ids(file, "kind:decision")
+
+    cmf("audit", "erase", file, "--subject", "ann", *REASON[:2], "--reason", HOSTILE)
+    told = [cmf("audit", "show", file, one).stdout for one in (erased, kept)]
+    (act,) = [one for one in ids(file, "kind:erasure") if one in told[0]]
+    with sqlite3.connect(file) as database:
+        database.execute("DELETE FROM contents")
+    lost = cmf("audit", "show", file, kept).stdout
+
+    assert f" by carol: {visible(HOSTILE)} [{act}]\n" in told[0]
+    assert "content       missing, and no erasure of it is on record: check the store with `cmf audit verify`\n" in lost
+    assert "content       kept apart from the record\n" in told[1]
 
 
 @pytest.mark.spec("CLI-81")
