@@ -420,7 +420,10 @@ def _csv(rows: Sequence[Mapping[str, Any]] | Iterable[Mapping[str, Any]]) -> byt
 
 def _cell(value: Any) -> str:
     text = "" if value is None else value if isinstance(value, str) else dumps(value).decode()
-    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return f"'{visible(text)}" if isinstance(value, str) and text[:1] in _FORMULAS else visible(text)
+
+
+_FORMULAS: Final = frozenset("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # in full width too, as Japanese is typed
 
 
 __all__ = ["HEADERS", "HTMX_SHA256", "MAX_FORM", "build_site"]

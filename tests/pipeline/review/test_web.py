@@ -22,6 +22,7 @@ from cmf import SubjectExtension
 from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.verification import verify
 from pipeline.decision import Effect, Mode
+from pipeline.display import visible
 from pipeline.excused import Excused
 from pipeline.review import actions
 from pipeline.review.access import Forms, Named, Person, Proxied, Role
@@ -220,12 +221,23 @@ def test_each_page_has_a_twin_and_lists_are_files(client: Client) -> None:
 
 
 @pytest.mark.spec("REV-1")
-@pytest.mark.parametrize("name", ["=cmd|'/c calc'!A1", "@SUM(1)", "+1", "-1", "\t=1", "\r=1"])
+@pytest.mark.parametrize(
+    "name", ["=cmd|'/c calc'!A1", "@SUM(1)", "+1", "-1", "\t=1", "\r=1", "\uff1dcmd", "\uff20SUM(1)"]
+)
 def test_csv_cells_that_could_be_formulas_are_escaped(tmp_path: Path, name: str) -> None:
     with opened(tmp_path, record("deny", session=name, subject="a=1")) as store:
         (row,) = csv.DictReader(io.StringIO(Client(Site(store)).get("/sessions.csv").text, newline=""))
 
-    assert (row["session"], row["subject"]) == (f"'{name}", "a=1")
+    assert (row["session"], row["subject"]) == (f"'{visible(name)}", "a=1")
+
+
+@pytest.mark.spec("REV-1")
+def test_csv_has_no_character_that_steers_a_terminal_or_cannot_be_seen(tmp_path: Path) -> None:
+    with opened(tmp_path, record("deny", session="a\x1b[31m\u202eb\0", subject="c\nd")) as store:
+        text = Client(Site(store)).get("/decisions.csv").text
+
+    assert text.replace("\r\n", "").isprintable()
+    assert r"a\u{1b}[31m\u{202e}b\u{0},deny" in text
 
 
 @pytest.mark.spec("REV-4")
