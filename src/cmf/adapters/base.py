@@ -70,6 +70,10 @@ class Adapter(Protocol):
         """The response in this format."""
         ...
 
+    def in_one_text(self, response: Response, *, streamed: bool = False) -> Response:
+        """The response with one text where this format, or its stream, has one: what is to be judged and written."""
+        return response
+
     def fold_events(self, events: Iterable[WireEvent]) -> Any:
         """The provider's own whole-response body that the events add up to; a cut stream decodes to `partial`."""
         ...

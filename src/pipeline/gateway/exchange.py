@@ -273,8 +273,9 @@ class _Attempt:
         return Window(self._runtime.guard, known, endpoint.dialect, self._reply, self._as_judged, mode.window)
 
     def _as_judged(self, response: Response) -> Response:
-        """The response with all that the client will see of it: ids, provider, the dialect's own name for an error."""
+        """The response as the client will see it: one text if the dialect has one, ids, provider, type of an error."""
         error, dialect = response.error, self._incoming.endpoint.dialect
+        response = adapters.get(dialect.name).in_one_text(response, streamed=bool(self._request.stream))
         response = with_provider(response, self._backend.upstream.provider)
         if error is None:
             return identified(response, dialect.name, self._incoming.request_id)
@@ -349,14 +350,24 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome) -> A
 
 
 def _body(incoming: IncomingRequest, outcome: Outcome) -> Any:
+    _check_in_one_text(incoming, outcome, streamed=False)
     with refusing_unemittable(outcome):
         return emit(outcome, incoming.endpoint.dialect.name)
 
 
 def _events(incoming: IncomingRequest, outcome: Outcome) -> list[WireEvent]:
+    _check_in_one_text(incoming, outcome, streamed=True)
     with refusing_unemittable(outcome):
         dialect = incoming.endpoint.dialect
         return without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
+
+
+def _check_in_one_text(incoming: IncomingRequest, outcome: Outcome, *, streamed: bool) -> None:
+    """Refusal where texts would be joined that were judged apart, as in a reply that was judged for another dialect."""
+    response, adapter = outcome.response, adapters.get(incoming.endpoint.dialect.name)
+    if response is not None and adapter.in_one_text(response, streamed=streamed) is not response:
+        message = "Texts of this reply were judged one by one, and this format would join them."
+        raise Refusal(502, "reply.joined-texts", message, headers=decision_headers(outcome.decision))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from cmf import adapters
 from cmf.adapters.base import WireEvent
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
 from cmf.content import TextPart, ThinkingPart
@@ -161,6 +162,7 @@ class Window:
 
         It ends before the first part that is not text, and before text whose rules must see the whole of it.
         """
+        response = adapters.get(self._dialect.name).in_one_text(response, streamed=True)
         if response.error is not None or len(response.choices) != 1 or self._needed(ViewKind.RESPONSE) is None:
             self._holds_rest = True
             return None

@@ -83,6 +83,23 @@ def test_what_policy_refuses_ends_in_an_error_and_never_goes_out(guard: Guard, p
     assert not SECRET.search(spoken(dialect, got).encode())
 
 
+@pytest.mark.spec("ADP-19", "GW-70")
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pieces=_cut(st.tuples(_SAYS, st.sampled_from(["", "forbidden"]), _SAYS).map("".join)),
+    dialect=st.sampled_from(CLIENTS),
+    window=st.sampled_from([None, 1, 8]),
+)
+def test_no_text_that_a_client_gets_is_made_of_texts_that_were_judged_apart(
+    guard: Guard, pieces: list[str], dialect: str, window: int | None
+) -> None:
+    got = served(guard, Pieces([TextPart(text=piece) for piece in pieces]), dialect, window=window)
+
+    is_whole = got.refusal is None and "no.word" not in str(events(got)[-1])
+    read = texts(dialect, got) if is_whole else []
+    assert not [text for text in read if "forbidden" in text or SECRET.search(text.encode())]
+
+
 # -- when it goes out --------------------------------------------------------------------------------------------------
 
 

@@ -69,8 +69,8 @@ def answer(parts: Sequence[Part], status: MessageStatus) -> Response:
 
 
 def _said(piece: Piece) -> StreamEvent:
-    if isinstance(piece, str):
-        return TextDelta(text=piece)
+    if isinstance(piece, str | TextPart):
+        return TextDelta(text=piece if isinstance(piece, str) else piece.text)
     return ThinkingDelta(text=piece.text) if isinstance(piece, ThinkingPart) else ToolUseStart(index=0)
 
 

@@ -23,6 +23,7 @@ from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
 from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.merged_body import reading_one_body
+from cmf.adapters.one_text import in_one_text
 from cmf.adapters.stream import StreamEvent
 from cmf.content import ToolCallPart, ToolResultPart
 from cmf.frozen import freeze
@@ -141,6 +142,12 @@ class ChatCompletions(Adapter):
         plain = wire_response(decoded, self._dialect)
         layout = envelope_layout(plain, unmarked(raw), format_name=self.name)
         return with_layout(decoded, layout) if layout is not None else decoded
+
+    def in_one_text(self, response: Response, *, streamed: bool = False) -> Response:
+        """The response with the texts that another format has as one, and its thinking."""
+        own = as_own(response, self._dialect.answers_as, self.name)
+        joined = in_one_text(own, self.name, is_own=lambda part: self._dialect.key_of(part) is not None)
+        return response if joined is own else joined
 
     def to_wire_response(self, response: Response) -> Any:
         """The response in this format."""

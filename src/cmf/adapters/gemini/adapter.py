@@ -14,6 +14,7 @@ from cmf.adapters.gemini.response import decode_response, encode_response
 from cmf.adapters.gemini.stream import LiveDecoder, fold_events, wire_events
 from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.loss import locating_errors, respecting_critical
+from cmf.adapters.one_text import in_one_text
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.unrecognized import error_text, is_unrecognized
 from cmf.errors import UnsupportedError
@@ -57,6 +58,12 @@ class GeminiAdapter(Adapter):
     ) -> Response:
         """The canonical response; an error body is a response with `error`."""
         return decode_response(body)
+
+    def in_one_text(self, response: Response, *, streamed: bool = False) -> Response:
+        """The response, if streamed with neighbouring texts as one: whoever reads the stream joins them [GEM-22]."""
+        if not streamed:
+            return response
+        return in_one_text(response, FORMAT, is_own=lambda part: FORMAT in (part.extra or ()), neighbours=True)
 
     @locating_errors
     def to_wire_response(self, response: Response) -> Any:

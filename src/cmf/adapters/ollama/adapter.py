@@ -21,8 +21,9 @@ from cmf.adapters.ollama.decode import (
     opened,
     read_response,
 )
-from cmf.adapters.ollama.encode import encode_envelope, encode_message, plain_response
+from cmf.adapters.ollama.encode import BETWEEN, encode_envelope, encode_message, plain_response
 from cmf.adapters.ollama.stream import LiveDecoder, fold_events, wire_events
+from cmf.adapters.one_text import in_one_text
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
 from cmf.content import ToolResultPart
@@ -85,6 +86,10 @@ class OllamaAdapter(Adapter):
             return unrecognized(raw, FORMAT)
         response = read_response(raw)
         return with_layout(response, layout_of(plain_response(response), unmarked(raw), "$"))
+
+    def in_one_text(self, response: Response, *, streamed: bool = False) -> Response:
+        """The response with its texts as one, and its thinking."""
+        return in_one_text(response, FORMAT, between=BETWEEN, is_own=lambda _: False)
 
     @locating_errors
     def to_wire_response(self, response: Response) -> Any:

@@ -27,7 +27,7 @@ from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.tools import ToolDefinition
 
 _RAW: Final = {StopReason.MAX_TOKENS: "length"}  # every other end is a stop
-_BETWEEN: Final = "\n\n"  # this format has one text where others have several
+BETWEEN: Final = "\n\n"  # this format has one text where others have several
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ def _wire_message(message: Message, parts: Iterable[Part], *, reply: bool) -> di
         else:
             loss.drop(FORMAT, part.content_type.value, "the format has no such part", message=message)
     role = "system" if message.role is Role.DEVELOPER else message.role.value
-    encoded: dict[str, Any] = {"role": role, "content": loss.joined(FORMAT, "text", texts, _BETWEEN, message=message)}
+    encoded: dict[str, Any] = {"role": role, "content": loss.joined(FORMAT, "text", texts, BETWEEN, message=message)}
     if thoughts:
-        encoded["thinking"] = loss.joined(FORMAT, "thinking", thoughts, _BETWEEN, message=message)
+        encoded["thinking"] = loss.joined(FORMAT, "thinking", thoughts, BETWEEN, message=message)
     if images:
         encoded["images"] = images
     if calls:

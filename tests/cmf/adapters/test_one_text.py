@@ -1,0 +1,102 @@
+"""Answers in the shape in which a format says them: what its writer would join is one text before it is judged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cmf.adapters import get
+from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart
+from cmf.frozen import FrozenDict
+from cmf.message import Message
+from cmf.request import Choice, Response
+
+CALL = ToolCallPart(tool_call_id="c1", name="f", arguments=FrozenDict())
+CITED = TextPart(text="b", extra=FrozenDict({"anthropic_messages": FrozenDict({"citations": None})}))
+ONE, TWO = TextPart(text="a"), TextPart(text="b")
+THOUGHT, SIGNED = ThinkingPart(text="x"), ThinkingPart(text="y", signature="s")
+
+
+def answer(*parts: Part) -> Response:
+    return Response(choices=(Choice(message=Message(role="assistant", content=parts)),), model="m")
+
+
+@pytest.mark.spec("ADP-19")
+@pytest.mark.parametrize(
+    ("name", "parts", "left"),
+    [
+        ("openai_chat", (ONE, TWO), (TextPart(text="ab"),)),
+        ("openrouter", (ONE, CITED), (TextPart(text="ab"),)),
+        ("openai_chat", (ONE, CALL, TWO), (TextPart(text="ab"), CALL)),
+        ("openai_chat", (THOUGHT, ONE, SIGNED, TWO), (ThinkingPart(text="xy"), TextPart(text="ab"))),
+        ("ollama", (ONE, CALL, TWO), (TextPart(text="a\n\nb"), CALL)),
+        ("ollama", (THOUGHT, SIGNED, ONE), (ThinkingPart(text="x\n\ny"), ONE)),
+    ],
+)  # fmt: skip
+def test_what_a_format_has_one_place_for_is_one_text(name: str, parts: Any, left: Any) -> None:
+    whole = get(name).in_one_text(answer(*parts))
+
+    assert whole.message.content == left
+    assert get(name).to_wire_response(whole) == get(name).to_wire_response(answer(*parts))
+
+
+@pytest.mark.spec("ADP-19")
+@pytest.mark.parametrize(
+    ("parts", "left"),
+    [
+        ((ONE, CITED, CALL, TWO), (TextPart(text="ab"), CALL, TWO)),
+        ((THOUGHT, SIGNED, ONE, THOUGHT), (ThinkingPart(text="xy"), ONE, THOUGHT)),
+    ],
+)
+def test_neighbours_in_a_stream_of_gemini_are_one_text_as_its_readers_join_them(parts: Any, left: Any) -> None:
+    assert get("gemini").in_one_text(answer(*parts), streamed=True).message.content == left
+    assert get("gemini").in_one_text(answer(*parts)).message.content == parts
+
+
+@pytest.mark.spec("ADP-19")
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("openai_chat", {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
+        ("openai_chat", {"content": "a", "refusal": "b", "reasoning": "x", "reasoning_content": "y"}),
+        ("openrouter", {"content": "a", "reasoning_details": [{"type": "reasoning.text", "text": "x"}] * 2}),
+    ],
+)
+def test_what_came_in_the_format_itself_stays_as_it_is(name: str, body: dict[str, Any]) -> None:
+    message = {"role": "assistant", **body}
+    given = get(name).from_wire_response({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    assert get(name).in_one_text(given) is given
+
+
+@pytest.mark.spec("ADP-19", "OPR-6")
+@pytest.mark.parametrize(("read_by", "written_by"), [("openrouter", "openai_chat"), ("openai_chat", "openrouter")])
+def test_what_came_in_a_kindred_format_stays_as_it_is(read_by: str, written_by: str) -> None:
+    message = {"role": "assistant", "content": "a", "refusal": "b"}
+    given = get(read_by).from_wire_response({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    assert get(written_by).in_one_text(given) is given
+
+
+@pytest.mark.spec("ADP-19")
+def test_signed_neighbours_of_gemini_s_own_stay_apart() -> None:
+    parts = [
+        {"text": "a", "thoughtSignature": "c2ln"},
+        {"text": "b"},
+        {"text": "c", "thought": True, "thoughtSignature": "c2"},
+    ]
+    body = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+    given = get("gemini").from_wire_response(body)
+
+    assert get("gemini").in_one_text(given, streamed=True) is given
+    assert json.dumps(get("gemini").to_wire_response(given), sort_keys=True) == json.dumps(body, sort_keys=True)
+
+
+@pytest.mark.spec("ADP-19")
+@pytest.mark.parametrize("name", ["anthropic_messages", "openai_responses", "aisdk", "mcp"])
+def test_formats_with_several_texts_keep_them(name: str) -> None:
+    given = answer(ONE, TWO)
+
+    assert get(name).in_one_text(given, streamed=True) is given
