@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from cmf.adapters import get
-from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart
+from cmf.adapters import FORMATS, get
+from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.enums import Role
+from cmf.errors import UnsupportedError
 from cmf.frozen import FrozenDict
 from cmf.message import Message
-from cmf.request import Choice, Response
+from cmf.request import Choice, Request, Response
+from cmf.value import replace
 
 CALL = ToolCallPart(tool_call_id="c1", name="f", arguments=FrozenDict())
 CITED = TextPart(text="b", extra=FrozenDict({"anthropic_messages": FrozenDict({"citations": None})}))
@@ -100,3 +104,64 @@ def test_formats_with_several_texts_keep_them(name: str) -> None:
     given = answer(ONE, TWO)
 
     assert get(name).in_one_text(given, streamed=True) is given
+
+
+# -- every format, and every place where texts stand side by side ------------------------------------------------------
+
+APART = (TextPart(text="half"), TextPart(text="whole"))
+HI = Message(role="user", content=(TextPart(text="hi"),))
+ASKED = Message(role="assistant", content=(CALL,))
+ANSWERED = ToolResultPart(tool_call_id="c1", tool_name="f", content=APART)
+
+
+def alone(role: Role) -> list[Message]:
+    return [Message(role=role, content=(part,)) for part in APART]
+
+
+@pytest.mark.spec("ADP-8", "ADP-19")
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [Message(role="user", content=APART)],
+        alone(Role.USER),
+        [Message(role="system", content=APART), HI],
+        [*alone(Role.SYSTEM), HI],
+        [HI, *alone(Role.DEVELOPER)],
+        [HI, Message(role="assistant", content=APART), HI],
+        [HI, *alone(Role.ASSISTANT), HI],
+        [HI, ASKED, Message(role="tool", content=(ANSWERED,)), HI],
+    ],
+)
+def test_no_request_is_written_with_texts_as_one_that_stood_apart(name: str, messages: list[Message]) -> None:
+    written: Any = ""
+    with suppress(UnsupportedError):
+        written = get(name).to_wire(Request(model="m", messages=messages))
+
+    assert "halfwhole" not in json.dumps(written)
+
+
+@pytest.mark.spec("ADP-8", "ADP-19")
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "parts",
+    [
+        APART,
+        (APART[0], CALL, APART[1]),
+        tuple(ThinkingPart(text=part.text) for part in APART),
+        (replace(CALL, executed_by="provider"), replace(ANSWERED, executed_by="provider")),
+    ],
+)
+def test_no_answer_is_written_with_texts_as_one_that_it_did_not_hold_as_one(
+    name: str, parts: tuple[Part, ...], streamed: bool
+) -> None:
+    adapter = get(name)
+    whole = adapter.in_one_text(answer(*parts), streamed=streamed)
+    held = [part.text for part in whole.message.content if isinstance(part, TextPart | ThinkingPart)]
+    written: Any = ""
+    with suppress(UnsupportedError):
+        events = adapter.to_wire_events(whole) if streamed else []
+        written = adapter.fold_events(events) if streamed else adapter.to_wire_response(whole)
+
+    assert "halfwhole" not in json.dumps(written) or "halfwhole" in held

@@ -208,7 +208,7 @@ def _output(content: Any) -> Any:
     if not isinstance(content, tuple):
         return content
     if all(isinstance(part, TextPart) for part in content):
-        return "".join(part.text for part in content)
+        return "\n".join(part.text for part in content)
     return {"type": "content", "value": [_output_item(part) for part in content]}
 
 

@@ -207,7 +207,7 @@ def _write_sampling(content: RpcContent) -> dict[str, Any]:
             if not isinstance(part, TextPart):
                 drop(FORMAT, part.content_type.value, "a system prompt is text", message=one)
     if system:
-        texts = ("".join(part.text for part in one.content if isinstance(part, TextPart)) for one in system)
+        texts = (part.text for one in system for part in one.content if isinstance(part, TextPart))
         params["systemPrompt"] = "\n\n".join(texts)
     if content.tools:
         params["tools"] = write_tools(content.tools)
