@@ -143,6 +143,34 @@ def test_an_error_in_the_middle_keeps_what_had_arrived() -> None:
     assert CHAT.to_wire_events(response)[-1] == {"data": {"error": {"message": "overloaded"}}}
 
 
+LATE: dict[str, dict[str, Any]] = {
+    "a signature": {"delta": {"reasoning_details": [{"type": "reasoning.text", "signature": "sig", "index": 0}]}},
+    "sealed reasoning": {"delta": {"reasoning_details": [{"type": "reasoning.encrypted", "data": "AAAA", "id": "c1"}]}},
+    "annotations": {"delta": {"annotations": [{"type": "url_citation", "url_citation": {"url": "https://h.example"}}]}},
+    "a field of the message": {"delta": {"aside": "x"}},
+    "a field of the answer": {"delta": {}, "citations": ["https://h.example"]},
+}
+
+
+@pytest.mark.spec("OAC-26")
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("name", ["openai_chat", "openrouter"])
+def test_what_arrives_behind_the_text_does_not_change_how_the_stream_began(name: str, late: str) -> None:
+    thought = {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}]}
+    begun = [_chunk({"role": "assistant", **thought}, created=1), _chunk({"content": "It rains"})]
+    ended = [_chunk(**LATE[late]), _chunk({}, finish="stop"), DONE]
+    reader = get(name)
+
+    part, whole = (
+        CHAT.to_wire_events(reader.from_wire_response(reader.fold_events(chunks)))  # type: ignore[arg-type]
+        for chunks in (begun, [*begun, *ended])
+    )
+
+    texts = part[: next(at for at, event in enumerate(part) if "It rains" in str(event)) + 1]
+    assert whole[: len(texts)] == texts
+    assert CHAT.fold_events(whole) == CHAT.fold_events([*begun, *ended])  # type: ignore[list-item]
+
+
 @pytest.mark.spec("OAC-24")
 def test_a_chunk_cannot_mark_a_cut_stream_whole() -> None:
     response = _heard(_chunk({"content": "a"}, cmf_partial=False, cmf_stream={"x": "smuggled"}))

@@ -306,6 +306,28 @@ def test_an_answer_whose_earlier_text_is_another_diverges(dialect: str) -> None:
     assert sent.rest(_events(dialect, TextPart(text="I think so"), TextPart(text="abc")))
 
 
+@pytest.mark.spec("OAC-26")
+def test_what_arrives_after_the_text_was_sent_is_sent_behind_it() -> None:
+    """Services send citations last, and a signature with the call that follows the text."""
+    chat, sent = get("openai_chat"), Sent(DIALECTS["openai_chat"])
+    begun = {"role": "assistant", "content": "It rains", "reasoning": "hm"}
+    details = [{"type": "reasoning.text", "text": "hm", "signature": "sig", "index": 0}]
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    whole = {**begun, "reasoning_details": details, "annotations": [{"type": "a"}], "tool_calls": [call]}
+    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    bodies = [
+        {**head, "choices": [{"index": 0, "message": begun}], "cmf_partial": True},
+        {**head, "choices": [{"index": 0, "message": whole, "finish_reason": "tool_calls"}], "citations": ["u"]},
+    ]
+    partly, all_of_it = (chat.to_wire_events(chat.from_wire_response(body)) for body in bodies)
+
+    events = [*sent.partly(partly, ""), *sent.rest(all_of_it)]
+
+    folded = chat.fold_events(events)
+    folded["choices"][0]["message"]["tool_calls"][0].pop("index", None)
+    assert folded == bodies[1]
+
+
 def test_an_event_that_is_out_does_not_become_text() -> None:
     sent = Sent(DIALECTS["anthropic_messages"])
     call = ToolCallPart(name="f", tool_call_id="1", arguments={"a": 1})

@@ -12,11 +12,15 @@ from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseIn
 from cmf.codec import dumps
 
 _IN_EVERY_CHUNK: Final = ("id", "object", "created", "model", "system_fingerprint", "provider", "service_tier")
-_ORDER: Final = (*THOUGHTS, "reasoning_details", "content", "refusal", "audio", "function_call")
+_ORDER: Final = ("role", *THOUGHTS, "content", "refusal", "audio", "function_call")
 
 
 def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
-    """The chunks of a body, with what its stream had `aside`; `[DONE]` at their end if it is complete."""
+    """The chunks of a body, with what its stream had `aside`; `[DONE]` at their end if it is complete.
+
+    What may arrive behind the text (annotations, signatures, citations) stands behind it, so that the whole begins with
+    the chunks of its beginning [OAC-26].
+    """
     if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
         return [{"data": body}]
     top = {key: item for key, item in body.items() if key not in ("choices", "usage", "error")}
@@ -24,9 +28,8 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
         top["object"] = CHUNK
     base = {key: top[key] for key in _IN_EVERY_CHUNK if key in top}
     choices = [chunk for at, choice in enumerate(body["choices"]) for chunk in _chunks_of(choice, at)]
-    chunks = [{**base, "choices": [choice]} for choice in choices]
-    first: dict[str, Any] = chunks[0] if chunks else {"choices": []}
-    chunks = [{**top, **first}, *chunks[1:]]
+    chunks: list[dict[str, Any]] = [{**base, "choices": [choice]} for choice in choices] or [{"choices": []}]
+    chunks[-1] = {**top, **chunks[-1]}
     _restore_repeated(aside, chunks)
     if "usage" in body:
         chunks.append({**base, "choices": [], "usage": body["usage"]})
@@ -57,18 +60,18 @@ def _adds_up(pieces: list[Any], data: Any) -> bool:
 
 
 def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
-    """The deltas of one choice: its role and oddments, reasoning, text, each call; then how it ended."""
+    """The deltas of one choice: its role, reasoning, text, each call, all else of the message; then how it ended."""
     index = choice.get("index", at)
     found = choice.get("message")
     message: dict[str, Any] = found if isinstance(found, dict) else {}
-    own_deltas = (*_ORDER, "tool_calls")
-    deltas = [{key: item for key, item in message.items() if key not in own_deltas}]
-    deltas += [{key: message[key]} for key in _ORDER if key in message]
+    deltas = [{key: message[key]} for key in _ORDER if key in message]
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
         deltas += [{"tool_calls": [{"index": at, **call}]} for at, call in enumerate(calls)]
     elif "tool_calls" in message:
         deltas.append({"tool_calls": calls})
+    if rest := {key: item for key, item in message.items() if key not in (*_ORDER, "tool_calls")}:
+        deltas.append(rest)
     chunks: list[dict[str, Any]] = [{"index": index, "delta": delta, "finish_reason": None} for delta in deltas]
     ending = {key: item for key, item in choice.items() if key not in ("index", "message", "delta")}
     if "finish_reason" not in ending:
