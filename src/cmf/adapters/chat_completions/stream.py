@@ -64,7 +64,7 @@ def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
     index = choice.get("index", at)
     found = choice.get("message")
     message: dict[str, Any] = found if isinstance(found, dict) else {}
-    deltas = [{key: message[key]} for key in _ORDER if key in message]
+    deltas: list[dict[str, Any]] = [{key: message[key]} for key in _ORDER if key in message]
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
         deltas += [{"tool_calls": [{"index": at, **call}]} for at, call in enumerate(calls)]
