@@ -430,3 +430,16 @@ def test_the_model_of_a_message_is_the_one_that_took_over(blocks: list[Any], mod
     body = folded(start(model="first"), *handed, *streamed(5, {"type": "text", "text": "hi"}), *END)
 
     assert (body["model"], body.get("cmf_events")) == (model, kept)
+
+
+@pytest.mark.spec("ANT-29", "STR-3")
+def test_a_summary_is_heard_as_the_text_that_it_is() -> None:
+    summary = streamed(0, {"type": "compaction", "content": None}, {"type": "compaction_delta", "content": "So far. "})
+    sealed = {"type": "compaction_delta", "content": "hidden", "encrypted_content": "E"}
+    rest = streamed(1, {"type": "compaction", "content": None, "encrypted_content": None}, sealed)
+
+    said = streamed(2, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Now."})
+
+    heard = asyncio.run(_heard([start(), *summary, *rest, *said, *END]))
+
+    assert [each.text for each in heard if isinstance(each, TextDelta)] == ["So far. ", "Now."]

@@ -364,10 +364,15 @@ class LiveDecoder:
         return self._text(kind, delta) if delta_type == f"{kind}_delta" else ()
 
     def _text(self, kind: Any, holder: dict[str, Any]) -> Iterable[StreamEvent]:
-        text = _str(holder.get(kind)) if kind in ("text", "thinking") else None
+        """What a block or delta adds at once. A summary is text too, unless some of it is sealed [ANT-29]."""
+        field = _SPOKEN.get(kind) if isinstance(kind, str) and holder.get("encrypted_content") is None else None
+        text = None if field is None else _str(holder.get(field))
         if not text:
             return ()
-        return (trusted(TextDelta, text=text),) if kind == "text" else (trusted(ThinkingDelta, text=text),)
+        return (trusted(ThinkingDelta, text=text),) if kind == "thinking" else (trusted(TextDelta, text=text),)
+
+
+_SPOKEN: Final = {"text": "text", "thinking": "thinking", "compaction": "content"}
 
 
 def _str(item: Any) -> str | None:

@@ -178,7 +178,7 @@ def _tool_use(fields: Fields, names: Names) -> Part | None:
 
 
 def read_arguments(fields: Fields, key: str) -> tuple[FrozenDict | None, str | None]:
-    """The arguments under `key` as an object, an empty one where there are none; anything else as its JSON text [A8]."""
+    """The arguments under `key` as an object, an empty one for none; anything else as its JSON text [A8]."""
     value = fields.peek(key)
     if value is None:
         fields.drop(key, None)
