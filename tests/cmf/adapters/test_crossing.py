@@ -543,3 +543,11 @@ def test_an_answer_without_choices_is_an_empty_message_and_no_count() -> None:
 
         assert (message["type"], message["content"], message["stop_reason"]) == ("message", [], "end_turn")
         assert get("anthropic_messages").from_wire_response(message).message.content == ()
+
+
+@pytest.mark.spec("ANT-13")
+def test_the_result_of_a_tool_is_no_answer_of_a_model() -> None:
+    result = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "9 kg"}]}}
+
+    with pytest.raises(UnsupportedError):
+        get("anthropic_messages").to_wire_response(get("mcp").from_wire_response(result))

@@ -46,9 +46,9 @@ from cmf.value import to_json
 Block: TypeAlias = dict[str, Any]
 
 
-def encode_content(message: Message) -> list[Block]:
-    """The blocks of a message: see `encode_parts`. An assistant has no media and no client's results here."""
-    if message.role is Role.ASSISTANT:
+def encode_content(message: Message, *, answer: bool = False) -> list[Block]:
+    """The blocks of a message: see `encode_parts`. Neither an assistant nor an answer has media or client's results."""
+    if answer or message.role is Role.ASSISTANT:
         for part in message.content:
             if is_users(part) and not is_own(part):
                 raise UnsupportedError(

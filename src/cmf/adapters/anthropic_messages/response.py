@@ -273,7 +273,7 @@ _SILENT: Final = {"content": [], "stop_reason": "end_turn"}  # an answer of anot
 def _encode_message(response: Response) -> dict[str, Any]:
     choice = response.choices[0]
     (message,) = with_ids((choice.message,))
-    body = {"content": encode_content(message), "stop_reason": _stop_reason(choice)}
+    body = {"content": encode_content(message, answer=True), "stop_reason": _stop_reason(choice)}
     own_extra(message, "message", message)  # nothing of this format's: what another put there is recorded
     if message.id is not None:
         body["id"] = message.id
