@@ -26,7 +26,7 @@ import typer
 
 from cmf.errors import CmfError
 from pipeline.display import counted, visible
-from pipeline.errors import PipelineError, PolicyError
+from pipeline.errors import PipelineError, PolicyError, StoreError
 
 if TYPE_CHECKING:
     from pipeline.audit.heads import Head, Signer
@@ -286,7 +286,7 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
     """Whether the store can be read and written, has this version's schema, and has disk space."""
     from pipeline.cli.serve import check_store
     from pipeline.store.condition import condition_of, disk_space_of
-    from pipeline.store.engine import SCHEMA, check_can_write, file_of
+    from pipeline.store.engine import NO_STORE, SCHEMA, check_can_write, file_of
 
     check_store(place, setting)
     file, room = file_of(place), disk_space_of(place)
@@ -296,7 +296,14 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
             check=setting, message=f"{database}: does not exist yet; the gateway creates it when it starts"
         )
     else:
-        known.store = found = condition_of(place)
+        try:
+            known.store = found = condition_of(place)
+        except StoreError as error:
+            if file is not None or error.code != NO_STORE:
+                raise
+            message = f"{database}: has no tables of ours yet; the gateway creates them when it starts"
+            yield CheckResult(check=setting, message=message)
+            return
         if not found.is_current:
             yield _other_schema(setting, found, SCHEMA)
             return

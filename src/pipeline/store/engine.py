@@ -26,6 +26,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from pipeline.errors import ConfigError, StoreError
 from pipeline.store.tables import METADATA
 
+NO_STORE: Final = "store.none"  # the code where a database has no tables of ours, or those of long ago
 SCHEMA: Final = "0007"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process's transaction
@@ -170,8 +171,10 @@ def open_any_schema(place: str | Path) -> tuple[Engine, str]:
     except SQLAlchemyError as error:
         raise unavailable("the store cannot be opened", error, _display_name(engine.url, str(file))) from error
     if found is None:
+        engine.dispose()
         hint = "check the name; a store made by an older version is migrated when a program that records opens it"
-        raise StoreError("there is no store in this database", path=_display_name(engine.url, str(file)), hint=hint)
+        place = _display_name(engine.url, str(file))
+        raise StoreError("there is no store in this database", path=place, hint=hint, code=NO_STORE)
     return engine, found
 
 

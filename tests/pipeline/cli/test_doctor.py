@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.postgres_server import Postgres
 from tests.pipeline.run_records import made_record
 from typer.testing import CliRunner, Result
 
@@ -375,6 +376,16 @@ def test_upstreams_are_connected_to_only_when_that_is_asked_for(home: Path) -> N
         _containing("up, mcp zoo, keys of issuer corp: connections not tested"),
     )
     assert (here.status, here.message) == ("ok", "none configured")
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_new_database_of_a_server_is_no_problem(kept: Kept, postgres: Postgres) -> None:
+    empty, key = postgres.url(postgres.empty()), {"key_file": "a.pem"}
+
+    assert kept("store", store=postgres.url("no_such_database"), audit=key)[0][0] == "problem"
+    assert kept("store", store=empty, audit=key) == [("ok", _containing("creates them when it starts"))]
+    assert kept("store", store=empty, audit=key) == kept("store", store=empty, audit=key), "nothing was created"
+    assert kept("store", store=postgres.new(), audit=key) == [("ok", _containing("can be written"))]
 
 
 # -- what may be shown -------------------------------------------------------------------------------------------------
