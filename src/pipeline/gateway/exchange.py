@@ -272,11 +272,21 @@ class _Attempt:
             return None
         return Window(self._runtime.guard, known, endpoint.dialect, self._reply, self._as_judged, mode.window)
 
+    async def _judged(self, response: Response, facts: Context) -> Outcome:
+        """The outcome for the response; judged again as it is joined, if an edit took a text out of its own place."""
+        outcome = raised(await self._runtime.guard.arun(response, context=facts))
+        if (left := outcome.response) is None or (whole := self._in_one_text(left)) is left:
+            return outcome
+        return raised(await self._runtime.guard.arun(whole, context=facts))
+
+    def _in_one_text(self, response: Response) -> Response:
+        adapter = adapters.get(self._incoming.endpoint.dialect.name)
+        return adapter.in_one_text(response, streamed=bool(self._request.stream))
+
     def _as_judged(self, response: Response) -> Response:
         """The response as the client will see it: one text if the dialect has one, ids, provider, type of an error."""
         error, dialect = response.error, self._incoming.endpoint.dialect
-        response = adapters.get(dialect.name).in_one_text(response, streamed=bool(self._request.stream))
-        response = with_provider(response, self._backend.upstream.provider)
+        response = with_provider(self._in_one_text(response), self._backend.upstream.provider)
         if error is None:
             return identified(response, dialect.name, self._incoming.request_id)
         return replace(response, error=replace(error, type=dialect.error_type(error.status or 502)))
@@ -301,7 +311,7 @@ class _Attempt:
         if retryable is not None and not is_last and not self._reply.begun:
             raise _TryNext(retryable)
         facts = known if window is None else window.facts
-        outcome = raised(await self._runtime.guard.arun(self._as_judged(response), context=facts))
+        outcome = await self._judged(self._as_judged(response), facts)
         await self._runtime.links.keep(self._incoming, outcome.response)
         if window is None or not self._reply.begun:
             return _written(self._incoming, self._request, outcome)

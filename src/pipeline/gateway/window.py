@@ -162,7 +162,7 @@ class Window:
 
         It ends before the first part that is not text, and before text whose rules must see the whole of it.
         """
-        response = adapters.get(self._dialect.name).in_one_text(response, streamed=True)
+        response = self._in_one_text(response)
         if response.error is not None or len(response.choices) != 1 or self._needed(ViewKind.RESPONSE) is None:
             self._holds_rest = True
             return None
@@ -190,7 +190,11 @@ class Window:
         A redaction is final only if it begins before the last `held` characters; after any other, text is held back.
         """
         judged = outcome.response
-        if judged is None or outcome.decision.revision != self._policies.revision:
+        if (
+            judged is None
+            or self._in_one_text(judged) is not judged
+            or outcome.decision.revision != self._policies.revision
+        ):
             return None
         if not held:
             return ""
@@ -208,6 +212,9 @@ class Window:
         pairs = zip(before[:settled], after, strict=False)
         shown = next((at for at, (one, other) in enumerate(pairs) if one != other), min(settled, len(after)))
         return after[shown:] if shown else None
+
+    def _in_one_text(self, response: Response) -> Response:
+        return adapters.get(self._dialect.name).in_one_text(response, streamed=True)
 
     async def _write(self, events: list[WireEvent], outcome: Outcome) -> None:
         if events:

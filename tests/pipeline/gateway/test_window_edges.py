@@ -79,6 +79,19 @@ def test_what_was_not_judged_as_it_stands_does_not_go_out(
 
 
 @pytest.mark.spec("GW-18")
+@pytest.mark.parametrize("window", [None, 1])
+def test_texts_that_edits_join_are_judged_again(guard: Guard, window: int | None) -> None:
+    """The blocks of a list lose their places by edits; what they then make together is masked too."""
+    content = [{"type": "text", "text": text} for text in ("sk-abcd sk-a", "bcd sk-abcd")]
+    message = {"role": "assistant", "content": content}
+    listed = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+    got = served(guard, Pieces([], ends=get("openai_chat").from_wire_response(listed)), window=window)
+
+    assert spoken("openai_chat", got) == "[MASKED] [MASKED] [MASKED]"
+
+
+@pytest.mark.spec("GW-18")
 def test_texts_that_were_judged_apart_are_not_sent_as_one(tmp_path: Path) -> None:
     """As in a reply that waited for approval, for a client of another dialect than the one that releases it."""
     apart = answer([TextPart(text="some "), TextPart(text="words")], MessageStatus.COMPLETE)
