@@ -95,6 +95,15 @@ def test_a_declared_argument_has_its_header(value: Any, header: str) -> None:
 
 
 @pytest.mark.spec("MCPX-68")
+@pytest.mark.parametrize("kind", ["boolean", "integer", "number", "string"])
+def test_an_argument_of_any_plain_type_may_be_declared(kind: str) -> None:
+    params = ParamHeaders()
+    params.learn(listed(tool({"region": declared("Region", kind)})))
+
+    assert params.of(called(region=7)) == {"mcp-param-region": "7"}
+
+
+@pytest.mark.spec("MCPX-68")
 @pytest.mark.parametrize("arguments", [{}, {"region": None}, {"region": {}}, {"region": ["eu"]}, {"other": "eu"}])
 def test_an_argument_that_is_absent_or_no_plain_value_has_no_header(arguments: Any) -> None:
     params = ParamHeaders()
