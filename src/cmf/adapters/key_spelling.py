@@ -73,7 +73,7 @@ _FOLDED: Final = {name.casefold(): name for name in NAMES}
 _OF_ERRORS: Final = frozenset({"code", "error", "message", "status", "title", "type"})
 """Names that gateways spell as they like in their errors; a reply without an answer in it may be one."""
 
-_DEEP: Final = (OpaquePart, PromptResultPart)
+_HOLDERS: Final = frozenset({OpaquePart, PromptResultPart, ToolResultPart})
 _V = TypeVar("_V", bound=Request | Response)
 _A = TypeVar("_A")
 _P = ParamSpec("_P")
@@ -122,8 +122,13 @@ def _in_messages(messages: Sequence[Message], path: str) -> Iterator[tuple[str, 
         if message.extra:
             yield from ((name, path.format(at)) for name in _misspelt(message.extra))
         for index, part in enumerate(message.content):
-            if part.extra or type(part) in _DEEP or (isinstance(part, ToolResultPart) and type(part.content) is tuple):
+            # Its type is asked for first: to find that a value is of no such class takes five times as long.
+            if part.extra or (type(part) in _HOLDERS and _holds_others(part)):
                 yield from _in_part(part, f"{path.format(at)}.content[{index}]")
+
+
+def _holds_others(part: Part) -> bool:
+    return not isinstance(part, ToolResultPart) or type(part.content) is tuple
 
 
 def _in_part(part: Part, path: str) -> Iterator[tuple[str, str]]:
