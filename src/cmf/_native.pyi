@@ -87,6 +87,9 @@ def spaces_in(text: str) -> int | None:
     Spelled otherwise than `cmf.codec.dumps` does, that is; the text has been read by a parser already.
     """
 
+def same_but_spaces(left: bytes, right: bytes) -> bool:
+    """Whether two texts are the same once the spaces of JSON are left out of both, those in strings too."""
+
 def is_token(text: str, prefix: str) -> bool:
     """Whether a text is 1 to 64 letters, digits, `_` and `-` of ASCII, and does not begin with `prefix`."""
 

@@ -11,13 +11,13 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import orjson
 
 from cmf.errors import DecodeError, ShapeError
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze_parsed, sealed
-from cmf.native import spaces_in
+from cmf.native import same_but_spaces, spaces_in
 
 MAX_BYTES = 32 * 1024 * 1024  # one document; providers stop at 20 to 32 MiB
 SAFE_INTEGER = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and engines use doubles [A3]
@@ -66,9 +66,17 @@ def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
             _checked_depth(value, max_depth)
     if plain is None:
         plain = orjson.dumps(value)
-    if plain != raw and plain.translate(None, _SPACES) != raw.translate(None, _SPACES):
+    if plain != raw and not _same_but_spaces(plain, raw):
         value = _slow_loads(raw)
     return value
+
+
+def py_same_but_spaces(left: bytes, right: bytes) -> bool:
+    """`native.same_but_spaces`, where the native module is not built."""
+    return left.translate(None, _SPACES) == right.translate(None, _SPACES)
+
+
+_same_but_spaces: Final = same_but_spaces or py_same_but_spaces
 
 
 def dumps(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
@@ -170,12 +178,7 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
         value = orjson.loads(raw)
         # The same check as in `loads`, repeated here since calls take half of the time of short texts.
         spelt = orjson.dumps(value)
-        if type(value) is dict and (
-            spelt == raw
-            or spelt == (raw_unspaced := raw.replace(b" ", b""))
-            or spelt.replace(b" ", b"") == raw_unspaced
-            or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
-        ):
+        if type(value) is dict and (spelt == raw or _same_but_spaces(spelt, raw)):
             size = len(spelt)
             # A level takes two bytes if it is an array, and else five; the innermost one may do with two. Brackets are
             # left out and not counted, which takes twice as long.

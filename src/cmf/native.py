@@ -26,6 +26,9 @@ spaces_in: Final[Callable[[str], int | None]] = _no_answer if _built is None els
 None if it may differ in more than spaces from what `cmf.codec.dumps` writes, or opens more than 64 brackets.
 """
 
+same_but_spaces: Final[Callable[[bytes, bytes], bool] | None] = None if _built is None else _built.same_but_spaces
+"""Whether two texts are the same once the spaces of JSON are left out of both; None without the native module."""
+
 is_token: Final[Callable[[str, str], bool | None]] = _no_answer if _built is None else _built.is_token
 """Whether a text is 1 to 64 letters, digits, `_` and `-` of ASCII, and does not begin with what comes second."""
 

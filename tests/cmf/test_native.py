@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf import adapters
-from cmf._native import dict_maker, filler, freezing, is_token, plain_copy, shape_maker, spaces_in
+from cmf._native import dict_maker, filler, freezing, is_token, plain_copy, same_but_spaces, shape_maker, spaces_in
 from cmf.adapters.call_id_forms import is_plain, plain_form
-from cmf.codec import dumps, loads_object
+from cmf.codec import dumps, loads_object, py_same_but_spaces
 from cmf.content import TextPart, ToolCallPart
 from cmf.enums import Role
 from cmf.errors import ShapeError
@@ -95,6 +95,32 @@ def test_a_text_that_is_spelled_plainly_is_seen_to_be(text: str, spaces: int) ->
 )
 def test_other_texts_have_no_number_of_spaces(text: str) -> None:
     assert spaces_in(text) is None
+
+
+NEARLY = st.text('a"{ \t\n\r\v', max_size=40).map(str.encode)
+
+
+@pytest.mark.spec("CODEC-1")
+@given(st.lists(st.tuples(NEARLY, NEARLY | st.none()), max_size=4))
+def test_texts_are_the_same_but_for_spaces_as_python_finds_them(pieces: list[tuple[bytes, bytes | None]]) -> None:
+    left = b"".join(one for one, _ in pieces)
+    right = b"".join(one if other is None else other for one, other in pieces)
+
+    assert same_but_spaces(left, right) is py_same_but_spaces(left, right)
+
+
+@pytest.mark.spec("CODEC-1")
+@given(OBJECTS, SPELLINGS, st.integers(0, 60))
+def test_a_text_is_the_same_as_its_other_spellings_but_not_as_another(
+    value: dict[str, Any], spelling: dict[str, Any], at: int
+) -> None:
+    written = dumps(value)
+    spelled = json.dumps(value, **{"ensure_ascii": False, **spelling}).encode()
+    other = spelled[:at] + b"x" + spelled[at:]
+
+    assert same_but_spaces(other, spelled) is same_but_spaces(spelled, other) is same_but_spaces(b"", b"x") is False
+    assert same_but_spaces(written, spelled) is py_same_but_spaces(written, spelled)
+    assert same_but_spaces(spelled, spelled.replace(b" ", b""))
 
 
 def test_what_is_no_text_is_neither_spelled_nor_a_token() -> None:
@@ -228,6 +254,7 @@ def test_no_reference_is_lost_or_kept() -> None:
         replace(trusted(TextPart, text=text, extra=arguments), text=name, extra=arguments)
         plain_copy([plain], b'[{"a":1}]', 3)
         spaces_in(text)
+        same_but_spaces(b"{ }", b"{}")
         freeze({name: [text, plain, (text, arguments)], "b": OrderedDict(a=text)})
         same_spelling([text, plain, {"a": text}], [text, {"a": 1}, FrozenDict(a=text)])
         same_spelling([name, OrderedDict(a=text)], [name, {"a": text, "b": plain}])

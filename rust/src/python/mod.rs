@@ -174,7 +174,7 @@ mod _native {
         PyModuleMethods, PyResult, Python,
     };
     use crate::builtins::{self, regexes};
-    use crate::json::selection;
+    use crate::json::{selection, spelling};
     use crate::parsing::survey;
     use crate::rewriting::print_calls;
     use pyo3::{pyfunction, Bound};
@@ -231,6 +231,12 @@ mod _native {
     fn picked<'py>(py: Python<'py>, object: &[u8], names: Vec<PyBackedStr>) -> Option<Bound<'py, PyBytes>> {
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
         selection::selected(object, &names).map(|kept| PyBytes::new(py, &kept))
+    }
+
+    /// Whether two texts are the same once the spaces of JSON are left out of both.
+    #[pyfunction]
+    fn same_but_spaces(left: &[u8], right: &[u8]) -> bool {
+        spelling::same_but_spaces(left, right)
     }
 
     /// The hash of fingerprints, at a known place instead of a secret one: for tests.
