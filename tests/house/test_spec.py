@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.house.tree import ROOT, parsed, tracked_files
@@ -78,6 +79,7 @@ def clauses_of_spec() -> Iterator[tuple[str, Path]]:
                 yield match[1], path
 
 
+@cache
 def _marks() -> dict[str, set[str]]:
     """Clause -> the test files that carry its mark, read from the source so that a deselected test counts."""
     found: defaultdict[str, set[str]] = defaultdict(set)
