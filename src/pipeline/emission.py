@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from cmf import adapters
-from cmf.adapters.base import WireEvent
+from cmf.adapters.base import Adapter, WireEvent
+from cmf.errors import UnsupportedError
 from cmf.message import Message
 from cmf.models import provider_and_name
 from cmf.request import Request, Response
@@ -23,7 +24,7 @@ def emit(outcome: Outcome, target: str) -> Any:
 
     Raises:
         EmissionError: nothing may go out, or not under this certificate; the code says why.
-        CmfError: the target cannot express it.
+        CmfError: the target cannot express it, or would join texts of an answer that were judged apart.
     """
     return _emitted(outcome, lambda value: _encode(value, target))
 
@@ -37,7 +38,11 @@ def emit_events(outcome: Outcome, target: str) -> list[WireEvent]:
     if _checked(outcome).value is not None and outcome.response is None:
         raise EmissionError("only a response is streamed", code="emit.no-stream", hint="use emit")
     adapter = adapters.get(target)
-    events: list[WireEvent] = _emitted(outcome, lambda value: adapter.to_wire_events(with_wire_model(value)))
+
+    def encode(value: Response) -> list[WireEvent]:
+        return adapter.to_wire_events(with_wire_model(_in_one_piece(value, adapter, streamed=True)))
+
+    events: list[WireEvent] = _emitted(outcome, encode)
     return events
 
 
@@ -81,7 +86,18 @@ def _encode(value: Any, target: str) -> Any:
         return adapter.to_wire(with_wire_model(value))
     if isinstance(value, Message):
         return adapter.to_wire(Request(messages=(value,)))
-    return adapter.to_wire_response(with_wire_model(value))
+    return adapter.to_wire_response(with_wire_model(_in_one_piece(value, adapter, streamed=False)))
+
+
+def _in_one_piece(response: Response, adapter: Adapter, *, streamed: bool) -> Response:
+    """The response; UnsupportedError if the format joins texts that were judged apart: no rule has seen that text."""
+    if adapter.in_one_text(response, streamed=streamed) is not response:
+        raise UnsupportedError(
+            f"{adapter.name} has one text, and several were judged one by one",
+            code="emit.joined-texts",
+            hint=f'have `cmf.adapters.get("{adapter.name}").in_one_text(response)` judged, and emit that',
+        )
+    return response
 
 
 def with_provider(value: _Named, provider: str | None) -> _Named:

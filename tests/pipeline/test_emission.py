@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from tests.pipeline.conftest import Rules
 
-from cmf import Choice, Message, Request, Response, SubjectExtension, TextPart
+from cmf import Choice, Message, Request, Response, SubjectExtension, TextPart, adapters
 from cmf.codec import dumps
+from cmf.errors import UnsupportedError
 from pipeline import EmissionError, Guard, certificate, emission, emit
 from pipeline.certificate import Bound, mint
 from pipeline.emission import with_wire_model
@@ -240,3 +241,30 @@ def test_each_kind_of_value_goes_out_in_a_wire_format(guard: Guard) -> None:
     assert emit(guard.run(message), "openai_chat")["messages"] == [{"role": "assistant", "content": "hi"}]
     assert emit(guard.run(response), "openai_chat")["choices"][0]["message"]["content"] == "hi"
     assert emit(guard.run(message), "canonical")["content"] == [{"content_type": "text", "text": "hi"}]
+
+
+@pytest.mark.spec("ADP-19", "PIPE-6")
+@pytest.mark.parametrize(
+    ("target", "send"), [("openai_chat", emit), ("ollama", emit), ("gemini", emission.emit_events)]
+)
+def test_texts_that_were_judged_apart_are_not_sent_as_one(guard: Guard, target: str, send: Any) -> None:
+    texts = [TextPart(text="n"), TextPart(text="o")]  # neither of which a rule refuses
+    response = Response(choices=[Choice(message=Message(role="assistant", content=texts))], model="m")
+    outcome = guard.run(response)
+
+    with pytest.raises(UnsupportedError, match="judged one by one") as caught:
+        send(outcome, target)
+
+    assert caught.value.code == "emit.joined-texts"
+    assert len(emit(outcome, "anthropic_messages")["content"]) == 2
+
+
+@pytest.mark.spec("ADP-19")
+def test_what_a_format_has_as_one_text_is_judged_as_one(guard: Guard) -> None:
+    def said(*texts: str) -> Response:
+        parts = [TextPart(text=text) for text in texts]
+        apart = Response(choices=[Choice(message=Message(role="assistant", content=parts))], model="m")
+        return adapters.get("openai_chat").in_one_text(apart)
+
+    assert refused(guard.run(said("n", "o"))) == "emit.refused"
+    assert emit(guard.run(said("ye", "s")), "openai_chat")["choices"][0]["message"]["content"] == "yes"

@@ -360,24 +360,14 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome) -> A
 
 
 def _body(incoming: IncomingRequest, outcome: Outcome) -> Any:
-    _check_in_one_text(incoming, outcome, streamed=False)
     with refusing_unemittable(outcome):
         return emit(outcome, incoming.endpoint.dialect.name)
 
 
 def _events(incoming: IncomingRequest, outcome: Outcome) -> list[WireEvent]:
-    _check_in_one_text(incoming, outcome, streamed=True)
     with refusing_unemittable(outcome):
         dialect = incoming.endpoint.dialect
         return without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
-
-
-def _check_in_one_text(incoming: IncomingRequest, outcome: Outcome, *, streamed: bool) -> None:
-    """Refusal where texts would be joined that were judged apart, as in a reply that was judged for another dialect."""
-    response, adapter = outcome.response, adapters.get(incoming.endpoint.dialect.name)
-    if response is not None and adapter.in_one_text(response, streamed=streamed) is not response:
-        message = "Texts of this reply were judged one by one, and this format would join them."
-        raise Refusal(502, "reply.joined-texts", message, headers=decision_headers(outcome.decision))
 
 
 @contextmanager

@@ -95,15 +95,13 @@ def test_texts_that_edits_join_are_judged_again(guard: Guard, window: int | None
 def test_texts_that_were_judged_apart_are_not_sent_as_one(tmp_path: Path) -> None:
     """As in a reply that waited for approval, for a client of another dialect than the one that releases it."""
     apart = answer([TextPart(text="some "), TextPart(text="words")], MessageStatus.COMPLETE)
-
-    got = served(
-        odd(tmp_path, lambda one: dataclasses.replace(one, value=apart) if one.response else one),
-        Pieces(["some words"]),
-        window=None,
-    )
+    with Guard() as guard:
+        got = served(
+            odd(tmp_path, lambda one: guard.run(apart) if one.response else one), Pieces(["some words"]), window=None
+        )
 
     assert got.refusal is not None
-    assert (got.refusal.status, got.refusal.code, got.raw) == (502, "reply.joined-texts", b"")
+    assert (got.refusal.status, got.refusal.code, got.raw) == (502, "emit.joined-texts", b"")
 
 
 @pytest.mark.spec("GW-72")
