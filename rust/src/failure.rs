@@ -3,6 +3,8 @@
 //! Neither contains a value from an input: codes are literals, positions are those of the policy [ENG-9].
 #![forbid(unsafe_code)]
 
+use regorus::unstable::Span;
+
 /// A policy set that is refused at load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFault {
@@ -36,16 +38,40 @@ impl PolicyFault {
             .lines()
             .find_map(|l| l.strip_prefix("error: "))
             .unwrap_or_else(|| text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or("refused by the parser"));
+        // Names that the author did not write.
+        let message = if message.contains("`cmf_") { "what is taken apart has no value" } else { message };
         Self::at(code, &path, line, column, message)
     }
 }
 
-/// Path, line and column from the first line of an engine error.
+/// Path, line and column from the first lines of an engine error, which shows the line.
 pub fn position(text: &str) -> Option<(String, u32, u32)> {
-    let head = text.trim_start().lines().next()?.strip_prefix("--> ")?;
-    let (rest, column) = head.rsplit_once(':')?;
+    let mut lines = text.trim_start().lines();
+    let (rest, column) = lines.next()?.strip_prefix("--> ")?.rsplit_once(':')?;
     let (path, line) = rest.rsplit_once(':')?;
-    Some((path.to_owned(), line.parse().ok()?, column.parse().ok()?))
+    let shown = lines.nth(1).and_then(|shown| shown.split_once("| ")).map_or("", |(_, shown)| shown);
+    Some((path.to_owned(), line.parse().ok()?, characters(shown, column.parse().ok()?)))
+}
+
+/// The column of a place in the text of its line: the engine counts a tab as four.
+fn characters(line: &str, column: u32) -> u32 {
+    let (mut at, mut passed) = (1, 1);
+    for letter in line.chars() {
+        if at >= column {
+            break;
+        }
+        at += if letter == '\t' { 4 } else { 1 };
+        passed += 1;
+    }
+    passed + column.saturating_sub(at)
+}
+
+/// The column at which a span begins, in characters from 1.
+pub fn column(span: &Span) -> u32 {
+    let start = usize::try_from(span.start).unwrap_or(usize::MAX);
+    let before = span.source.get_contents().get(..start).unwrap_or_default();
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    u32::try_from(line.chars().count()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 /// The result of evaluating one view.

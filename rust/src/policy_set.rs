@@ -8,19 +8,28 @@ use crate::evaluation::{loading, watch};
 use crate::failure::PolicyFault;
 use crate::json::{self, JsonFault};
 use crate::parsing::rule_graph::Graph;
-use crate::parsing::{bracket_limits, prescan};
+use crate::parsing::{bracket_limits, foreign, prescan};
 use crate::program::{self, Program, Texts, Wanted};
 use crate::rewriting::{for_compiler, for_interpreter, object_patterns, print_calls};
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
-use regorus::utils::limits::ExecutionTimerConfig;
+use regorus::utils::limits::{ExecutionTimerConfig, PolicyLengthConfig};
 use regorus::{Engine, Value};
 use std::collections::BTreeSet;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of one module: the parser's own limit.
 const MAX_MODULE_BYTES: usize = 1 << 20;
+
+/// What the parser takes. A module may be longer after it was rewritten, and so may its lines; the parser writes as many
+/// blanks as a column has into its errors, of which the standard library allows 65,535.
+const LENGTHS: PolicyLengthConfig = PolicyLengthConfig {
+    max_col: NonZeroU32::MIN.saturating_add(64_999),
+    max_file_bytes: NonZeroUsize::MIN.saturating_add(MAX_MODULE_BYTES * 16),
+    max_lines: NonZeroUsize::MIN.saturating_add(MAX_MODULE_BYTES),
+};
 
 /// Time for evaluating, at load, the rules of one set that read no input.
 const MAX_FOLDING: Duration = Duration::from_secs(1);
@@ -102,6 +111,7 @@ impl PolicySet {
     ) -> Result<Self, PolicyFault> {
         check_modules(modules)?;
         let mut engine = engine_of(modules, options)?;
+        foreign::refuse(engine.get_modules())?;
         let data = json::parse_object(data, usize::MAX).map_err(data_fault)?;
         let graph = Graph::of(engine.get_modules())?;
         bracket_limits::refuse(engine.get_modules())?;
@@ -240,6 +250,7 @@ pub(crate) fn read_as_written(
     strict_builtin_errors: bool,
 ) -> Result<Engine, PolicyFault> {
     let mut engine = Engine::new();
+    engine.set_policy_length_config(LENGTHS);
     engine.set_strict_builtin_errors(strict_builtin_errors);
     engine.set_gather_prints(true);
     for (path, text) in modules {

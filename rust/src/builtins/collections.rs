@@ -48,6 +48,7 @@ fn is_member(key: Option<&Value>, value: &Value, collection: &Value) -> bool {
         (Value::Object(members), None) => members.values().any(|member| member == value),
         (Value::Set(items), None) => items.contains(value),
         (Value::Array(_) | Value::Object(_), Some(key)) => collection[key] == *value,
+        (Value::Set(items), Some(key)) => key == value && items.contains(value),
         _ => false,
     }
 }
@@ -185,9 +186,11 @@ fn marshal(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> 
 }
 
 fn range_step(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
-    match args.get(2) {
-        Some(step @ Value::Number(_)) if *step > Value::from(0_u64) => {
-            of_regorus("numbers.range_step", span, params, args, strict)
+    match args {
+        [_, _, step @ Value::Number(number)] if *step > Value::from(0_u64) => {
+            // A range has fewer numbers than that: see `Bound::Range`.
+            let step = if number.is_integer() && step.as_i64().is_err() { Value::from(i64::MAX) } else { step.clone() };
+            of_regorus("numbers.range_step", span, params, &[args[0].clone(), args[1].clone(), step], strict)
         }
         _ => Err(anyhow!("not a positive step")),
     }

@@ -5,6 +5,7 @@
 //! segments.
 #![forbid(unsafe_code)]
 
+use crate::builtins::beyond;
 use crate::builtins::regexes::Cache;
 use anyhow::{anyhow, Result};
 use regex::Regex;
@@ -62,7 +63,7 @@ fn regex_of(pattern: &str, separators: &str) -> Result<String> {
             '{' => {
                 depth += 1;
                 if depth > MAX_DEPTH {
-                    return Err(anyhow!("braces are nested too deep"));
+                    return Err(beyond());
                 }
                 made.push_str("(?:");
             }

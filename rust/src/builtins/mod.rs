@@ -5,14 +5,12 @@
 //! calls these functions in place of those of regorus; the interpreter gets them as extensions, which it looks up
 //! first.
 //!
-//! [`regexes`], [`globs`], [`strings`], [`sprintf`], [`collections`] and [`networks`] answer as OPA does where regorus
-//! answers otherwise.
+//! [`regexes`], [`globs`], [`strings`], [`sprintf`], [`collections`] and [`networks`] answer as OPA, not as regorus.
 //!
 //! Not allowed, each for a reason: `http.send`, `opa.runtime`, `rand.*`, `uuid.*`, `time.now_ns` (not a function of
-//! policy, data and input); `print`, `trace` (leak input); `strings.count` (panics on "", counts overlaps); `units.*`
-//! (an exponent may run for ever); `net.cidr_expand` (2^32 strings); `regex.template_match`,
-//! `json.marshal_with_options`, `time.format`, `time.add_date`, `time.diff`, `time.parse_ns` (differ from OPA or depend
-//! on a time-zone table).
+//! policy, data and input); `print`, `trace` (leak input); `units.*` (an exponent may run for ever); `net.cidr_expand`
+//! (2^32 strings); `regex.template_match`, `json.marshal_with_options`, `time.format`, `time.add_date`, `time.diff`,
+//! `time.parse_ns` (differ from OPA or depend on a time-zone table).
 #![forbid(unsafe_code)]
 
 pub mod collections;
@@ -26,7 +24,7 @@ pub mod strings;
 use crate::evaluation::watch;
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span, BUILTINS};
-use regorus::Value;
+use regorus::{LimitError, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -120,6 +118,7 @@ static ENTRIES: &[Entry] = entries! {
     "format_int" Linear false,
     "glob.match" Linear false,
     "glob.quote_meta" Linear false,
+    "graph.reachable" Product false,
     "hex.decode" Linear false,
     "hex.encode" Linear false,
     "indexof" Linear false,
@@ -168,6 +167,7 @@ static ENTRIES: &[Entry] = entries! {
     "startswith" Linear false,
     "strings.any_prefix_match" Product false,
     "strings.any_suffix_match" Product false,
+    "strings.count" Product false,
     "strings.replace_n" ReplaceMany false,
     "strings.reverse" Linear false,
     "substring" Linear false,
@@ -244,8 +244,21 @@ fn is_reserved(name: &str) -> bool {
         "yaml.",
         "__builtin",
     ];
-    matches!(name, "print" | "trace" | "cast_array" | "re_match" | "set_diff")
-        || NAMESPACES.iter().any(|n| name.starts_with(n))
+    const NAMES: &[&str] = &[
+        "array.flatten",
+        "cast_array",
+        "internal.template_string",
+        "print",
+        "re_match",
+        "regex.globs_match",
+        "set_diff",
+        "strings.render_template",
+        "strings.split_n",
+        "trace",
+        "uri.is_valid",
+        "uri.parse",
+    ];
+    NAMES.contains(&name) || NAMESPACES.iter().any(|n| name.starts_with(n))
 }
 
 /// The function behind an entry: that of regorus, or one of ours where OPA answers otherwise.
@@ -271,6 +284,11 @@ fn inner(name: &str) -> Option<Function> {
 fn of_regorus(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
     let function = BUILTINS.get(name).ok_or_else(|| anyhow!("no such builtin"))?;
     (function.0)(span, params, args, strict)
+}
+
+/// The error of a call that OPA may answer and this engine cannot: never undefined, also where builtin errors are.
+fn beyond() -> anyhow::Error {
+    anyhow::Error::new(LimitError::RegexSizeLimitExceeded { limit: 0 })
 }
 
 /// The argument at a position, which has to be a string.
@@ -310,9 +328,7 @@ fn guarded(
             }
             Ok(value)
         }
-        Err(error) if error.downcast_ref::<regorus::LimitError>().is_some() => {
-            Err(watch::fail("engine.builtin-limit", name))
-        }
+        Err(error) if error.downcast_ref::<LimitError>().is_some() => Err(watch::fail("engine.builtin-limit", name)),
         Err(_) if strict => Err(watch::fail("engine.builtin-error", name)),
         Err(_) => Ok(Value::Undefined),
     }

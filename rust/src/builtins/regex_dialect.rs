@@ -169,7 +169,8 @@ impl<'a> Reader<'a> {
             'p' | 'P' => self.unicode_class(char),
             'a' | 'f' | 't' | 'n' | 'r' | 'v' => Ok(format!("\\{char}")),
             'x' => self.hexadecimal(),
-            '0'..='9' => foreign("an octal escape or a back reference", r"write \x{…}"),
+            '0'..='7' => self.octal(char),
+            '8' | '9' => foreign("a back reference", "write again what is referred to"),
             _ if char.is_ascii_punctuation() => {
                 let mut out = String::new();
                 literal(char, &mut out);
@@ -177,6 +178,19 @@ impl<'a> Reader<'a> {
             }
             _ => foreign("an escape that RE2 has not", r"write the character itself, or \x{…}"),
         }
+    }
+
+    /// Up to three digits; one that is not 0, alone, would refer back to a group.
+    fn octal(&mut self, first: char) -> Result<String, Foreign> {
+        let more = self.rest.bytes().take(2).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+        if first != '0' && more == 0 {
+            return foreign("a back reference", "write again what is referred to");
+        }
+        let (digits, rest) = self.rest.split_at(more);
+        self.rest = rest;
+        let value =
+            format!("{first}{digits}").chars().fold(0, |value, digit| value * 8 + digit.to_digit(8).unwrap_or(0));
+        Ok(format!("\\x{{{value:x}}}"))
     }
 
     fn hexadecimal(&mut self) -> Result<String, Foreign> {
@@ -202,10 +216,11 @@ impl<'a> Reader<'a> {
             name.starts_with(|first: char| first.is_ascii_uppercase())
                 && name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_')
         };
-        match name {
-            Some((name, rest)) if is_plain(name) => {
+        let is_negated = |name: &str| (char == 'P') != name.starts_with('^');
+        match name.map(|(name, rest)| (name.strip_prefix('^').unwrap_or(name), is_negated(name), rest)) {
+            Some((name, is_negated, rest)) if is_plain(name) => {
                 self.rest = rest;
-                Ok(format!("\\{char}{{{name}}}"))
+                Ok(format!("\\{}{{{name}}}", if is_negated { 'P' } else { 'p' }))
             }
             _ => foreign("a class that RE2 has not", r"write \p{…} with a category or script such as L or Greek"),
         }

@@ -2,7 +2,7 @@
 //! for which the same result is not certain (`%*d`, `%[1]d`, `#`, fractions in `%x`) fail.
 #![forbid(unsafe_code)]
 
-use crate::builtins::of_regorus;
+use crate::builtins::{beyond, of_regorus};
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
@@ -79,7 +79,7 @@ fn format_of(text: &str) -> Result<(Format, &str)> {
             Some(b'+') => options.plus = true,
             Some(b' ') => options.space = true,
             Some(b'0') => options.zero = true,
-            Some(b'#' | b'*' | b'[') => return Err(anyhow!("not supported")),
+            Some(b'#' | b'*' | b'[') => return Err(beyond()),
             _ => break,
         }
         rest = &rest[1..];
@@ -90,7 +90,7 @@ fn format_of(text: &str) -> Result<(Format, &str)> {
         options.precision.get_or_insert(0);
     }
     if rest.starts_with(['*', '[']) {
-        return Err(anyhow!("not supported"));
+        return Err(beyond());
     }
     Ok((options, rest))
 }
@@ -102,7 +102,7 @@ fn number(text: &str) -> Result<(Option<usize>, &str)> {
         return Ok((None, rest));
     }
     let number = digits.parse::<usize>().ok().filter(|number| *number <= MAX_WIDTH);
-    Ok((Some(number.ok_or_else(|| anyhow!("too wide"))?), rest))
+    Ok((Some(number.ok_or_else(beyond)?), rest))
 }
 
 fn argument_of(value: &Value, quote: &impl Fn(&str) -> Result<String>) -> Result<Argument> {
@@ -229,8 +229,8 @@ fn formatted(
         }
         ('b' | 'x' | 'X' | 'g' | 'G' | 'v', Argument::Fraction(_))
         | ('q' | 'c' | 'U' | 'b' | 'o' | 'O' | 'x' | 'X', Argument::Whole { .. })
-        | ('x' | 'X', Argument::Text(_)) => return Err(anyhow!("not supported")),
-        _ if !options.is_plain() => return Err(anyhow!("not supported")),
+        | ('x' | 'X', Argument::Text(_)) => return Err(beyond()),
+        _ if !options.is_plain() => return Err(beyond()),
         (_, Argument::Whole { is_long: true, .. }) => return Ok(format!("%!{verb}(big.Int={})", plain(argument))),
         _ => return Ok(format!("%!{verb}({})", named(argument))),
     };
@@ -251,8 +251,8 @@ fn cut(text: &str, options: &Format) -> String {
 /// A precision is the smallest number of digits.
 fn at_least(digits: &str, options: &Format) -> Result<String> {
     match options.precision {
-        Some(0) if digits == "0" => Err(anyhow!("not supported")),
-        Some(_) if options.zero => Err(anyhow!("not supported")),
+        Some(0) if digits == "0" => Err(beyond()),
+        Some(_) if options.zero => Err(beyond()),
         Some(fewest) => Ok(format!("{digits:0>fewest$}")),
         None => Ok(digits.to_owned()),
     }
@@ -260,7 +260,7 @@ fn at_least(digits: &str, options: &Format) -> Result<String> {
 
 fn padded(is_negative: bool, text: &str, is_text: bool, options: &Format) -> Result<String> {
     if is_text && (options.zero || options.plus || options.space) {
-        return Err(anyhow!("not supported"));
+        return Err(beyond());
     }
     let sign = match (is_negative, options.plus, options.space) {
         (true, ..) => "-",

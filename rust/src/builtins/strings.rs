@@ -7,7 +7,7 @@
 //! - Decoded bytes need not be UTF-8; a percent sign without two digits is an error.
 #![forbid(unsafe_code)]
 
-use crate::builtins::{of_regorus, string, Function};
+use crate::builtins::{beyond, of_regorus, string, Function};
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
@@ -23,15 +23,18 @@ pub fn function(name: &str) -> Option<Function> {
         "base64url.decode" => base64url_decode,
         "indexof" => |span, params, args, strict| with_needle("indexof", span, params, args, strict),
         "indexof_n" => |span, params, args, strict| with_needle("indexof_n", span, params, args, strict),
-        "json.is_valid" => |span, params, args, strict| match args {
-            [Value::String(_)] => of_regorus("json.is_valid", span, params, args, strict),
+        "json.is_valid" => |_, _, args, _| match args {
+            [Value::String(text)] => Ok(Value::from(parsed(text)?.is_some())),
             _ => Ok(Value::from(false)),
         },
+        "json.unmarshal" => |_, _, args, _| parsed(string(args, 0)?)?.ok_or_else(|| anyhow!("not JSON")),
         "lower" => |_, _, args, _| Ok(Value::from(lower(string(args, 0)?))),
+        "strings.count" => |_, _, args, _| Ok(Value::from(occurrences(string(args, 0)?, string(args, 1)?))),
         "strings.replace_n" => replace_n,
         "substring" => substring,
         "time.parse_duration_ns" => parse_duration,
         "time.parse_rfc3339_ns" => parse_rfc3339,
+        "to_number" => to_number,
         "upper" => |_, _, args, _| Ok(Value::from(upper(string(args, 0)?))),
         "urlquery.decode" => |_, _, args, _| percent_decoded(string(args, 0)?).map(Value::from),
         "urlquery.decode_object" => query_decode_object,
@@ -41,6 +44,76 @@ pub fn function(name: &str) -> Option<Function> {
         }
         _ => return None,
     })
+}
+
+/// How often a text stands in another, each letter counted once; the empty one stands around each letter.
+fn occurrences(text: &str, wanted: &str) -> u64 {
+    u64::try_from(text.matches(wanted).count()).unwrap_or(u64::MAX)
+}
+
+/// The value of a JSON text; None if it is none. Go reads half of a pair of surrogates as U+FFFD.
+fn parsed(text: &str) -> Result<Option<Value>> {
+    let error = match Value::from_json_str(text) {
+        Ok(value) => return Ok(Some(value)),
+        Err(error) => error.to_string(),
+    };
+    let begins = |words: &[&str]| words.iter().any(|words| error.starts_with(words));
+    if begins(&["lone leading surrogate", "unexpected end of hex escape"]) {
+        let whole = without_halves(text);
+        return if whole == text { Ok(None) } else { parsed(&whole) };
+    }
+    // Go reads these.
+    if begins(&["number out of range", "recursion limit exceeded"]) {
+        Err(beyond())
+    } else {
+        Ok(None)
+    }
+}
+
+/// A JSON text with `\ufffd` in the place of each escaped surrogate that is not one of a pair.
+fn without_halves(text: &str) -> String {
+    let unit = |text: &str| {
+        let digits =
+            text.strip_prefix("\\u")?.get(..4).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let (mut made, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, _)) = rest.split_once('\\') {
+        let escape = &rest[before.len()..];
+        let (length, is_half) = match (unit(escape), escape.get(6..).and_then(unit)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, false),
+            (Some(0xD800..=0xDFFF), _) => (6, true),
+            _ => (1 + escape.chars().nth(1).map_or(0, char::len_utf8), false),
+        };
+        made.push_str(before);
+        made.push_str(if is_half { "\\ufffd" } else { &escape[..length] });
+        rest = &escape[length..];
+    }
+    made + rest
+}
+
+/// Texts as Go's `strconv.ParseFloat` reads them: a plus sign, leading zeros, and a point without digits on one side.
+fn to_number(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    let [Value::String(text)] = args else { return of_regorus("to_number", span, params, args, strict) };
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (number, exponent) = unsigned.split_at(unsigned.find(['e', 'E']).unwrap_or(unsigned.len()));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.len() + fraction.len() == 0 || !are_digits(whole) || !are_digits(fraction) {
+        let is_hexadecimal =
+            unsigned.starts_with(['0']) && unsigned.contains(['x', 'X']) && unsigned.contains(['p', 'P']);
+        let is_parted = unsigned.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+        return Err(if is_hexadecimal || is_parted && !unsigned.is_empty() {
+            beyond()
+        } else {
+            anyhow!("not a number")
+        });
+    }
+    let sign = if text.starts_with('-') { "-" } else { "" };
+    let whole = Some(whole.trim_start_matches('0')).filter(|whole| !whole.is_empty()).unwrap_or("0");
+    let point = if fraction.is_empty() { "" } else { "." };
+    let text = Value::from(format!("{sign}{whole}{point}{fraction}{exponent}"));
+    of_regorus("to_number", span, params, &[text], strict)
 }
 
 fn with_needle(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {

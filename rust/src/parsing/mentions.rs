@@ -48,6 +48,8 @@ pub struct Mentions {
     /// The first `with`, and the first whose target is neither input nor data.
     pub with: Option<Span>,
     pub with_function: Option<Span>,
+    /// What each `with` replaces.
+    pub with_targets: Vec<(Vec<String>, Span)>,
     /// The first object comprehension that could give one key two values.
     pub keyed: Option<Span>,
     /// The first minus sign before a literal, which the compiler takes for the bitwise complement.

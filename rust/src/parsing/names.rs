@@ -205,6 +205,18 @@ pub fn pattern_names(pattern: &Expr, names: &mut BTreeSet<String>) {
     }
 }
 
+/// Whether a value without references is computed.
+pub fn has_comprehension(value: &Expr) -> bool {
+    match value {
+        Expr::ArrayCompr { .. } | Expr::SetCompr { .. } | Expr::ObjectCompr { .. } => true,
+        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().any(|item| has_comprehension(item)),
+        Expr::Object { fields, .. } => {
+            fields.iter().any(|(_, key, value)| has_comprehension(key) || has_comprehension(value))
+        }
+        _ => false,
+    }
+}
+
 /// The value of a scalar literal.
 pub fn constant(expr: &Expr) -> Option<&Value> {
     match expr {

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use crate::builtins::{self, Permission};
-use crate::failure::PolicyFault;
+use crate::failure::{column, PolicyFault};
 use crate::parsing::distinct_keys::keys_are_distinct;
 use crate::parsing::mentions::{Call, Mentions};
-use crate::parsing::names::{constant, dotted, head_of, Head, Names, Step};
+use crate::parsing::names::{constant, dotted, has_comprehension, head_of, Head, Names, Step};
 use crate::parsing::walk::mentions;
 use crate::rewriting::print_calls::PRINT;
 use regorus::unstable::{Expr, Module, Ref, Rule, Span};
@@ -45,11 +45,11 @@ pub struct Graph {
 }
 
 fn place(span: &Span) -> String {
-    format!("{}:{}:{}", span.source.get_path(), span.line, span.col)
+    format!("{}:{}:{}", span.source.get_path(), span.line, column(span))
 }
 
 fn fault(code: &'static str, span: &Span, message: impl Into<String>) -> PolicyFault {
-    PolicyFault::at(code, span.source.get_path(), span.line, span.col, message)
+    PolicyFault::at(code, span.source.get_path(), span.line, column(span), message)
 }
 
 impl Graph {
@@ -134,7 +134,11 @@ impl Graph {
         }
         if let Some(key) = head_of(rule, names).computed_key {
             if constant(key).is_none() && !matches!(key.as_ref(), Expr::Var { .. }) {
-                return Err(fault("policy.unsupported", rule.span(), "give the key of a partial object a name first"));
+                return Err(fault(
+                    "policy.unsupported",
+                    rule.span(),
+                    "give the key of a partial object a name first: `p[k] := v if { k := … }`",
+                ));
             }
         }
         let mut edges = BTreeSet::new();
@@ -182,27 +186,21 @@ impl Graph {
                     .get_or_insert(format!("rules read through a computed path in {}", place(rule.span())));
             }
         }
-        if let Some(span) = &found.with {
-            interpreted_because.get_or_insert(format!("`with` at {}", place(span)));
+        let constructs = [
+            (&found.with, "`with`"),
+            (&found.minus, "a minus sign"),
+            (&found.every_index, "a lookup by a variable of `every`"),
+            (&found.keyed_member, "a key before `in`"),
+            (&found.discarded, "`_ :=`"),
+            (&found.keyed, "an object comprehension whose keys may meet"),
+        ];
+        for (span, what) in constructs {
+            if let Some(span) = span {
+                interpreted_because.get_or_insert(format!("{what} at {}", place(span)));
+            }
         }
-        if let Some(span) = &found.minus {
-            interpreted_because.get_or_insert(format!("a minus sign at {}", place(span)));
-        }
-        if let Some(span) = &found.every_index {
-            interpreted_because.get_or_insert(format!("a lookup by a variable of `every` at {}", place(span)));
-        }
-        if let Some(span) = &found.keyed_member {
-            interpreted_because.get_or_insert(format!("a key before `in` at {}", place(span)));
-        }
-        if let Some(span) = &found.discarded {
-            interpreted_because.get_or_insert(format!("`_ :=` at {}", place(span)));
-        }
-        if matches!(rule, Rule::Default { args, .. } if !args.is_empty()) {
-            interpreted_because.get_or_insert(format!("a default function at {}", place(rule.span())));
-        }
-        if let Some(span) = &found.keyed {
-            interpreted_because
-                .get_or_insert(format!("an object comprehension whose keys may meet at {}", place(span)));
+        if matches!(rule, Rule::Default { args, value, .. } if !args.is_empty() || has_comprehension(value)) {
+            interpreted_because.get_or_insert(format!("a default that is computed at {}", place(rule.span())));
         }
         let node = &mut self.nodes[node];
         node.edges.extend(edges);
@@ -239,8 +237,11 @@ impl Graph {
         for node in self.nodes.iter().filter(|node| node.is_computed) {
             let below = |other: &&Node| other.path.len() > node.path.len() && other.path.starts_with(&node.path);
             if let Some(other) = self.nodes.iter().find(below) {
-                let message =
-                    format!("{} is below {}, whose keys are computed", dotted(&other.path), dotted(&node.path));
+                let message = format!(
+                    "{} is below {}, whose keys are computed; give one of them another name",
+                    dotted(&other.path),
+                    dotted(&node.path)
+                );
                 return Err(fault("policy.unsupported", &other.span, message));
             }
         }

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::evaluation::loading;
-use crate::failure::PolicyFault;
+use crate::failure::{column, PolicyFault};
 use crate::parsing::known_text::{known, Known};
 use crate::parsing::mentions::Mentions;
 use crate::parsing::names::{assigned_names, first_span, head_of, locals, pattern_names, Names, Step};
@@ -86,7 +86,7 @@ fn definition(rule: &Rule, names: &Names, graph: &Graph, module: &Module) -> Val
     json!({
         "module": module.package.span.source.get_path(),
         "line": rule.span().line,
-        "column": rule.span().col,
+        "column": column(rule.span()),
         "kind": if head.is_function { "function" } else if head.is_set { "set" } else { "value" },
         "default": is_default,
         "always": is_default || head.is_set || head.computed_key.is_some() || unconditional && !head.is_function,
@@ -111,7 +111,7 @@ fn value_of(rule: &Rule) -> Option<(usize, usize)> {
 }
 
 fn place(span: &Span) -> Value {
-    json!({"line": span.line, "column": span.col})
+    json!({"line": span.line, "column": column(span)})
 }
 
 /// The names before the first computed step, and whether those are all steps.
@@ -125,7 +125,7 @@ fn path_json(path: &[Step]) -> (Vec<&str>, bool) {
 fn reads(found: &Mentions) -> Vec<Value> {
     let read = |path: &[Step], span: &Span| {
         let (fixed, whole) = path_json(path);
-        json!({"path": fixed, "whole": whole, "line": span.line, "column": span.col})
+        json!({"path": fixed, "whole": whole, "line": span.line, "column": column(span)})
     };
     found.references.iter().map(|reference| read(&reference.path, &reference.span)).collect()
 }
@@ -133,7 +133,7 @@ fn reads(found: &Mentions) -> Vec<Value> {
 fn calls(found: &Mentions) -> Vec<Value> {
     let call = |call: &crate::parsing::mentions::Call| {
         let arguments: Vec<Value> = call.arguments_known.iter().map(known_json).collect();
-        json!({"name": call.name, "line": call.span.line, "column": call.span.col, "arguments": arguments})
+        json!({"name": call.name, "line": call.span.line, "column": column(&call.span), "arguments": arguments})
     };
     found.calls.iter().map(call).collect()
 }
@@ -141,7 +141,7 @@ fn calls(found: &Mentions) -> Vec<Value> {
 fn hoisted(found: &Mentions) -> Vec<Value> {
     let one = |entry: &crate::parsing::mentions::Hoisted| {
         let path = entry.path.as_ref().map(|path| path_json(path).0);
-        json!({"path": path, "call": entry.call, "line": entry.span.line, "column": entry.span.col})
+        json!({"path": path, "call": entry.call, "line": entry.span.line, "column": column(&entry.span)})
     };
     found.hoisted.iter().map(one).collect()
 }
@@ -217,7 +217,7 @@ fn statement_json(
     json!({
         "kind": kind,
         "line": statement.span.line,
-        "column": statement.span.col,
+        "column": column(&statement.span),
         "span": range(&statement.span).map(|(start, end)| json!([start, end])),
         "binds": binds,
         "needs": found.needs.difference(&binds).collect::<Vec<_>>(),

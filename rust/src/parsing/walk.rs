@@ -174,6 +174,7 @@ impl<'a> Walker<'a> {
             if !matches!(target.first().map(String::as_str), Some("data" | "input")) {
                 self.found.with_function.get_or_insert_with(|| modifier.span.clone());
             }
+            self.found.with_targets.push((target, modifier.span.clone()));
             self.expr(&modifier.refr);
             self.expr(&modifier.r#as);
         }
@@ -189,9 +190,12 @@ impl<'a> Walker<'a> {
             }
             Literal::Expr { expr, .. } => match expr.as_ref() {
                 Expr::Call { span, fcn, params, .. } => self.call(fcn, params, Some(span)),
-                Expr::Membership { .. } => {
+                Expr::Membership { key, .. } => {
                     self.expr(expr);
-                    self.found.memberships.pop();
+                    // As a condition it means the same in regorus, but for the keys of sets.
+                    if key.is_none() {
+                        self.found.memberships.pop();
+                    }
                 }
                 _ => self.expr(expr),
             },

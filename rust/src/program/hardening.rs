@@ -298,8 +298,20 @@ fn arithmetic(op: &ArithOp, span: &Span, params: &[Ref<Expr>], args: &[Value]) -
     match outcome {
         Ok(value) if is_small(&value) => Ok(value),
         Ok(_) => Err(watch::fail("engine.builtin-limit", "arithmetic")),
+        Err(_) if is_beyond(op, args) => Err(watch::fail("engine.builtin-limit", "arithmetic")),
         Err(_) if strict => Err(watch::fail("engine.builtin-error", "arithmetic")),
         Err(_) => Ok(Value::Undefined),
+    }
+}
+
+/// Whether an operation that fails has a value in OPA, whose numbers are not bounded.
+fn is_beyond(op: &ArithOp, args: &[Value]) -> bool {
+    let is_whole = |value: &Value| matches!(value, Value::Number(number) if number.is_integer());
+    match (op, args) {
+        (ArithOp::Div, [Value::Number(_), divisor @ Value::Number(_)]) => *divisor != Value::from(0_u64),
+        (ArithOp::Mod, [left, right]) => is_whole(left) && is_whole(right) && *right != Value::from(0_u64),
+        (_, [Value::Number(_), Value::Number(_)]) => true,
+        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@
 //! - Operands of negations: see [`negation`](crate::rewriting::negation).
 #![forbid(unsafe_code)]
 
-use crate::failure::PolicyFault;
+use crate::failure::{column, PolicyFault};
 use crate::parsing::names::{constant, head_of, pattern_names, Names};
 use crate::rewriting::edits::{
     add_braces, apply, is_braced, line_breaks, on_one_line, range, skip_blanks, words, Edit,
@@ -123,7 +123,10 @@ impl Rewriter<'_> {
     }
 
     fn refuse(&mut self, span: &Span) {
-        self.refuse_with(span, "an object is taken apart as a condition of its own: `{…} := x`");
+        self.refuse_with(
+            span,
+            "take the object apart in a condition of its own: `{…} := x`; or give it a name first: `x := {…}`",
+        );
     }
 
     fn refuse_with(&mut self, span: &Span, message: &str) {
@@ -131,7 +134,7 @@ impl Rewriter<'_> {
     }
 
     fn refuse_as(&mut self, code: &'static str, span: &Span, message: &str) {
-        let fault = PolicyFault::at(code, span.source.get_path(), span.line, span.col, message);
+        let fault = PolicyFault::at(code, span.source.get_path(), span.line, column(span), message);
         self.refused.get_or_insert(fault);
     }
 
@@ -199,8 +202,13 @@ impl Rewriter<'_> {
     }
 
     fn changes_with(&mut self, statement: &LiteralStmt) -> bool {
+        statement.with_mods.iter().any(|modifier| self.changes(&modifier.r#as))
+    }
+
+    /// Whether something inside an expression has to be rewritten.
+    fn changes(&mut self, expr: &Expr) -> bool {
         let before = self.edits.len();
-        statement.with_mods.iter().for_each(|modifier| self.inside(&modifier.r#as));
+        self.inside(expr);
         let changes = self.edits.len() > before;
         self.edits.truncate(before);
         changes
@@ -254,8 +262,13 @@ impl Rewriter<'_> {
     ) {
         self.inside(other);
         let sign = if *op == AssignOp::ColEq { ":=" } else { "=" };
+        let variable = variable(other).filter(|_| sign == "=");
+        let apart = match variable {
+            Some(name) => taken_apart_as(pattern, sign, name.to_owned()),
+            None => taken_apart(pattern, sign),
+        };
         let places = whole(pattern).zip(whole_reference(other)).zip(range(&statement.span));
-        let (Some(((pattern_at, other_at), all)), Some(apart)) = (places, taken_apart(pattern, sign)) else {
+        let (Some(((pattern_at, other_at), all)), Some(apart), false) = (places, apart, self.changes(pattern)) else {
             return self.refuse(pattern.span());
         };
         let (one, two) = if is_last { (other_at, pattern_at) } else { (pattern_at, other_at) };
@@ -265,7 +278,10 @@ impl Rewriter<'_> {
             return self.refuse(pattern.span());
         }
         let TakenApart { name, conditions, lines } = apart;
-        if is_last {
+        if variable.is_some() {
+            // It may get its value here: `x = {"k": v}`.
+            self.edits.push(Edit { start: all.0, end: all.1, text: conditions + &lines });
+        } else if is_last {
             self.insert(all.0, format!("{name} := "));
             self.edits.push(Edit { start: one.1, end: two.1, text: format!("; {conditions}{lines}") });
         } else {
@@ -370,8 +386,20 @@ struct TakenApart {
     lines: String,
 }
 
+/// The name of a variable.
+fn variable(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Var { span, .. } if span.text() != "_" => Some(span.text()),
+        _ => None,
+    }
+}
+
 /// None where the text cannot be rewritten.
 fn taken_apart(pattern: &Ref<Expr>, sign: &str) -> Option<TakenApart> {
+    taken_apart_as(pattern, sign, format!("cmf_whole_{}__", whole(pattern)?.0))
+}
+
+fn taken_apart_as(pattern: &Ref<Expr>, sign: &str, name: String) -> Option<TakenApart> {
     let (start, end) = whole(pattern)?;
     let source = pattern.span().source.get_contents();
     let mut wildcards = Vec::new();
@@ -389,7 +417,6 @@ fn taken_apart(pattern: &Ref<Expr>, sign: &str) -> Option<TakenApart> {
     }
     let lines = line_breaks(&text);
     let text = text.replace('\n', " ");
-    let name = format!("cmf_whole_{start}__");
     let compared = format!("{text} == {name}");
     let conditions = if names_in(pattern).is_empty() { compared } else { format!("{text} {sign} {name}; {compared}") };
     Some(TakenApart { name, conditions, lines })

@@ -33,8 +33,10 @@ HINTS: Final = {
     "policy.analysis": "give every variable a value in a condition that is not negated",
     "policy.arity": "call it with as many arguments as it takes",
     "policy.with-function": "replace input or data only",
+    "policy.import": "",
+    "policy.unsupported": "",
 }
-"""What to do about a refusal, by its code."""
+"""What to do about a refusal, by its code; empty where the message says that."""
 
 INSTEAD: Final = {
     "time.now_ns": "there is no clock: read input.extensions.request.timestamp, and time.parse_rfc3339_ns of it",
@@ -60,13 +62,14 @@ def without_prints(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 _OF_MESSAGES: Final = {
     "`if` keyword is required": "write `if` before the body: this is Rego v1",
-    "exceeds maximum column width": "break the line",
+    "exceeds maximum column width": "break the line, or move long texts to a data file",
     "this import shadows": "import it once",
     "import shadows": "import it once",
     "expecting `}`": "close the brackets that are open above",
     "unexpected keyword `not`": "move the negated expression into its own rule: `_holds if …`, then `not _holds`",
     "unexpected keyword `if`": "write each condition on a line of its own, and a rule of its own for each alternative",
     "else cannot be used with set": "write a rule of its own for each alternative",
+    "rule must have a body or assignment": 'write its value too: `f("a") := true`',
     "expecting `in` while parsing": "write each condition on a line of its own, and members in `{…}` or `[…]`",
 }
 _OF_SIGNS: Final = {
@@ -112,15 +115,10 @@ def _hint_for(message: str, rest: str) -> str:
 
 
 def offset_of(text: str, line: int, column: int) -> int:
-    """Where a place that the engine names is in a module's text, in characters: it counts four columns for a tab."""
+    """Where a place that the engine names is in a module's text, in characters."""
     lines = text.split("\n")
-    offset, at = sum(len(one) + 1 for one in lines[: max(line - 1, 0)]), 1
-    for character in lines[line - 1] if 0 < line <= len(lines) else "":
-        if at >= column:
-            break
-        offset += 1
-        at += 4 if character == "\t" else 1
-    return offset
+    before = sum(len(one) + 1 for one in lines[: max(line - 1, 0)])
+    return before + min(max(column - 1, 0), len(lines[line - 1]) if 0 < line <= len(lines) else 0)
 
 
 class Place(NamedTuple):

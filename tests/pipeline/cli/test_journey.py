@@ -80,7 +80,7 @@ def test_from_an_empty_folder_to_a_proven_policy(tmp_path: Path, monkeypatch: py
     rule = Path("policy/cmf/rules/pay/bound/bound.rego")
     rule.parent.mkdir(parents=True)
     rule.write_text(RULE.replace("input.name", "input.nmae"), encoding="utf-8")
-    assert "bound.rego:16:5: no view has input.nmae; did you mean name?" in cmf("check", code=1)
+    assert "bound.rego:16:2: no view has input.nmae; did you mean name?" in cmf("check", code=1)
     rule.write_text(RULE, encoding="utf-8")
     assert "data.cmf.defaults.pay.bound" in cmf("check", code=1)
     settings = Path("policy/cmf/defaults/pay/data.yaml")

@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from tests.pipeline.engines.asking import FORMS, answer, engine_of
+from tests.pipeline.engines.asking import FORMS, answer, ask, engine_of
 
 from pipeline.engines.base import Decided, Failed
 from pipeline.engines.embedded import EmbeddedEngine, allowed_builtins
@@ -27,7 +27,9 @@ from pipeline.errors import PolicyError
         'crypto.md5("a")',
         'units.parse("1e999999999")',
         'net.cidr_expand("0.0.0.0/0")',
-        'strings.count("a", "")',
+        'strings.split_n("a", "b", 1)',
+        'uri.parse("a")',
+        "array.flatten([])",
         'yaml.unmarshal("a")',
         "__builtin_sets.union({1}, {2})",
     ],
@@ -65,6 +67,13 @@ def test_a_banned_builtin_hides_nowhere(rules: str) -> None:
 def test_a_function_cannot_be_replaced_with_another() -> None:
     with pytest.raises(PolicyError, match=r"policy\.with-function"):
         engine_of("x := y if y := count([1]) with count as http.send")
+
+
+@pytest.mark.spec("ENG-2")
+@pytest.mark.parametrize("function", ["data.t.f", 'data["t"].f'])
+def test_a_function_of_a_policy_cannot_be_replaced_either(function: str) -> None:
+    with pytest.raises(PolicyError, match=r"t\.rego:3:18.*policy\.with-function"):
+        engine_of(f"x := y if y := h with {function} as data.t.g\nh := f(1)\nf(v) := v\ng(v) := v + 1")
 
 
 @pytest.mark.spec("ENG-2")
@@ -113,6 +122,9 @@ def test_the_published_capabilities_are_the_list_and_the_operators() -> None:
         ("f(a) := a\nx if f(1, n)", "policy.out-parameter"),
         ("x := -input.a", "policy.unsupported"),
         ("x[v.k] := v if some v in input.rows", "policy.unsupported"),
+        ("f() := 1\nx := f()", "policy.unsupported"),
+        ('default c["k"] := 1\nx := 2', "policy.unsupported"),
+        ("default c.d[1] := 1\nx := 2", "policy.unsupported"),
     ],
 )
 def test_what_cannot_be_bounded_or_understood_is_refused_at_load(rules: str, code: str) -> None:
@@ -124,6 +136,69 @@ def test_what_cannot_be_bounded_or_understood_is_refused_at_load(rules: str, cod
     assert error.value.code == code
     assert "\n" not in error.value.message
     assert time.perf_counter() - started < 5  # a nesting bomb would take longer than this test may
+
+
+@pytest.mark.spec("ENG-3")
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("future.keywords.not", "take it out"),
+        ("future.keywords.or", "take it out"),
+        ("rego.v2", "take it out"),
+        ("data", "needs no import"),
+        ("data.a as input", "alias"),
+        ("input.a as data", "alias"),
+    ],
+)
+def test_an_import_that_opa_reads_otherwise_is_refused(what: str, told: str) -> None:
+    with pytest.raises(PolicyError, match=told) as error:
+        EmbeddedEngine([("t.rego", f"package t\n\nimport {what}\n\nx if not {{false}}\n")], {}, ["data.t.x"])
+
+    assert (error.value.code, error.value.place) == ("policy.import", "t.rego:3:1")
+
+
+@pytest.mark.spec("ENG-3")
+@FORMS
+@pytest.mark.parametrize("what", ["rego.v1", "future.keywords", "future.keywords.in", "input.a as b", "data.t as u"])
+def test_other_imports_are_read(what: str, compiled: bool) -> None:
+    modules = [("t.rego", f"package t\n\nimport {what}\n\nx := 1\n")]
+
+    assert ask(EmbeddedEngine(modules, {}, ["data.t.x"], use_compiled=compiled), {}) == Decided(1)
+
+
+@pytest.mark.spec("ENG-3")
+@FORMS
+def test_a_line_may_be_long(compiled: bool) -> None:
+    words = ", ".join(f'"word {number}"' for number in range(4_000))
+
+    assert answer(f"x if not input.a in {{{words}}}", {"a": "b"}, compiled=compiled) == Decided(True)
+    with pytest.raises(PolicyError, match="data file"):
+        engine_of(f"x if not input.a in {{{words}, {words}}}")
+
+
+@pytest.mark.spec("ENG-3")
+@pytest.mark.parametrize(
+    ("rules", "place"),
+    [
+        ("x if {\n\t\thttp.send({})\n}", "t.rego:4:3"),
+        ('x if {\n\tinput.a == "é";\thttp.send({})\n}', "t.rego:4:18"),
+        ("x if {\n\tinput.a +\n\t\t]\n}", "t.rego:5:3"),
+        ("x if {\n\tinput.a\n\tnot y\n}", "t.rego:5:6"),
+    ],
+)
+def test_a_column_counts_characters_and_a_tab_is_one(rules: str, place: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        engine_of(rules)
+
+    assert error.value.place == place
+
+
+@pytest.mark.spec("ENG-3")
+def test_a_refusal_names_no_variable_that_the_author_did_not_write() -> None:
+    with pytest.raises(PolicyError) as error:
+        engine_of('x := v if { {"k": v} = [w] }')
+
+    assert "cmf_" not in str(error.value)
 
 
 @pytest.mark.spec("ENG-3")
