@@ -286,7 +286,7 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
     """Whether the store can be read and written, has this version's schema, and has disk space."""
     from pipeline.cli.serve import check_store
     from pipeline.store.condition import condition_of, disk_space_of
-    from pipeline.store.engine import NO_STORE, SCHEMA, check_can_write, file_of
+    from pipeline.store.engine import SCHEMA, check_can_write, file_of
 
     check_store(place, setting)
     file, room = file_of(place), disk_space_of(place)
@@ -299,7 +299,7 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
         try:
             known.store = found = condition_of(place)
         except StoreError as error:
-            if file is not None or error.code != NO_STORE:
+            if file is not None or error.code != "store.none":
                 raise
             message = f"{database}: has no tables of ours yet; the gateway creates them when it starts"
             yield CheckResult(check=setting, message=message)

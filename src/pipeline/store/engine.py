@@ -26,7 +26,6 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from pipeline.errors import ConfigError, StoreError
 from pipeline.store.tables import METADATA
 
-NO_STORE: Final = "store.none"  # the code where a database has no tables of ours, or those of long ago
 SCHEMA: Final = "0007"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process's transaction
@@ -160,21 +159,20 @@ def open_any_schema(place: str | Path) -> tuple[Engine, str]:
         engine = _postgres_engine(address_of(place), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
     else:
         check_is_there(place)
-        absolute = quote(str(file.absolute()))
         reported = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if _is_at_rest(file) else {})
-        to_read = URL.create("sqlite", database=f"file:{absolute}", query=reported)
+        to_read = URL.create("sqlite", database=f"file:{quote(str(file.absolute()))}", query=reported)
         engine = sqlalchemy.create_engine(to_read, connect_args={"timeout": BUSY_SECONDS})
         event.listen(engine, "connect", _read_any_text)
+    shown = _display_name(engine.url, str(file))
     try:
         with engine.connect() as connection:
             found = _revision(connection)
     except SQLAlchemyError as error:
-        raise unavailable("the store cannot be opened", error, _display_name(engine.url, str(file))) from error
+        raise unavailable("the store cannot be opened", error, shown) from error
     if found is None:
         engine.dispose()
         hint = "check the name; a store made by an older version is migrated when a program that records opens it"
-        place = _display_name(engine.url, str(file))
-        raise StoreError("there is no store in this database", path=place, hint=hint, code=NO_STORE)
+        raise StoreError("there is no store in this database", path=shown, hint=hint, code="store.none")
     return engine, found
 
 

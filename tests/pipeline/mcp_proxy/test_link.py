@@ -34,7 +34,6 @@ RULES = {
     "uris": 'deny contains {"code": "no.etc", "reason": "Not there."} if startswith(input.uri, "file:///etc")',
     "params": 'deny contains {"code": "no.level", "reason": "Not that."} if {\n'
     '    input.kind == "request"\n    contains(json.marshal(input.properties), "canary")\n}',
-    "cards": 'deny contains {"code": "no.card", "reason": "No."} if contains(json.marshal(input), "4111111111111111")',
     "asks": 'deny contains {"code": "no.ask", "reason": "Do not ask that."} if {\n'
     '    input.kind == "text"\n    contains(input.content, "password")\n}',
 }
@@ -313,86 +312,6 @@ async def test_what_policy_edits_goes_on_edited(pair: Pair) -> None:
     assert step.onward[0]["params"]["arguments"] == {"path": "/home", "text": "x"}
     assert body["result"] == {"content": [text("key [MASKED]")], "structuredContent": {"result": "key [MASKED]"}}
     assert listed["result"]["contents"][0]["text"] == "key [MASKED]"
-
-
-@pytest.mark.spec("MCPX-14")
-async def test_structured_content_that_says_a_text_again_says_what_policy_left_of_it(pair: Pair) -> None:
-    said = {"content": [text("first"), text('{"k":"AKIAIOSFODNN7EXAMPLE"}')]}
-    body = await pair.exchange("tools/call", READ, {**said, "structuredContent": {"k": "AKIAIOSFODNN7EXAMPLE"}})
-    other = await pair.exchange("tools/call", READ, {**said, "structuredContent": {"z": "AKIAIOSFODNN7EXAMPLE"}}, 2)
-
-    assert body["result"]["structuredContent"] == {"k": "[MASKED]"}
-    assert "AKIA" not in str(other)
-
-
-@pytest.mark.spec("MCPX-14")
-@pytest.mark.parametrize(
-    ("said", "structured"),
-    [
-        ('{"k": "\\u0041KIAIOSFODNN7EXAMPLE"}', {"k": "AKIAIOSFODNN7EXAMPLE"}),
-        ('{"k": "x\\nAKIAIOSFODNN7EXAMPLE"}', {"k": "x\nAKIAIOSFODNN7EXAMPLE"}),
-        ('{"AKIA\\u0049OSFODNN7EXAMPLE": 1}', {"AKIAIOSFODNN7EXAMPLE": 1}),
-        ('{"k": 41111111111111110e-1}', {"k": 4111111111111111}),
-    ],
-)
-async def test_structured_content_that_a_text_says_in_other_characters_is_judged_itself(
-    pair: Pair, said: str, structured: Any
-) -> None:
-    body = await pair.exchange("tools/call", READ, {"content": [text(said)], "structuredContent": structured})
-
-    assert "structuredContent" not in body["result"]
-    assert body["result"]["isError"] is True
-
-
-@pytest.mark.spec("MCPX-14")
-@pytest.mark.parametrize(
-    ("said", "structured"),
-    [
-        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"found": ["a", "key AKIAIOSFODNN7EXAMPLE"]}),
-        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"result": ["key AKIAIOSFODNN7EXAMPLE", "a"]}),
-        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"result": ["a", "key AKIAIOSFODNN7EXAMPLE", "b"]}),
-        (("a", "key AKIAIOSFODNN7EXAMPLE"), {"result": ["a", "key AKIAIOSFODNN7EXAMPLE"], "more": 1}),
-        (('{"k": "\\u0041KIAIOSFODNN7EXAMPLE"}',), {"result": [{"k": "AKIAIOSFODNN7EXAMPLE"}]}),
-        (("key AKIAIOSFODNN7EXAMPLE",), {"AKIAIOSFODNN7EXAMPLE": "key AKIAIOSFODNN7EXAMPLE"}),
-    ],
-)
-async def test_structured_content_that_says_more_than_the_texts_is_judged_itself(
-    pair: Pair, said: tuple[str, ...], structured: Any
-) -> None:
-    result = {"content": [text(one) for one in said], "structuredContent": structured}
-
-    body = await pair.exchange("tools/call", READ, result)
-
-    assert "structuredContent" not in body["result"]
-    assert body["result"]["isError"] is True
-
-
-@pytest.mark.spec("MCPX-14")
-@pytest.mark.parametrize(
-    ("said", "structured", "left"),
-    [
-        (("key AKIAIOSFODNN7EXAMPLE\n",), {"content": "key AKIAIOSFODNN7EXAMPLE\n"}, {"content": "key [MASKED]\n"}),
-        (
-            ("a", "key AKIAIOSFODNN7EXAMPLE"),
-            {"result": ["a", "key AKIAIOSFODNN7EXAMPLE"]},
-            {"result": ["a", "key [MASKED]"]},
-        ),
-        (
-            ('{\n  "k": "AKIAIOSFODNN7EXAMPLE"\n}', '{"k": 1}'),
-            {"result": [{"k": "AKIAIOSFODNN7EXAMPLE"}, {"k": 1}]},
-            {"result": [{"k": "[MASKED]"}, {"k": 1}]},
-        ),
-    ],
-)
-async def test_structured_content_as_servers_wrap_it_says_what_policy_left_of_the_texts(
-    pair: Pair, said: tuple[str, ...], structured: Any, left: Any
-) -> None:
-    result = {"content": [text(one) for one in said], "structuredContent": structured}
-
-    body = await pair.exchange("tools/call", READ, result)
-
-    assert body["result"]["structuredContent"] == left
-    assert "AKIA" not in str(body)
 
 
 @pytest.mark.spec("MCPX-11")
