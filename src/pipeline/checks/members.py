@@ -30,6 +30,7 @@ def findings(survey: Survey, modules: Sequence[Module], rules: Sequence[Rule]) -
     texts = {module.path: module.text.encode() for module in modules}
     found = [one for rule in rules for path in effect_paths(rule) for one in _members(survey, rule, path, texts)]
     found += [one for rule in rules for one in (*_misplaced(survey, rule), *_first_only(survey, rule))]
+    found += [one for rule in rules for one in _any_differs(survey, rule, texts)]
     return sorted(found, key=lambda one: (one.place, one.code))
 
 
@@ -53,6 +54,24 @@ def _first_only(survey: Survey, rule: Rule) -> Iterator[Finding]:
             if call.name == "indexof":
                 hint = "write `some at in indexof_n(…)`, which finds every place"
                 yield warning("check.first-only", call.place, "indexof finds only the first place to redact", hint)
+
+
+_ANY_DIFFERS: Final = re.compile(r"([\w.\[\]\"]+)\[_\] != (\S+)")
+
+
+def _any_differs(survey: Survey, rule: Rule, texts: Mapping[str, bytes]) -> Iterator[Finding]:
+    """Conditions `a[_] != b`: they hold if any member differs, and not for an empty `a`."""
+    package = ("data", *rule.package.split("."))
+    for reached in survey.reachable(effect_paths(rule)):
+        for one in reached.definitions if reached.path[:-1] == package else ():
+            for statement in (each for body in one.raw["bodies"] for each in body["statements"]):
+                found = _ANY_DIFFERS.fullmatch(_text_at(texts[one.place.module], statement["span"]))
+                if found is not None:
+                    place = Place(one.place.module, statement["line"], statement["column"])
+                    message = (
+                        f"`{found[1]}[_] != {found[2]}` holds if any member is another one, and never for an empty list"
+                    )
+                    yield warning("check.any-differs", place, message, f"write `not {found[2]} in {found[1]}`")
 
 
 def _members(survey: Survey, rule: Rule, path: Path, texts: Mapping[str, bytes]) -> Iterator[Finding]:

@@ -288,6 +288,27 @@ def test_spans_in_a_rule_whose_kinds_have_no_text_are_found(write: Write, kinds:
 
 @pytest.mark.spec("POL-55")
 @pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ('input.arguments.to[_] != "ann"', 'write `not "ann" in input.arguments.to`'),
+        ("_names[_] != input.name", "write `not input.name in _names`"),
+        ('not "ann" in input.arguments.to', None),
+        ('input.arguments.to[_] == "ann"', None),
+        ('some one in input.arguments.to; one != "ann"', None),
+    ],
+)
+def test_a_condition_that_any_other_member_meets_is_found(write: Write, condition: str, found: str | None) -> None:
+    head = RULE[: RULE.index("deny contains")].replace("kinds: [text]", "kinds: [tool_call]")
+    rest = f"deny contains {FINE} if {{\n\t_other\n}}\n\n_other if {{\n\t{condition}\n}}\n"
+
+    report = looked_at(write({PLACE: f"{head}{rest}\n_names := data.cmf.defaults.names\n"}))
+
+    told = [(one.hint, one.place.line) for one in report.findings if one.code == "check.any-differs"]
+    assert told == ([] if found is None else [(found, head.count("\n") + 6)])
+
+
+@pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(
     ("effect", "call", "found"),
     [
         ("redact", 'indexof(input.content, "a")', 1),
