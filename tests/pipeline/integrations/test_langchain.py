@@ -12,7 +12,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import BOSS, OWN, guard_of
 
 from cmf.adapters import get
-from cmf.errors import ShapeError
+from cmf.errors import CmfError, ShapeError
 from pipeline import ApprovalRequired, Denied, Guard
 from pipeline.approvals.queue import Approvals
 from pipeline.errors import CallError, ConfigError
@@ -291,6 +291,12 @@ def sent(home: Path, *tools: Any, **settings: Any) -> list[Any]:
 @pytest.mark.spec("INT-23")
 def test_a_providers_own_tool_is_judged_as_one_and_stripped_beside_one_of_its_name(tmp_path: Path) -> None:
     assert sent(tmp_path, SEARCH, MINE, {"google_search": {}}, BASH) == [MINE, BASH]
+
+
+@pytest.mark.spec("INT-23")
+def test_a_tool_that_no_format_can_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CmfError):
+        sent(tmp_path, {"type": "bash_20250124", "Name": "bash"})
 
 
 @pytest.mark.spec("INT-25")

@@ -471,3 +471,13 @@ async def test_of_an_answer_a_stage_may_change_and_take_away_but_add_nothing(len
 
     assert less.parts == [ThinkingPart("hm"), TextPart("fine")]
     assert [one.parts[0].args for one in called] == [{"limit": 0}, "{"]
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize(
+    ("given", "raw"), [('{"to": "a"}', None), ('{"to": "a", "to": "b"}', '{"to": "a", "to": "b"}')]
+)
+def test_arguments_in_text_are_read_only_where_all_readers_agree(given: str, raw: str | None) -> None:
+    read = cmf_pydantic._call(ToolCallPart("send", given), None)
+
+    assert (read.arguments, read.arguments_raw) == (None if raw else {"to": "a"}, raw)

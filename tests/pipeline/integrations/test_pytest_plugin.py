@@ -37,7 +37,7 @@ def test_fixtures_judge_by_the_project_s_own_policy(run: pytest.Pytester) -> Non
 
         def test_allowed(assert_allowed, cmf_guard):
             assert assert_allowed("yes", session="s").message.content[0].text == "yes"
-            assert "1 rules" in repr(cmf_guard)
+            assert "1 rule," in repr(cmf_guard)
 
         def test_not_denied(assert_denied):
             assert_denied("CONTENT", rule="test/no")

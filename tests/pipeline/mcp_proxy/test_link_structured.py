@@ -11,6 +11,7 @@ from tests.pipeline.mcp_proxy.pairs import READ, Pair, text
 
 from pipeline.assembly import Config
 from pipeline.guard import Guard
+from pipeline.mcp_proxy.reading import repeat, unrepeated
 
 RULES = {
     "cards": 'deny contains {"code": "no.card", "reason": "No."} if contains(json.marshal(input), "4111111111111111")',
@@ -107,3 +108,19 @@ async def test_structured_content_as_servers_wrap_it_says_what_policy_left_of_th
 
     assert body["result"]["structuredContent"] == left
     assert "AKIA" not in str(body)
+
+
+@pytest.mark.spec("MCPX-14")
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ([text('{"k":"a"}')], [text("no JSON any more")]),
+        ([text("a"), text("b")], [text("a")]),
+    ],
+)
+def test_structured_content_of_texts_that_policy_took_away_is_left_out(said: Any, left: Any) -> None:
+    structured = {"k": "a"} if len(said) == 1 else {"result": ["a", "b"]}
+    body, again = unrepeated({"result": {"content": said, "structuredContent": structured}})
+
+    assert again is not None
+    assert repeat({**body, "result": {"content": left}}, again) == {"result": {"content": left}}

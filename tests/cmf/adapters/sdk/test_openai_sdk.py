@@ -31,7 +31,10 @@ def client_of(upstream: Upstream) -> Any:
 def heard_chat(completion: Any) -> Heard:
     message = completion.choices[0].message
     calls = [call.function for call in message.tool_calls or []]
-    return Heard(text=message.content or "", calls=tuple((call.name, json.loads(call.arguments)) for call in calls))
+    return Heard(
+        text=(message.content or "") + (message.refusal or ""),
+        calls=tuple((call.name, json.loads(call.arguments)) for call in calls),
+    )
 
 
 def heard_responses(response: Any) -> Heard:

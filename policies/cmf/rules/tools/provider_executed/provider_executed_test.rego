@@ -119,6 +119,7 @@ test_allowed_when_the_switch_in_the_name_of_a_model_is_off if {
 test_allowed_when_no_field_asks_for_a_tool if {
 	count(provider_executed.deny) == 0 with input as _request({"web_search_options": null, "search_parameters": false})
 	count(provider_executed.deny) == 0 with input as _request({"mcp_servers": [], "plugins": [{"id": "file-parser"}]})
-	count(provider_executed.deny) == 0 with input as _request({"extra_body": {"top_k": 5}, "enable_code_interpreter": false})
+	count(provider_executed.deny) == 0 with input as _request({"enable_code_interpreter": false})
+	count(provider_executed.deny) == 0 with input as _request({"extra_body": {"top_k": 5}})
 	count(provider_executed.deny) == 0 with input as object.remove(_request({}), ["properties"])
 }
