@@ -6,9 +6,10 @@ such fields alike, so between them they are written and not dropped.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from operator import attrgetter, is_
+from typing import Any, Final, TypeVar
 
-from cmf.content import OpaquePart, ToolResultPart
+from cmf.content import OpaquePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.frozen import freeze
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
@@ -16,6 +17,9 @@ from cmf.value import replace
 
 _V = TypeVar("_V", bound=Request | Response)
 _H = TypeVar("_H")
+_extra: Final = attrgetter("extra")
+_LEAVES: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})
+"""Parts that keep what is their format's in `extra` alone."""
 
 
 def as_own(value: _V, kin: str | None, own: str) -> _V:
@@ -38,6 +42,9 @@ def _choice(choice: Choice, names: dict[str, str]) -> Any:
 
 
 def _message(message: Message, names: dict[str, str]) -> Any:
+    content = message.content
+    if not message.extra and _LEAVES.issuperset(map(type, content)) and not any(map(_extra, content)):
+        return message  # as most are: there is nothing to look through
     return _renamed(_with(message, content=tuple(_part(part, names) for part in message.content)), names)
 
 
@@ -71,5 +78,5 @@ def _with(holder: _H, **fields: Any) -> _H:
 
 def _same(new: Any, old: Any) -> bool:
     if isinstance(new, tuple) and isinstance(old, tuple):
-        return all(one is other for one, other in zip(new, old, strict=True))
+        return all(map(is_, new, old))  # as long as each other: one was made from the other
     return new is old
