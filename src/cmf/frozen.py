@@ -185,7 +185,9 @@ def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     raise ShapeError(
         f"{kind.__name__} is not a JSON type",
         code="shape.not-json",
-        hint="use text, numbers, true, false, null, lists and objects",
+        hint="read it with `cmf.codec.loads` first"
+        if isinstance(value, bytes | bytearray | memoryview)
+        else "use text, numbers, true, false, null, lists and objects",
     )
 
 

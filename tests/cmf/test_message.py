@@ -21,6 +21,7 @@ from cmf import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    adapters,
 )
 from cmf.errors import CmfError, ShapeError, UnknownRoleError
 
@@ -202,6 +203,13 @@ def test_what_is_no_strict_json_is_refused_at_any_depth(wrong: Any, code: str) -
         with pytest.raises(CmfError) as caught:
             holder(wrong)
         assert (caught.value.code, bool(caught.value.hint)) == (code, True)
+
+
+@pytest.mark.parametrize("body", [b'{"model": "m", "messages": []}', bytearray(b"{}"), memoryview(b"{}")])
+def test_bytes_in_place_of_a_body_are_refused_with_what_reads_them(body: Any) -> None:
+    with pytest.raises(ShapeError) as caught:
+        adapters.get("openai_chat").from_wire_request(body)
+    assert "cmf.codec.loads" in caught.value.hint
 
 
 @pytest.mark.spec("MSG-10")
