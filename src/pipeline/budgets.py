@@ -19,6 +19,8 @@ from typing import Final
 from cmf.adapters.tokens import answers
 from cmf.extensions import TokenUsage
 from cmf.identity import Clock
+from cmf.models import provider_of
+from cmf.other_models import other_models
 from cmf.pricing import Price, PriceTable, shipped_table
 from cmf.request import Request
 from pipeline.context import Context
@@ -51,7 +53,8 @@ class Limit:
 
     Attributes:
         amount: tokens (input and output together), or US dollars.
-        model: `<provider>:<model>`; None counts every model.
+        model: `<provider>:<model>`, also where a request names it as one that may answer instead; None counts every
+            model.
     """
 
     unit: Unit
@@ -69,11 +72,12 @@ class Limit:
 class Hold:
     """What is held for one request, until it is settled; `expires_at` in microseconds since the epoch.
 
-    `expected` is by unit: the most that the request was taken to use. Cost is absent where it is not known.
+    `expected` is by unit: the most that the request was taken to use. Cost is absent where it is not known. `priced`
+    are the models that may answer and have a price: the dearest of them, rate by rate, is what counts.
     """
 
     id: str
-    model: str | None
+    priced: tuple[str, ...]
     limits: tuple[Limit, ...]
     expected: Mapping[Unit, Decimal] = field(default_factory=dict)
     expires_at: int
@@ -130,15 +134,16 @@ class Budgets:
             BudgetExceeded: a limit does not allow it. UnpricedError: its cost cannot be told, and that is refused.
             SessionError: a limit per session, and no session (`session.none`). StoreError: nothing may be asked.
         """
-        limits = tuple(limit for limit in self._limits if limit.model in (None, request.model))
-        expected = self._expected(request, priced=any(limit.unit is Unit.COST for limit in limits))
+        models = _models(request)
+        limits = tuple(limit for limit in self._limits if limit.model in (None, *models))
+        prices = self._prices_of(models, needed=any(limit.unit is Unit.COST for limit in limits))
         expires_at = self._moments.now() + self._expires_in // MICROSECOND
         # The id holds the time when it expires, so no other record of the hold is needed.
         hold = Hold(
             id=f"{_PREFIX}_{expires_at}_{new_ulid()}",
-            model=request.model,
+            priced=tuple(prices),
             limits=limits,
-            expected=expected,
+            expected=self._expected(request, [*prices.values()]),
             expires_at=expires_at,
         )
         if limits:
@@ -210,35 +215,59 @@ class Budgets:
                 return False
             raise
 
-    def _expected(self, request: Request, *, priced: bool) -> dict[Unit, Decimal]:
+    def _expected(self, request: Request, prices: Sequence[Price]) -> dict[Unit, Decimal]:
         taken = self._estimate(request)
         given = request.sampling.max_output_tokens
         longest = self._max_output_tokens if given is None or given < 0 else given
         output = longest * answers(request)
         expected = {Unit.TOKENS: Decimal(taken + output)}
-        price = self._price(request.model, needed=priced)
-        if price is not None:
+        if prices:
+            price = _dearest(prices)
             dearest = replace(price, input=max(price.input, price.cached_read, price.cache_write))
             expected[Unit.COST] = dearest.cost(TokenUsage(input_tokens=taken, output_tokens=output))
         return expected
 
     def _used(self, hold: Hold, usage: TokenUsage) -> dict[Unit, Decimal]:
         read = usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens
-        price = self._price(hold.model, needed=False)
+        prices = self._prices_of(hold.priced, needed=False)
         # If a price was removed meanwhile, the hold is the best estimate.
-        cost = hold.expected.get(Unit.COST, Decimal(0)) if price is None else price.cost(usage)
+        gone = not prices or len(prices) < len(hold.priced)
+        cost = hold.expected.get(Unit.COST, Decimal(0)) if gone else _dearest([*prices.values()]).cost(usage)
         return {Unit.TOKENS: Decimal(read + usage.output_tokens), Unit.COST: cost}
 
-    def _price(self, model: str | None, *, needed: bool) -> Price | None:
-        found = self._prices.prices.get(model or "")
-        if found is not None:
-            return found
-        if isinstance(self._unpriced, Price):
-            return self._unpriced
-        if needed and self._unpriced is Unpriced.REFUSE:
-            hint = f"add it to price table {self._prices.version}, or choose what to do without a price"
-            raise UnpricedError("this model has no price", path="request.model", hint=hint)
-        return None
+    def _prices_of(self, models: Sequence[str], *, needed: bool) -> dict[str, Price]:
+        """The prices of those of `models` that have one. UnpricedError: one has none, it is `needed`, and refused."""
+        found: dict[str, Price] = {}
+        for model in models:
+            price = self._prices.prices.get(model)
+            if price is None and isinstance(self._unpriced, Price):
+                price = self._unpriced
+            if price is not None:
+                found[model] = price
+            elif needed and self._unpriced is Unpriced.REFUSE:
+                hint = f"add it to price table {self._prices.version}, or choose what to do without a price"
+                what = "this model has" if model == models[0] else "a model that may answer in its place has"
+                raise UnpricedError(f"{what} no price", path="request.model", hint=hint)
+        return found
+
+
+def _models(request: Request) -> tuple[str, ...]:
+    """The ids of a request's model and of the others that it names: whichever of them answers has to be paid for."""
+    own = request.model or ""
+    provider, colon, _ = own.partition(":")
+    prefix = f"{provider}:" if colon else ""
+    others = (name if provider_of(name) else prefix + name for name in other_models(request))
+    return tuple(dict.fromkeys((own, *others)))
+
+
+def _dearest(prices: Sequence[Price]) -> Price:
+    """The highest of each rate."""
+    return Price(
+        input=max(one.input for one in prices),
+        output=max(one.output for one in prices),
+        cached_read=max(one.cached_read for one in prices),
+        cache_write=max(one.cache_write for one in prices),
+    )
 
 
 def _expired(hold_id: str, now: int) -> bool:

@@ -107,6 +107,49 @@ def test_each_answer_that_a_request_asks_for_is_held(store: SessionStore, extra:
     assert hold.expected[Unit.TOKENS] == 50 + 100 * count
 
 
+DEAR = Price(input=Decimal(5), output=Decimal(4), cached_read=Decimal(5), cache_write=Decimal(5))
+ROUTED = PriceTable(version="t", prices={"openrouter:a/small": PRICE, "openrouter:b/large": DEAR, "openai:gpt-5": DEAR})
+
+
+def falls_back(*models: str) -> Request:
+    return replace(ASKED, model="openrouter:a/small", extra={"openrouter": {"models": list(models)}})
+
+
+@pytest.mark.spec("BUD-7")
+def test_a_dearer_model_that_may_answer_is_what_counts(store: SessionStore) -> None:
+    mine = budgets(store, cost("0.0012"), prices=ROUTED)
+    most = Decimal("0.00125")  # 50 tokens at the 5 of the one, 100 at the 10 of the other
+
+    with pytest.raises(BudgetExceeded):
+        mine.reserve(ANN, falls_back("b/large"))
+    wider = budgets(store, cost("0.002"), prices=ROUTED)
+    hold = wider.reserve(ANN, falls_back("openai:gpt-5"))
+    wider.settle(ANN, hold, TokenUsage(input_tokens=50, output_tokens=100))
+
+    assert hold.expected[Unit.COST] == most
+    assert store.budget(ANN, BudgetScope.SUBJECT, "cost").spent == most
+
+
+@pytest.mark.spec("BUD-4", "BUD-7")
+def test_a_model_without_a_price_that_may_answer_is_refused_or_counts_nothing(store: SessionStore) -> None:
+    with pytest.raises(UnpricedError, match="in its place"):
+        budgets(store, cost("9"), prices=ROUTED).reserve(ANN, falls_back("c/unknown"))
+    mine = budgets(store, cost("9"), prices=ROUTED, unpriced=Unpriced.COUNT_ZERO)
+
+    hold = mine.reserve(ANN, falls_back("c/unknown"))
+
+    assert hold.priced == ("openrouter:a/small",)
+
+
+@pytest.mark.spec("BUD-7")
+def test_a_limit_of_a_model_applies_where_it_may_answer(store: SessionStore) -> None:
+    mine = budgets(store, tokens(149, model="openrouter:b/large"), prices=ROUTED)
+
+    with pytest.raises(BudgetExceeded):
+        mine.reserve(ANN, falls_back("b/large"))
+    assert mine.reserve(ANN, falls_back()).limits == ()
+
+
 @pytest.mark.spec("BUD-2", "BUD-3")
 def test_what_was_not_used_is_free_again_and_what_was_is_counted(store: SessionStore) -> None:
     mine = budgets(store, tokens(200), cost("1"))
