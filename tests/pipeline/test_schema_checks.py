@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.conversations import calls, returns, says
 
-from cmf import Choice, Message, PromptResultPart, Request, Response, SubjectExtension, ToolDefinition
+from cmf import Choice, Message, PromptResultPart, Request, Response, SubjectExtension, ToolDefinition, adapters
 from cmf.content import ToolCallPart
 from cmf.value import replace
 from pipeline import Config, Context, Pipeline
@@ -158,6 +159,21 @@ def test_policy_sees_that_a_call_does_not_fit_its_schema_and_decides(
     assert (loose.decision.action, strict.decision.action) == (Action.FORWARD, Action.REFUSE)
     assert fits(loose) == fits(strict) == [False]
     assert [event.problem for event in seen] == ["$.amount", "$.amount"]
+
+
+@pytest.mark.spec("TOOL-9")
+@pytest.mark.parametrize("name", ["multi_tool_use.parallel", "multi_tool_use_parallel", "batch"])
+def test_a_call_that_wraps_calls_of_other_tools_is_refused(name: str) -> None:
+    inner = [{"recipient_name": "functions.add", "parameters": {"amount": 1}}]
+    function = {"name": name, "arguments": json.dumps({"tool_uses": inner})}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    answer = {"model": "gpt-5", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": call}]}
+    asked = {"model": "gpt-5", "messages": [{"role": "user", "content": "add"}, call]}
+    adapter = adapters.get("openai_chat")
+
+    for traffic in (adapter.from_wire_response(answer), adapter.from_wire_request(asked)):
+        decision = Pipeline().run(traffic).decision
+        assert [one.code for one in decision.reasons] == ["tools.input-invalid.wrapped"]
 
 
 @pytest.mark.spec("TOOL-7")

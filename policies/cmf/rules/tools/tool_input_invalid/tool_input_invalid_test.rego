@@ -26,6 +26,27 @@ test_denied_when_the_arguments_do_not_fit_the_tool if {
 
 test_denied_when_arguments_are_missing if count(tool_input_invalid.deny) == 1 with input as _call({})
 
+_inner := {"recipient_name": "functions.pay", "parameters": {"amount": 1}}
+
+test_denied_when_it_wraps_other_calls if {
+	every name in ["multi_tool_use.parallel", "multi_tool_use_parallel", "Multi_Tool_Use-parallel"] {
+		count(tool_input_invalid.deny) == 1 with input as _call({"name": name, "arguments": {}})
+	}
+	every call in [
+		{"name": "parallel", "arguments": {}, "properties": {"namespace": "multi_tool_use"}},
+		{"name": "parallel", "arguments": {"tool_uses": [{}, _inner]}},
+	] {
+		some hit in tool_input_invalid.deny with input as _call(call)
+		hit.code == "tools.input-invalid.wrapped"
+	}
+}
+
+test_allowed_where_an_argument_only_has_the_name if {
+	every uses in [[], ["functions.pay"], "functions.pay", [{"name": "pay"}], null] {
+		count(tool_input_invalid.deny) == 0 with input as _call({"name": "log", "arguments": {"tool_uses": uses}})
+	}
+}
+
 test_allowed_without_arguments_at_the_provider if {
 	count(tool_input_invalid.deny) == 0 with input as _call({"properties": {"executed_by": "provider"}})
 }
