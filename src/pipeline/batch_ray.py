@@ -118,7 +118,8 @@ def spread_on_ray(
 
 def _read(batch: pyarrow.Table) -> Iterator[Compared]:
     for row in batch.to_pylist():
-        yield Compared(**{**row, "change": Change(row["change"]), "rules": tuple(row["rules"])})
+        named = {key: tuple(row[key]) for key in ("rules", "hits")}
+        yield Compared(**{**row, **named, "change": Change(row["change"])})
 
 
 def _ray() -> Any:

@@ -317,6 +317,8 @@ def _with_modes(rules: Iterable[Rule], modes: Mapping[str, Mode | str]) -> list[
     for name, mode in modes.items():
         if name not in known:
             hint = meant(name, known, "write <category>/<rule>, as `cmf check` and `cmf doc` do")
+            if (shipped() / "cmf" / "rules" / name.removesuffix("/*")).is_dir():
+                hint = 'it is a shipped one: load those too, with ["shipped", …], or add `-p shipped` to the command'
             raise PolicyError(f"unknown rule {name!r}", path=MODES, hint=hint, code="policy.unknown-mode")
         if mode not in set(Mode):
             hint = f"one of {', '.join(Mode)}"

@@ -72,7 +72,8 @@ def _settings(survey: Survey, data: Mapping[str, Any], locate: Locate) -> Iterat
     value = data_at(data, DEFAULTS[1:])
     for path in _unread(DEFAULTS, value, read) if isinstance(value, Mapping) else ():
         siblings = {one[: len(path)] for one in read if one[: len(path) - 1] == path[:-1] and len(one) >= len(path)}
-        hint = meant(path[-1], (one[-1] for one in siblings), "remove it, or read it")
+        otherwise = "remove it, or read it; if a shipped rule does, add `-p shipped`"
+        hint = meant(path[-1], (one[-1] for one in siblings), otherwise)
         yield warning("check.unused-setting", locate(path), f"no rule reads {'.'.join(path)}", hint)
 
 

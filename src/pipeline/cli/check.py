@@ -40,6 +40,7 @@ from pipeline.policies.schemas import schema_of
 def run(
     directory: Path,
     *,
+    policies: Sequence[Path] | None,
     output: FindingsAs,
     entrypoint: str | None,
     builtin_errors: str,
@@ -50,14 +51,19 @@ def run(
 ) -> None:
     """Print the findings; exit with 1 if there are errors, with 3 if the policies do not compile.
 
-    OPA and Regal run too if they are installed; Regal's findings are warnings unless it was requested.
+    Without `policies` they are those of the project. OPA and Regal run too if they are installed, but not on what is
+    shipped; Regal's findings are warnings unless it was requested.
     """
-    folder = policy_directory(directory)
-    if not folder.is_dir():
-        fail(f"{folder}: no such directory; give another one", Exit.USAGE)
+    places = [*(policies or [policy_directory(directory)])]
+    own = [place for place in places if place != policy_set.shipped()]
+    for folder in own:
+        if not folder.is_dir():
+            fail(f"{folder}: no such directory; give another one", Exit.USAGE)
+    if not any(path.suffix == ".rego" for folder in places for path in below(folder)):
+        places = [policy_set.shipped(), *places]
     job = Job(
-        places=[folder] if any(path.suffix == ".rego" for path in below(folder)) else [policy_set.shipped(), folder],
-        own=[folder],
+        places=places,
+        own=own,
         cases=case_files(directory),
         today=datetime.now(UTC).date(),  # noqa: TID251 - a command may read the clock
         entrypoint=entrypoint,
@@ -77,11 +83,11 @@ def run(
         for one in report.findings
     ]
     if report.compiles:
-        others = _opa(folder) if _wanted(with_opa, "opa", folder) else []
+        others = [one for folder in own if _wanted(with_opa, "opa", folder) for one in _opa(folder)]
         # OPA reports an unknown field as a type error too, at the same place: drop the duplicate.
         reported = {(one.file, one.line) for one in listed if one.code == "policy.unknown-field"}
         listed += [one for one in others if one.code != _TYPE_ERROR or (one.file, one.line) not in reported]
-        regal = _regal(folder) if _wanted(with_regal, "regal", folder) else []
+        regal = [one for folder in own if _wanted(with_regal, "regal", folder) for one in _regal(folder)]
         listed += regal if with_regal else [dataclasses.replace(one, severity="warning") for one in regal]
     shown = [one for one in listed if one.code not in ignored]
     _write(shown, output, fails_on_warnings=fails_on_warnings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,9 @@ from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import lines_of
 from pipeline.cli.rendering import console
+from pipeline.decision import Mode
 from pipeline.display import counted, visible
+from pipeline.policy_set import PolicySet
 from pipeline.replay.impact import Change, Impact
 from pipeline.replay.impact_run import impact_of
 
@@ -34,6 +36,7 @@ def run(
     base: str,
     head: str,
     records: str,
+    policies: Sequence[Path] | None,
     key: Path | None,
     sample: int | None,
     max_newly_denied: int | None,
@@ -42,10 +45,10 @@ def run(
     jobs: int | None,
     ray: bool,
 ) -> None:
-    """Compare, print, and exit with 1 if more records than allowed are newly denied."""
+    """Compare base and head, each on top of `policies`; exit with 1 if more records than allowed are newly denied."""
     with one_line_errors(), ExitStack() as opened:
-        before = load_policies(opened.enter_context(policies_at(base, beside=head)))
-        after = load_policies(opened.enter_context(policies_at(head, beside=base)))
+        before = load_policies([*(policies or ()), opened.enter_context(policies_at(base, beside=head))])
+        after = load_policies([*(policies or ()), opened.enter_context(policies_at(head, beside=base))])
         found_in = opened.enter_context(lines_of(records, key, batch.lines))
         total = sum(1 for _ in found_in())
         if not total:
@@ -56,12 +59,14 @@ def run(
         impact = impact_of(
             found, before, after, expected=wanted, profiles=profiles, jobs=jobs, on_progress=on_progress, ray=ray
         )
+    silent = _silent(impact, before, after)
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
     match output:
         case ReportAs.TEXT:
-            _text(impact, total, same=before.revision == after.revision)
+            _text(impact, total, silent, same=before.revision == after.revision)
         case ReportAs.JSON:
-            write_json({"records": total, "base": before.revision, "head": after.revision, **impact.to_json()})
+            revisions = {"base": before.revision, "head": after.revision}
+            write_json({"records": total, **revisions, **impact.to_json(), "silent": silent})
         case ReportAs.JUNIT:
             _junit(impact, max_newly_denied, exceeded=exceeded)
         case _:
@@ -77,7 +82,18 @@ def _sampled(found: Iterable[bytes], total: int, wanted: int) -> Iterator[bytes]
     return (line for at, line in enumerate(found) if at * wanted // total != (at - 1) * wanted // total)
 
 
-def _text(impact: Impact, total: int, *, same: bool) -> None:
+def _silent(impact: Impact, before: PolicySet, after: PolicySet) -> list[str]:
+    """The rules of `after` that are new, or have another text or mode, and hit no record."""
+
+    def spelled(policies: PolicySet) -> dict[str, tuple[Mode, str]]:
+        texts = dict(policies.modules)
+        return {rule.id: (rule.mode, texts[rule.path]) for rule in policies.rules if rule.mode is not Mode.OFF}
+
+    old = spelled(before)
+    return [rule for rule, text in spelled(after).items() if old.get(rule) != text and rule not in impact.hits]
+
+
+def _text(impact: Impact, total: int, silent: Sequence[str], *, same: bool) -> None:
     out = console()
     of = "" if impact.entries == total else f"{impact.entries} of "
     out.print(f"{of}{counted(total, 'record')}, {counted(impact.views, 'view')}")
@@ -96,6 +112,8 @@ def _text(impact: Impact, total: int, *, same: bool) -> None:
             out.print(Text(f"              {visible(name)}", "dim"))
         if len(ids) > SHOWN_IDS:
             out.print(Text(f"              … --format json lists {len(ids)}", "dim"))
+    if silent:
+        out.print(Text(f"new or changed, but without a hit in any record: {', '.join(silent)}", "yellow"))
 
 
 _STYLES: Final = {

@@ -30,12 +30,16 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The comparison of one entry: `rules` made the difference; `reason` is why it cannot be compared."""
+    """The comparison of one entry.
+
+    `rules` made the difference; `hits` are all that hit under the head; `reason` is why it cannot be compared.
+    """
 
     id: str
     change: Change
     subject: str = ""
     rules: tuple[str, ...] = ()
+    hits: tuple[str, ...] = ()
     views: int = 0
     reason: str = ""
 
@@ -74,6 +78,7 @@ def _compared(entry: Entry, before: Decision, after: Decision) -> Compared:
         change=change,
         subject=entry.subject,
         rules=tuple(sorted({hit.rule for hit in differing})),
+        hits=tuple(sorted({hit.rule for hit in new.values()})),
         views=len(after.views),
     )
 
@@ -96,7 +101,10 @@ def _by_effect(decision: Decision) -> dict[_Key, Hit]:
 
 @dataclass(slots=True)
 class Impact:
-    """The comparison of all entries: counts, and rules, subjects and ids by kind of change."""
+    """The comparison of all entries: counts, and rules, subjects and ids by kind of change.
+
+    `hits` are the rules that hit some entry under the head.
+    """
 
     entries: int = 0
     views: int = 0
@@ -105,10 +113,12 @@ class Impact:
     subjects: dict[Change, Counter[str]] = field(default_factory=dict)
     ids: dict[Change, list[str]] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
+    hits: set[str] = field(default_factory=set)
 
     def add(self, one: Compared) -> None:
         """Count one entry."""
         self.entries += 1
+        self.hits.update(one.hits)
         self.views += one.views
         self.counts[one.change] += 1
         if one.change is Change.UNCHANGED:

@@ -72,6 +72,25 @@ def test_its_exit_code_says_what_it_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CLI-32")
+def test_a_project_on_top_of_the_shipped_policies_is_checked_with_them(tmp_path: Path) -> None:
+    own = project(tmp_path) / "policy"
+    (own / "cmf/modes").mkdir()
+    (own / "cmf/modes/data.yaml").write_text("data/pii: observe", encoding="utf-8")
+    (own / "cmf/defaults").mkdir()
+    (own / "cmf/defaults/data.json").write_text('{"data": {"pii": {"max_masked": 3}}}', encoding="utf-8")
+
+    alone = check(tmp_path)
+    missing = check(tmp_path, "-p", "shipped", "-p", tmp_path / "none")
+    both = check(tmp_path, "-p", "shipped", "-p", own)
+
+    assert (alone.exit_code, alone.stdout.count("add `-p shipped`")) == (1, 2)
+    assert (missing.exit_code, missing.stdout) == (2, "")
+    assert (both.exit_code, both.stdout.splitlines()[-1]) == (0, "0 errors, 0 warnings")
+    project(tmp_path, "input.contant")
+    assert check(tmp_path, "-p", "shipped", "-p", own).exit_code == 1
+
+
+@pytest.mark.spec("CLI-32")
 def test_a_finding_names_the_file_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project(tmp_path, "input.contant")
     monkeypatch.chdir(tmp_path)

@@ -220,6 +220,40 @@ def test_more_newly_denied_than_may_be_ends_with_1_in_every_format(old: Path, ne
 
 
 @pytest.mark.spec("CLI-52")
+def test_new_and_changed_rules_without_a_hit_are_named(tmp_path: Path, old: Path, records: Path) -> None:
+    never = 'deny contains {"code": "n", "reason": "x"} if input.content == "never"'
+    head = rules(
+        tmp_path / "head", {"deny": NO.replace('"no")', '"nowhere")'), "mask": MASK, "ask": ASK, "never": never}
+    )
+    given = ("impact", "--base", old, "--head", head, "--records", records)
+
+    text, document = cmf(*given).stdout, json.loads(cmf(*given, "--format", "json").stdout)
+
+    assert text.splitlines()[-1] == "new or changed, but without a hit in any record: test/deny, test/never"
+    assert document["silent"] == ["test/deny", "test/never"]
+    assert "without a hit" not in cmf("impact", "--base", old, "--head", old, "--records", records).stdout
+
+
+@pytest.mark.spec("CLI-52")
+def test_both_sides_can_stand_on_the_shipped_policies(tmp_path: Path, old: Path, records: Path) -> None:
+    head = rules(tmp_path / "head")
+    (head / "cmf/modes").mkdir()
+    (head / "cmf/modes/data.yaml").write_text("data/pii: observe\ntest/ask: observe\n", encoding="utf-8")
+    given = ("impact", "--base", old, "--head", head, "--records", records, "--format", "json")
+
+    alone, both = cmf(*given), cmf(*given, "-p", "shipped")
+
+    assert (alone.exit_code, alone.stdout) == (3, "")
+    assert "add `-p shipped`" in alone.stderr
+    assert json.loads(both.stdout)["newly_allowed"] == {
+        "count": 1,
+        "rules": {"test/ask": 1},
+        "subjects": {"bob": 1},
+        "ids": json.loads(both.stdout)["newly_allowed"]["ids"],
+    }
+
+
+@pytest.mark.spec("CLI-52")
 def test_a_sample_is_evenly_spread_and_the_same_each_time(old: Path, records: Path) -> None:
     given = ("impact", "--base", old, "--head", old, "--records", records, "--format", "json", "--sample")
 

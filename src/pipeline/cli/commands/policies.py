@@ -245,6 +245,7 @@ def fmt(
 
 def check(
     directory: Project = Path(),
+    policies: PolicyOption = None,
     output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
     entrypoint: Annotated[
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
@@ -277,6 +278,7 @@ def check(
 
     run(
         directory,
+        policies=policies,
         output=output,
         entrypoint=entrypoint,
         builtin_errors=builtin_errors.value,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.commands.options import OutputAs, PolicyOption, ProfilesOption, ReportAs, WrittenAs
+from pipeline.cli.commands.options import OutputAs, PolicyOption, ProfilesOption, ReportAs, WrittenAs, policy_place
 from pipeline.cli.commands.sections import FullHelpGroup
 
 Records = Annotated[
@@ -23,6 +23,16 @@ def impact(
     base: Annotated[str, typer.Option("--base", metavar="DIR|REV", help="The current policies.")],
     head: Annotated[str, typer.Option("--head", metavar="DIR|REV", help="The changed policies.")],
     records: Records,
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--policies",
+            "-p",
+            metavar="DIR",
+            parser=policy_place,
+            help="Policies that both stand on (repeatable), such as the word shipped.",
+        ),
+    ] = None,
     sample: Annotated[
         int | None, typer.Option("--sample", min=1, help="Use only this many records, evenly spread.")
     ] = None,
@@ -49,6 +59,7 @@ def impact(
         base=base,
         head=head,
         records=records,
+        policies=policies,
         key=key,
         sample=sample,
         max_newly_denied=max_newly_denied,
