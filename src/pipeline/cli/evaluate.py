@@ -78,7 +78,8 @@ def run(
             read = read_wire(file, source, kind)
             traffic, target = read.traffic, target or read.source
         own = {"--context": context, "--subject": subject, "--session": session, "--store": store, "--record": record}
-        check_has_none(read.entry, own)
+        if read.entry is not None:
+            check_has_none("a recorded input", own)
         if session is not None:
             known = known.model_copy(update={"session": session})
         with watched.watching() as noted:

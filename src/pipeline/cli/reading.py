@@ -172,11 +172,11 @@ def _canonical(body: Any) -> Message | Request | Response:
     )
 
 
-def check_has_none(entry: Entry | None, given: Mapping[str, object]) -> None:
-    """Exit if an option is given whose value a recorded input has itself."""
+def check_has_none(what: str, given: Mapping[str, object]) -> None:
+    """Exit if an option is given whose value `what` has itself, such as a recorded input."""
     named = next((option for option, value in given.items() if value is not None), None)
-    if entry is not None and named is not None:
-        fail(f"{named} cannot be used with a recorded input, which has its own; leave it out", Exit.USAGE)
+    if named is not None:
+        fail(f"{named} cannot be used with {what}, which has its own; leave it out", Exit.USAGE)
 
 
 def read_context(path: Path | None, subject: str | None) -> Context:

@@ -14,6 +14,8 @@ from rich.text import Text
 from cmf.enums import ViewKind
 from pipeline import policy_set
 from pipeline.assembly import Config, build_engine, load_policies
+from pipeline.cases.case import Case, read_cases
+from pipeline.cases.run import CaseRunner
 from pipeline.checks.why import Body, Failing, RuleWhy, Why
 from pipeline.cli.policy_places import chosen, file_of
 from pipeline.cli.progress import progress
@@ -26,6 +28,7 @@ from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
 from pipeline.replay.replay import Replay
 
+CASE_SUFFIXES: Final = (".yaml", ".yml")
 MAX_VALUE_LENGTH: Final = 160  # characters shown of a value
 
 
@@ -50,8 +53,9 @@ def run(
     rule: str | None,
     as_json: bool,
     entrypoint: str | None = None,
+    case: str | None = None,
 ) -> None:
-    """Judge `file` and explain each view, or the named one, for each rule evaluated, or the named one.
+    """Judge `file`, or a test case in it, and explain each view, or the named one, for each rule, or the named one.
 
     Policies without rules are explained by the bodies of `entrypoint`.
     """
@@ -60,18 +64,23 @@ def run(
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies, entrypoint=entrypoint)
-        with one_line_errors(str(context or "")):
-            known = read_context(context, subject)
-        with one_line_errors(file):
-            read = read_wire(file, source, kind)
-        check_has_none(read.entry, {"--context": context, "--subject": subject})
         if rule is not None:
             _check_rule(loaded, rule)
         tap = Tap(build_engine(loaded, "embedded", Config()))
-        if read.entry is None:
-            decision = Pipeline(policies=loaded, engine=tap).run(read.traffic, known).decision
+        own = {"--context": context, "--subject": subject}
+        if case is not None or Path(file).suffix in CASE_SUFFIXES:
+            check_has_none("a test case", own | {"--from": source, "--kind": kind})
+            decision = CaseRunner(loaded, engine=tap).judge(_case(Path(file), case)).decision
         else:
-            decision = Replay(loaded, engine=tap).judged(read.entry)
+            with one_line_errors(str(context or "")):
+                known = read_context(context, subject)
+            with one_line_errors(file):
+                read = read_wire(file, source, kind)
+            if read.entry is None:
+                decision = Pipeline(policies=loaded, engine=tap).run(read.traffic, known).decision
+            else:
+                check_has_none("a recorded input", own)
+                decision = Replay(loaded, engine=tap).judged(read.entry)
         views = _chosen(decision, view)
         why, seen = Why(loaded), tap.documents()
         with progress("explaining", len(views)) as done:
@@ -99,6 +108,16 @@ def explanation_of(
     rules = tuple(_rules(why, policies, view, rule, documents))
     done(1)
     return ViewExplanation(view=view, rules=rules, own=own)
+
+
+def _case(file: Path, name: str | None) -> Case:
+    """The case of a file that has this name, or else the only one whose name contains it."""
+    cases = read_cases(file)
+    found = [one for one in cases if name in (None, one.name)] or [one for one in cases if str(name) in one.name]
+    if len(found) != 1:
+        listed = ", ".join(repr(visible(one.name)) for one in found or cases)
+        fail(f"{file}: {'several cases' if found else 'no such case'}; give one to --case: {listed}", Exit.USAGE)
+    return found[0]
 
 
 def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:

@@ -51,6 +51,34 @@ def test_bad_policies_and_bad_input_are_one_line(project: Path) -> None:
     assert all(one.stderr.count("\n") == 1 and not one.stdout for one in (unread, uncompiled))
 
 
+@pytest.mark.spec("CLI-33")
+def test_a_test_case_is_explained_with_its_own_context_and_session(project: Path) -> None:
+    cases = project / "cases" / "mine.yaml"
+    cases.write_text(
+        "name: mine\ncases:\n"
+        "  - {name: nobody deletes, conversation: [{role: user, text: x}], expect: allow,\n"
+        "     reply: {tool_call: {name: delete_draft, args: {}}}}\n"
+        "  - {name: an editor deletes, conversation: [{role: user, text: x}], expect: allow,\n"
+        "     subject: {roles: [editor]}, reply: {tool_call: {name: delete_draft, args: {}}}}\n",
+        encoding="utf-8",
+    )
+
+    def explained(*options: str) -> Result:
+        return RUN.invoke(app, ["why", str(cases), "--policies", str(project / "policy"), *options])
+
+    for options, said in (
+        ((), "several cases; give one to --case: 'nobody deletes', 'an editor deletes'"),
+        (("--case", "delete"), "several cases"),
+        (("--case", "writes"), "no such case"),
+        (("--case", "nobody", "--subject", "ann"), "--subject cannot be used with a test case"),
+        (("--case", "nobody", "--from", "canonical"), "--from cannot be used with a test case"),
+    ):
+        refused = explained(*options)
+        assert (refused.exit_code, refused.stdout, said in refused.stderr) == (2, "", True)
+    assert "  hit   tools/by_role" in explained("--case", "nobody").stdout
+    assert "  hit   tools/by_role" not in explained("--case", "an editor deletes").stdout
+
+
 @pytest.mark.spec("CLI-33", "POL-51")
 def test_a_rule_with_two_values_is_shown_with_the_bodies_that_give_them(project: Path) -> None:
     metadata = (

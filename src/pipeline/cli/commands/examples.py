@@ -16,7 +16,7 @@ EXAMPLES: Final = {
         "cmf eval request.json --diff",
         "cmf eval answer.json --store cmf.db --session s1 --subject ann",
     ),
-    "why": ("cmf why request.json --view 2", "cmf why request.json --rule mail/delete"),
+    "why": ("cmf why request.json --view 2", 'cmf why cases/mail.yaml --case "a reader deletes"'),
     "view": ("cmf view request.json", "cmf view answer.json --kind response --format json"),
     "playground": ("cmf playground", "cmf playground -p policy --port 0"),
     "fmt": ("cmf fmt", "cmf fmt --check"),

@@ -300,6 +300,9 @@ def why(
     subject: Annotated[str | None, typer.Option("--subject", help="The subject's id.")] = None,
     view: Annotated[str | None, typer.Option("--view", help="Only this view: its number or its path.")] = None,
     rule: Annotated[str | None, typer.Option("--rule", help="Only this rule, in full: <category>/<rule>.")] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="NAME", help="The case to explain, if FILE is a file of test cases.")
+    ] = None,
     entrypoint: Annotated[
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
     ] = None,
@@ -307,7 +310,8 @@ def why(
 ) -> None:
     """Explain a decision: which rules hit and with which values, and at which expression the others stopped.
 
-    FILE may be a recorded input, as `cmf audit reveal` writes it: then it has its own context and session.
+    FILE may be a file of test cases, or a recorded input, as `cmf audit reveal` writes it: these have their own context
+    and session.
 
     Exit codes: 0 explained, 2 usage, 3 policy does not compile, 4 input not readable.
     """
@@ -324,6 +328,7 @@ def why(
         rule=rule,
         as_json=output is WrittenAs.JSON,
         entrypoint=entrypoint,
+        case=case,
     )
 
 
