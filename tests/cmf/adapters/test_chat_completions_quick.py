@@ -143,7 +143,8 @@ CALLED = _spelt('{"a":1}')
         ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "index": 0}]}, False),
         ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "id": None}]}, False),
         ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "function": {"name": "f", "x": 1}}]}, False),
-        ({"role": "assistant", "content": None, "tool_calls": [_spelt("{ }"), _spelt("{"), _spelt("")]}, True),
+        ({"role": "assistant", "content": None, "tool_calls": [_spelt("{ }"), _spelt("{"), _spelt("[]")]}, True),
+        ({"role": "assistant", "content": None, "tool_calls": [CALLED, _spelt("")]}, False),
     ],
 )
 def test_only_the_plainest_shapes_are_read_quickly(raw: Any, is_quick: bool) -> None:

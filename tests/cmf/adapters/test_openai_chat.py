@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,6 +20,7 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
+from cmf.decomposition import iter_views
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.extensions import TokenUsage
@@ -224,18 +225,50 @@ def test_reasoning_that_joins_several_details_is_shown_in_one_piece_too() -> Non
     ]
 
 
+_CALL_OF_NOTHING: Final = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
+
+
 def _called(arguments: Any, **more: Any) -> Part:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}, **more}
     return _read({"role": "assistant", "content": None, "tool_calls": [call]}).messages[0].content[0]
 
 
 @pytest.mark.spec("OAC-7")
-@pytest.mark.parametrize("text", ["", "{", '{"a":1,"a":2}', "[1]", "null", '{"a":NaN}', '{"a":1} x'])
+@pytest.mark.parametrize("text", [" ", "{", '{"a":1,"a":2}', "[1]", "null", '{"a":NaN}', '{"a":1} x'])
 def test_arguments_that_are_no_strict_object_stay_text(text: str) -> None:
     call = _called(text)
 
     assert isinstance(call, ToolCallPart)
     assert (call.arguments, call.arguments_raw) == (None, text)
+
+
+@pytest.mark.spec("OAC-7", "ADP-2")
+@pytest.mark.parametrize("given", [{"arguments": ""}, {"arguments": None}, {}])
+@pytest.mark.parametrize("more", [{}, {"index": 0}])
+def test_a_call_without_arguments_shows_an_empty_object_and_keeps_its_spelling(
+    given: dict[str, Any], more: dict[str, Any]
+) -> None:
+    """Clients read all three as a call without parameters, or fail; none reads anything else into them."""
+    calls = [{"id": "c1", "type": "function", "function": {"name": "f", **given}, **more}]
+    said = {"role": "assistant", "content": None, "tool_calls": calls}
+    request, reply = _read(said), _reply(said, "tool_calls")
+
+    for message in (request.messages[0], reply.message):
+        (view,) = iter_views(message)
+        assert (view.arguments, view.get_property("arguments_raw")) == ({}, None)
+    assert CHAT.to_wire(request)["messages"] == [said]
+    assert CHAT.to_wire_response(reply)["choices"][0]["message"] == said
+
+
+@pytest.mark.spec("OAC-7", "ADP-6")
+def test_a_call_that_got_arguments_is_no_longer_spelled_empty() -> None:
+    request = _read({"role": "assistant", "content": None, "tool_calls": [_CALL_OF_NOTHING]})
+    call = request.messages[0].content[0]
+    edited = replace(request.messages[0], content=(replace(call, arguments=FrozenDict({"a": 1})),))
+
+    written = CHAT.to_wire(replace(request, messages=(edited,)))["messages"][0]["tool_calls"][0]
+
+    assert written["function"] == {"name": "f", "arguments": '{"a":1}'}
 
 
 @pytest.mark.spec("OAC-7")

@@ -180,12 +180,25 @@ def test_calls_are_shown_as_calls_of_their_tool(item: str, uri: str, arguments: 
 
 
 @pytest.mark.spec("RSP-5")
-@pytest.mark.parametrize("item", ["broken call", "empty call"])
-def test_arguments_that_are_no_object_stay_raw(item: str) -> None:
-    call = parts_of(ITEMS[item])[0]
+def test_arguments_that_are_no_object_stay_raw() -> None:
+    call = parts_of(ITEMS["broken call"])[0]
 
     assert isinstance(call, ToolCallPart)
-    assert (call.arguments, call.arguments_raw) == (None, ITEMS[item]["arguments"])
+    assert (call.arguments, call.arguments_raw) == (None, ITEMS["broken call"]["arguments"])
+
+
+@pytest.mark.spec("RSP-5", "ADP-2")
+@pytest.mark.parametrize("given", [{"arguments": ""}, {"arguments": None}, {}])
+def test_a_call_without_arguments_shows_an_empty_object_and_keeps_its_spelling(given: dict[str, Any]) -> None:
+    item = {"type": "function_call", "call_id": "call_4", "name": "add", **given}
+
+    request = assert_lossless_request(request_body(item))
+    answer = assert_lossless_answer(answer_body(item))
+
+    for holder in (request.messages[-1], answer.message):
+        (call,) = holder.content
+        assert isinstance(call, ToolCallPart)
+        assert (call.arguments, call.arguments_raw) == ({}, None)
 
 
 @pytest.mark.spec("RSP-5")

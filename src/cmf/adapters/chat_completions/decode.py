@@ -241,8 +241,8 @@ def _arguments(fields: Fields) -> tuple[FrozenDict | None, str | None, str | Non
         return freeze(given), None, "object"
     fields.drop("arguments", None)
     text = fields.take("arguments", str)
-    if text is None:
-        return None, None, None
+    if not text:
+        return FrozenDict(), None, None
     value = loads_object(text)
     return (None, text, None) if value is None else (freeze(value), None, None)
 

@@ -139,6 +139,8 @@ def calling(
             return None
         names[call_id] = name
         given, spelling = frozen_object(text)
+        if not text:
+            return None
         if given is None:
             parts.append(_unread_call(call_id, name, text))
             texts.append(None)

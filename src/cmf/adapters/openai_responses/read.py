@@ -254,6 +254,8 @@ def _arguments(left: dict[str, Any], spec: CallItem) -> tuple[FrozenDict | None,
         return frozen_mapping({key: left.pop(key) for key in spec.keys if key in left}), None
     key = spec.text or spec.whole or ""
     value = left.pop(key, None)
+    if not value and spec.text is not None and isinstance(value, str | None):
+        return FrozenDict(), None
     if value is None:
         return None, None
     if spec.text is None:
