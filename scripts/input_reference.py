@@ -85,6 +85,17 @@ def _lines() -> Iterator[str]:
     yield from _table("session", made)
     yield from ("", "## `input.origins`", "", "See [provenance](spec/provenance.md) and [profiles](profiles.md).", "")
     yield from _table("origins", made)
+    yield from (
+        "",
+        "## What a rule does not see",
+        "",
+        "A rule that needs one of these never hits, or always. `cmf impact` names new and changed rules without a hit",
+        "in recorded traffic.",
+        "",
+        "| what a rule does not see | what can be done |",
+        "| --- | --- |",
+    )
+    yield from (f"| {what} | {instead} |" for what, instead in PROSE["unseen"].items())
 
 
 def _first(made: list[dict[str, Any]], kind: ViewKind) -> dict[str, Any]:

@@ -297,6 +297,8 @@ def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
             if (problem := stray(read.path[1:])) is not None:
                 name, near = problem
                 hint = f"did you mean {near}?" if near else "see `cmf schema view`"
+                if name in _WHOLES:
+                    hint = "a rule sees one part; docs/input.md says what it can do about others"
                 message = f"no view has {'.'.join(read.path[: read.path.index(name) + 1])}"
                 yield Finding("policy.unknown-field", read.place, message, hint, refuses=refuses)
             elif read.path[1:3] == _EXTRA and read.path[3:4] and read.path[3].partition(".")[0] not in FORMATS:
@@ -308,6 +310,7 @@ def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
 
 
 _EXTRA: Final = ("properties", "extra")
+_WHOLES: Final = frozenset({"choices", "message", "messages", "parts", "tools"})  # around the part
 
 
 def field_schema(path: Path) -> Mapping[str, Any] | None:

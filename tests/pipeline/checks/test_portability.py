@@ -56,6 +56,7 @@ LIB = {"cmf/lib/lib.rego": "package cmf.lib\n\nf(x) if x == 1\n\ng(x) := input.s
         ("not lib.f(_sometimes)", "policy.negated-reference", "its own rule"),
         ("not lib.f(data.elsewhere.thing)", "policy.negated-reference", "its own rule"),
         ("input.contents == 1", "policy.unknown-field", "content"),
+        ('input.messages[_].role == "system"', "policy.unknown-field", "a rule sees one part"),
         ("input.extensions.security.label == 1", "policy.unknown-field", "labels"),
         ("input.extensions.security.subject.role", "policy.unknown-field", "roles"),
         ('object.get(input, "contents", "") == ""', "policy.unknown-field", "content"),
