@@ -56,7 +56,7 @@ class Scope:
 
     def grants(self, capability: Capability | None) -> bool:
         """Whether the reader holds `capability`."""
-        return self._grants is None or granted(self._grants, capability)
+        return granted(self._grants, capability)
 
     @property
     def subject(self) -> SubjectExtension | None:

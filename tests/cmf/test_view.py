@@ -313,6 +313,25 @@ def test_requests_and_responses_are_cut_in_order() -> None:
     assert next(iter_views(Response())).properties == {"choice_count": 0, "tool_count": 0}
 
 
+@pytest.mark.spec("VIEW-3")
+def test_a_response_is_seen_in_the_context_of_its_first_choice() -> None:
+    said = [
+        Message(role="assistant", content=[], extensions=Extensions(security=SecurityExtension(labels={label})))
+        for label in ("secret", "other")
+    ]
+    own = next(iter_views(Response(choices=[Choice(message=message) for message in said])))
+
+    assert own.labels == {"secret"}
+    assert next(iter_views(Response())).labels == frozenset()
+
+
+@pytest.mark.spec("VIEW-1")
+def test_no_part_is_too_many_to_have_its_view() -> None:
+    views = iter_views(Message(role="user", content=[TextPart(text="x")] * 66))
+
+    assert [view.path for view in views] == [f"content[{index}]" for index in range(66)]
+
+
 @pytest.mark.spec("VIEW-23")
 @pytest.mark.parametrize(
     ("extra", "found"),

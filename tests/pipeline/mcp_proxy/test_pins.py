@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,39 @@ def test_servers_that_share_a_file_keep_each_other_s_pins(
 
     assert json.loads(file.read_bytes()) == {name: {"send": digest_of(SEND)} for name in ("mail", "post")}
     assert Pins(file).changed("mail", [SEND | {"title": "x"}]) == {"send"}
+
+
+@pytest.mark.spec("MCPX-22")
+def test_nobody_else_writes_the_file_while_pins_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = []
+
+    def compared(*_: object) -> tuple[frozenset[str], bool]:
+        home = os.open(tmp_path, os.O_RDONLY)
+        try:
+            fcntl.flock(home, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free.append(True)
+        except BlockingIOError:
+            free.append(False)
+        finally:
+            os.close(home)
+        return frozenset(), False
+
+    pins = Pins(tmp_path / "pins.json")
+    monkeypatch.setattr(pinning, "_compared", compared)
+    pins.changed("mail", [SEND])
+
+    assert free == [False]
+    assert list(tmp_path.iterdir()) == []  # without new pins, the file is left alone
+
+
+@pytest.mark.spec("MCPX-22")
+def test_a_file_that_is_too_long_for_pins_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "pins.json"
+    Pins(file).changed("mail", [SEND])
+    monkeypatch.setattr(pinning, "MAX_FILE_BYTES", file.stat().st_size - 1)
+
+    with pytest.raises(ConfigError):
+        Pins(file)
 
 
 @pytest.mark.spec("MCPX-22")
