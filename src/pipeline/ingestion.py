@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cmf.extensions import RequestExtension
+from cmf.frozen import FrozenDict
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.security import RetentionPolicy
@@ -34,6 +36,7 @@ class TakenIn:
         tools: the tools that it offers.
         messages: its messages as they are judged.
         found: what the registry says of the entities in it.
+        request: the context's ids and time of the request, which `messages` have too (`turn_memory.KeptTurn.told`).
         facts: all else that `messages` depends on; if it differs, nothing is taken over.
         same: how many messages at the beginning were taken over from the turn before.
     """
@@ -43,6 +46,7 @@ class TakenIn:
     tools: tuple[ToolDefinition, ...]
     messages: tuple[Message, ...]
     found: Lookup
+    request: RequestExtension | None
     facts: tuple[object, ...]
     same: int = 0
 
@@ -120,7 +124,8 @@ def _request_taken_in(
     request: Request, context: Context, session: SessionFacts, registry: Registry, kept: TakenIn | None
 ) -> Ingested:
     given, tools = tuple(request.messages), tuple(request.tools)
-    facts = (to_bytes(replace(context, history=None, call_id=None)), session.labels, session.lifted)
+    lasting = replace(context, request=None, recorded=FrozenDict(), history=None, call_id=None)
+    facts = (to_bytes(lasting), session.labels, session.lifted)
     same, done = 0, None
     if kept is not None and kept.facts == facts:
         same, prints = equal_start(kept.given, kept.prints, given)
@@ -139,6 +144,7 @@ def _request_taken_in(
         tools=tools,
         messages=tuple(value.messages),
         found=found,
+        request=context.request,
         facts=facts,
         same=same,
     )

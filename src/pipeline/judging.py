@@ -176,7 +176,8 @@ class Judge:
         self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
         self._reads = policies.session_reads
         self._reads_events = any(path[:1] in ((), ("events",)) for paths in self._reads.values() for path in paths)
-        self._watched = frozenset({*_CALLS, *_HOLDING, *self._reads})
+        self._request_reads = policies.request_reads
+        self._watched = frozenset({*_CALLS, *_HOLDING, *self._reads, *self._request_reads})
         self._mode = mode
 
     def __call__(
@@ -250,6 +251,7 @@ class Judge:
         before = previous.messages
         messages = before.first(unchanged(before.items, tuple(value.messages)) if same is None else same)
         changed = {kind for kind, read in basis.session.items() if previous.basis.session[kind] != read}
+        changed |= {kind for kind, read in self._request_reads.items() if previous.was_retold(read)}
         if finder.data.upto(len(before.items)) != previous.basis.data:
             changed |= _CALLS
         # Tools are judged in the context of the first message: if that is new, so are they.

@@ -21,7 +21,7 @@ from pipeline.checks import nameless, portability
 from pipeline.checks.portability import Finding
 from pipeline.decision import Effect, Mode
 from pipeline.display import counted, meant
-from pipeline.engines.survey import Survey, without_prints
+from pipeline.engines.survey import Survey, SurveyedRule, without_prints
 from pipeline.errors import PolicyError
 from pipeline.policies import entrypoints, rule_exceptions
 from pipeline.policies.bundle_signature import Verification
@@ -55,6 +55,7 @@ class PolicySet:
         own_entrypoint: the only entrypoint of policies that are not made of rules; else None.
         parts: by the entrypoint of a kind of view, the smaller parts in which it can be asked [POL-29].
         session_reads: by kind of view, the paths below `input.session` that its rules read; the empty path is all.
+        request_reads: the same for `input.extensions.request`.
         capabilities: what the rules that are not `off` need to see.
         builtin_errors: what a builtin that fails makes of a view.
         findings: problems that do not keep the set from being used.
@@ -70,6 +71,7 @@ class PolicySet:
     own_entrypoint: str | None
     parts: Mapping[str, Parts]
     session_reads: Mapping[str, tuple[tuple[str, ...], ...]]
+    request_reads: Mapping[str, tuple[tuple[str, ...], ...]]
     capabilities: frozenset[Capability]
     builtin_errors: BuiltinErrors
     findings: tuple[Finding, ...]
@@ -170,8 +172,7 @@ def build(
         generated = entrypoints.adapter_modules(entrypoint)
         names: tuple[str, ...] = (entrypoints.DECISION,)
         capabilities = portability.needed(survey, tuple(entrypoint.split(".")))
-        own = portability.session_reads(survey.reachable([tuple(entrypoint.split("."))]))
-        of_session = dict.fromkeys(ViewKind, own)
+        reachable = dict.fromkeys(ViewKind, survey.reachable([tuple(entrypoint.split("."))]))
     else:
         rules = _with_modes(with_configured_modes(_rules(sources.modules), sources.data), modes or {})
         survey = Survey(sources.modules)
@@ -181,7 +182,7 @@ def build(
         asked = (name for part in parts.values() for name in (part.slow, *part.fast, *part.rest) if name is not None)
         names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind), *asked)
         capabilities = frozenset(need for rule in on for need in rule.capabilities)
-        of_session = {kind: _session_reads([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
+        reachable = {kind: _reachable([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
     found = nameless.findings(survey, sources.modules, sources.data)
     found += portability.findings(survey, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
@@ -197,7 +198,8 @@ def build(
         entrypoints=names,
         own_entrypoint=entrypoint,
         parts=parts,
-        session_reads={kind.value: paths for kind, paths in of_session.items() if paths},
+        session_reads=_reads_below(("session",), reachable),
+        request_reads=_reads_below(("extensions", "request"), reachable),
         capabilities=capabilities,
         builtin_errors=builtin_errors,
         findings=tuple(found),
@@ -267,9 +269,16 @@ def _divided(part: str, rules: Sequence[Rule]) -> dict[str, Sequence[Rule]]:
     return {f"{part}_{begin // size + 1}": rules[begin : begin + size] for begin in range(0, len(rules), size)}
 
 
-def _session_reads(rules: Sequence[Rule], survey: Survey) -> tuple[tuple[str, ...], ...]:
-    paths = [path for rule in rules for path in portability.effect_paths(rule)]
-    return portability.session_reads(survey.reachable(paths))
+def _reachable(rules: Sequence[Rule], survey: Survey) -> list[SurveyedRule]:
+    return survey.reachable([path for rule in rules for path in portability.effect_paths(rule)])
+
+
+def _reads_below(
+    place: tuple[str, ...], reachable: Mapping[ViewKind, Sequence[SurveyedRule]]
+) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """By kind of view, what its rules read below `place` of the input; only kinds whose rules read any of it."""
+    read = {kind.value: portability.reads_below(place, rules) for kind, rules in reachable.items()}
+    return {kind: paths for kind, paths in read.items() if paths}
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class Runner:
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
         """
-        memory = self._memory(history)
+        memory = self._memory(history, context)
         taken = self._taken_in(traffic, context, session, history, memory)
         context, begin = _without_history(context), perf_counter_ns()
         staged = self._stages.run(taken.value, context)
@@ -172,7 +172,7 @@ class Runner:
         self, traffic: Traffic, context: Context, session: SessionFacts, history: History, offload: Offload
     ) -> Ran:
         """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
-        memory = self._memory(history)
+        memory = self._memory(history, context)
         taken = self._taken_in(traffic, context, session, history, memory)
         context, begin = _without_history(context), perf_counter_ns()
         staged = await self._stages.arun(taken.value, context)
@@ -216,9 +216,10 @@ class Runner:
         """Start the fire-and-forget stages as tasks."""
         self._stages.afterwards_in_background(staged, _without_history(context))
 
-    def _memory(self, history: History) -> TurnMemory:
+    def _memory(self, history: History, context: Context) -> TurnMemory:
         # If profiles call functions of the host, their answers may have changed since the last turn: nothing is reused.
-        return TurnMemory(history.turn if self._reuses and not history.profiles.asks else None, self.revision)
+        before = history.turn if self._reuses and not history.profiles.asks else None
+        return TurnMemory(before, self.revision, context.request)
 
     def _taken_in(
         self, traffic: Traffic, context: Context, session: SessionFacts, history: History, memory: TurnMemory

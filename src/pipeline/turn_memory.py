@@ -14,8 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from cmf.extensions import Extensions, RequestExtension
 from cmf.message import Message
 from cmf.request import Request
+from cmf.value import fields_of
+from cmf.value import replace as changed
 from pipeline.certificate import Digests, Written
 from pipeline.decision import EDITS, ENGINE_RULE, Hit, ViewDecision
 from pipeline.ingestion import TakenIn
@@ -170,6 +173,7 @@ class SettledPass:
         label_sources: the same labels as `(label, source event)`.
         edited: the messages after their edits; None if an edit depends on later messages.
         removed: the paths that edits removed from messages.
+        retold: the fields of `extensions.request` that were others when this was judged (`KeptTurn.told`).
     """
 
     basis: PassBasis
@@ -180,6 +184,11 @@ class SettledPass:
     label_sources: LabelSources
     edited: tuple[Message, ...] | None = None
     removed: tuple[str, ...] = ()
+    retold: frozenset[str] = frozenset()
+
+    def was_retold(self, read: Iterable[Sequence[str]]) -> bool:
+        """Whether one of these paths below `extensions.request` reads a field of `retold`."""
+        return any(not path or path[0] in self.retold for path in read) if self.retold else False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +209,35 @@ class KeptTurn:
     referred: tuple[Reference, ...]
     written: Written | None
 
+    def told(self, own: RequestExtension | None) -> KeptTurn | None:
+        """The same turn as if `own`, the facts of the request in the context, had been those of it; None if it cannot.
+
+        A gateway gives each request an id and a time, which its messages carry. What was judged by those that differ
+        is judged again (`SettledPass.retold`).
+        """
+        before = self.taken.request
+        if own == before:
+            return self
+        if own is None or before is None:  # facts that the traffic brings count instead
+            return None
+        is_now, was = fields_of(own), fields_of(before)
+        retold = frozenset(name for name in is_now | was if is_now.get(name) != was.get(name))
+        messages = _Retelling(own)
+        return replace(
+            self,
+            taken=replace(self.taken, messages=messages(self.taken.messages), request=own),
+            passes=tuple(
+                replace(
+                    one,
+                    messages=replace(one.messages, items=messages(one.messages.items)),
+                    edited=None if one.edited is None else messages(one.edited),
+                    retold=retold,
+                )
+                for one in self.passes
+            ),
+            written=None,
+        )
+
     @property
     def work(self) -> int:
         """The memory that it takes, in the unit of `Trail.work`: words of text, about."""
@@ -207,11 +245,35 @@ class KeptTurn:
         return WORK_PER_LINE * lines
 
 
+class _Retelling:
+    """Messages with `own` as the facts of the request; the same object again for the same object."""
+
+    def __init__(self, own: RequestExtension) -> None:
+        self._own = own
+        self._extensions: dict[int, Extensions | None] = {}
+        self._messages: dict[int, Message] = {}
+        self._all: dict[int, tuple[Message, ...]] = {}
+
+    def __call__(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        if id(messages) not in self._all:
+            self._all[id(messages)] = tuple(map(self._message, messages))
+        return self._all[id(messages)]
+
+    def _message(self, message: Message) -> Message:
+        if id(message) not in self._messages:
+            known = message.extensions
+            if id(known) not in self._extensions:
+                self._extensions[id(known)] = None if known is None else changed(known, request=self._own)
+            self._messages[id(message)] = changed(message, extensions=self._extensions[id(known)])
+        return self._messages[id(message)]
+
+
 class TurnMemory:
     """What a run carries over from the previous turn, and what it collects for the next."""
 
-    def __init__(self, before: KeptTurn | None, revision: str) -> None:
-        self._before = before if before is not None and before.revision == revision else None
+    def __init__(self, before: KeptTurn | None, revision: str, own: RequestExtension | None = None) -> None:
+        is_same = before is not None and before.revision == revision
+        self._before = before.told(own) if before is not None and is_same else None
         self._revision = revision
         self._passes: list[Callable[[], SettledPass]] = []
         self._referred: tuple[Reference, ...] = ()

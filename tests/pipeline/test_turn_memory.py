@@ -18,6 +18,7 @@ from tests.pipeline.conversations import PROFILES, calls, returns, says
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolDefinition
 from cmf.content import PromptResultPart, ToolCallPart, ToolResultPart
+from cmf.extensions import RequestExtension
 from cmf.frozen import FrozenDict, FrozenList, sealed
 from cmf.message import Layout
 from cmf.value import replace, to_bytes
@@ -155,6 +156,30 @@ def test_other_facts_of_the_context_are_judged_anew(made: Made) -> None:
     assert judged(turn(pipeline, messages, replace(HERE, subject=SubjectExtension(id="bob")))) == everything
     assert judged(turn(pipeline, messages, Context())) == judged(turn(pipeline, messages, Context())) == everything
     assert judged(turn(pipeline, messages, replace(HERE, history=(says("user", "a"),)))) == everything
+
+
+@pytest.mark.spec("PIPE-16")
+def test_an_id_and_a_time_of_each_request_leave_settled_what_no_rule_reads_them_for(tmp_path: Path) -> None:
+    night = 'deny contains {"code": "test.night", "reason": "r"} if endswith(input.extensions.request.timestamp, "T22")'
+    write_rules(tmp_path, {"forbidden": FORBIDDEN, "mask": MASK})
+    write_rules(tmp_path, {"night": night}, kinds="tool_result, tool_definition")
+    pipeline = Pipeline(policies=tmp_path)
+    tools = [ToolDefinition(name="t", input_schema={"type": "object"})]
+    messages = [says("user", "a secret"), calls("t", {"a": 1}, "1"), returns("fine", "1")]
+
+    def at(number: int, time: str) -> Context:
+        facts = RequestExtension(request_id=f"req_{number}", timestamp=time)
+        return replace(HERE, request=facts, recorded=FrozenDict({"wire_in": str(number)}))
+
+    turn(pipeline, messages, at(1, "T12"), tools=tools)
+    same = turn(pipeline, messages, at(2, "T12"), tools=tools)
+    assert same.request is not None
+    assert judged(same) == ["request"]
+    assert {message.extensions.request.request_id for message in same.request.messages} == {"req_2"}  # type: ignore[union-attr]
+    late = turn(pipeline, messages, at(3, "T22"), tools=tools)
+    assert (late.value, {hit.code for hit in late.decision.hits} & {"test.night"}) == (None, {"test.night"})
+    assert judged(late) == ["request", "tools[0]", "messages[2].content[0]"]
+    assert len(judged(turn(pipeline, messages, HERE, tools=tools))) == 5  # facts that the traffic brings count instead
 
 
 @pytest.mark.spec("PIPE-16")

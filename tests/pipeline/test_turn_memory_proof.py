@@ -15,6 +15,7 @@ from tests.pipeline.session_stores import Clock
 
 from cmf import Message, Request, SubjectExtension
 from cmf.codec import dumps, loads
+from cmf.extensions import RequestExtension
 from cmf.value import replace, to_bytes
 from pipeline import Config, Context, Pipeline, Stage
 from pipeline.assembly import build_engine, load_policies
@@ -111,6 +112,13 @@ warn contains {"code": "o", "reason": "r"} if {
 \tinput.extensions.security.labels[_] == "tooled"
 }
 """,
+    "hours": """
+warn contains {"code": "late", "reason": "r"} if startswith(input.extensions.request.timestamp, "2027-01-01T2")
+warn contains {"code": "odd", "reason": "r"} if {
+\tinput.kind == "tool_call"
+\tinput.extensions.request.environment == "test"
+}
+""",
 }
 KINDS = {
     "sign": "thinking",
@@ -120,6 +128,7 @@ KINDS = {
     "cap": "tool_call",
     "trust": "tool_call",
     "strip": "tool_definition",
+    "hours": "tool_call, tool_result, tool_definition",
 }
 CAPABILITIES = "read_labels, read_roles, read_subject, read_agent, read_headers"
 OTHER = {**RULES, "refuse": 'warn contains {"code": "d2", "reason": "r"} if contains(input.content, "report")\n'}
@@ -262,6 +271,7 @@ class World:
         self.tools = self.some_tools()
         self.context = self.some_context()
         self.anew = chance.random() < 0.4
+        self.tells = chance.random() < 0.6
         self.calm = chance.choice([1.0, 0.3, 0.0])  # how much happens between turns
 
     def steps(self, count: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -284,7 +294,8 @@ class World:
                 yield self.both(reply)
 
     def both(self, value: Message | Request) -> tuple[dict[str, Any], dict[str, Any]]:
-        with_reuse, without = (side.run(value, self.context) for side in self.sides)
+        context = replace(self.context, request=self.request_facts())
+        with_reuse, without = (side.run(value, context) for side in self.sides)
         return with_reuse, without
 
     def request(self) -> Request:
@@ -299,6 +310,16 @@ class World:
         subject = SubjectExtension(id="ann", roles=frozenset({"guest"} if self.chance.random() < 0.5 else ()))
         labels = frozenset({"given"} if self.chance.random() < 0.2 else ())
         return Context(subject=subject, session=self.session, headers=headers, labels=labels)
+
+    def request_facts(self) -> RequestExtension | None:
+        """As a gateway gives each request an id and a time; some hosts give none, and some forget it once."""
+        if not self.tells or self.chance.random() < 0.05:
+            return None
+        return RequestExtension(
+            request_id=self.chance.choice(["req_0", f"req_{self.chance.random()}"]),
+            timestamp=self.chance.choice(["2027-01-01T12:00:00Z", "2027-01-01T12:00:00Z", "2027-01-01T21:00:00Z"]),
+            environment=self.chance.choice([None, None, None, "test"]),
+        )
 
     def some_tools(self) -> Any:
         schema = {"type": "object", "properties": {"amount": {"type": "integer"}, "to": {"type": "string"}}}

@@ -154,9 +154,10 @@ def input_reads(rules: Iterable[SurveyedRule]) -> set[Path]:
     return paths | {()} if any(one.uses_with for one in definitions) else paths
 
 
-def session_reads(rules: Iterable[SurveyedRule]) -> tuple[Path, ...]:
-    """The paths below `input.session` that these rules read, sorted; the empty path stands for all of it."""
-    return tuple(sorted({path[1:] for path in input_reads(rules) if path[:1] in ((), ("session",))}))
+def reads_below(place: Path, rules: Iterable[SurveyedRule]) -> tuple[Path, ...]:
+    """The paths below `place` of the input that these rules read, sorted; the empty path stands for all of it."""
+    depth = len(place)
+    return tuple(sorted({path[depth:] for path in input_reads(rules) if path[:depth] == place[: len(path)]}))
 
 
 def is_local(reads: Iterable[Path], *, alone: bool = False) -> bool:
