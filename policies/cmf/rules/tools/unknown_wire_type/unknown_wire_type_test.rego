@@ -25,6 +25,14 @@ test_allowed_when_it_says_which_model_stepped_in if {
 	count(unknown_wire_type.deny) == 0 with input as object.union(_view, {"uri": "opaque://anthropic_messages/fallback"})
 }
 
+test_denied_when_another_format_names_its_type_so if {
+	count(unknown_wire_type.deny) == 1 with input as object.union(_view, {"uri": "opaque://openai_chat/data-weather"})
+}
+
+test_allowed_when_it_is_data_of_the_chats_application if {
+	count(unknown_wire_type.deny) == 0 with input as object.union(_view, {"uri": "opaque://aisdk/data-weather"})
+}
+
 test_allowed_when_it_is_our_own_empty_message if {
 	count(unknown_wire_type.deny) == 0 with input as object.union(_view, {"uri": "opaque://canonical/message"})
 }
