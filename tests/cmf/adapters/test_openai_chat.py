@@ -233,6 +233,31 @@ def _called(arguments: Any, **more: Any) -> Part:
     return _read({"role": "assistant", "content": None, "tool_calls": [call]}).messages[0].content[0]
 
 
+@pytest.mark.spec("OAC-13")
+@pytest.mark.parametrize(
+    ("status", "parts", "word"),
+    [
+        ("partial", (TextPart(text="x"),), None),
+        ("complete", (TextPart(text="x"),), "stop"),
+        ("complete", (ToolCallPart(name="f", arguments=FrozenDict()),), "tool_calls"),
+    ],
+)
+def test_a_whole_answer_that_does_not_say_why_it_ended_gets_a_word(status: str, parts: Any, word: str | None) -> None:
+    message = Message(role=Role.ASSISTANT, content=parts, status=MessageStatus(status))
+
+    (choice,) = CHAT.to_wire_response(Response(choices=(Choice(message=message),)))["choices"]
+
+    assert choice["finish_reason"] == word
+
+
+@pytest.mark.spec("OAC-13", "ADP-2")
+@pytest.mark.parametrize("own", [{"id": "c", "object": "chat.completion"}, {}])
+def test_an_own_answer_that_does_not_say_why_it_ended_is_written_back_so(own: dict[str, Any]) -> None:
+    body = {**own, "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": None}]}
+
+    assert CHAT.to_wire_response(CHAT.from_wire_response(body)) == body
+
+
 @pytest.mark.spec("OAC-7")
 @pytest.mark.parametrize("text", [" ", "{", '{"a":1,"a":2}', "[1]", "null", '{"a":NaN}', '{"a":1} x'])
 def test_arguments_that_are_no_strict_object_stay_text(text: str) -> None:

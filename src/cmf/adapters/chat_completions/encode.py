@@ -38,7 +38,7 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import Role, StopReason
+from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import DecodeError, UnsupportedError
 from cmf.frozen import thaw
 from cmf.message import Message
@@ -365,6 +365,9 @@ def wire_response(response: Response, dialect: Dialect) -> Any:
         body |= {"id": NO_ID, "object": "chat.completion", "created": 0}
         ids = CallIds()
         body["choices"] = [_choice(choice, at, dialect, ids) for at, choice in enumerate(response.choices)]
+        if not own:  # another format may leave open why an answer ended; clients of this one want a word
+            for wire, choice in zip(body["choices"], response.choices, strict=True):
+                _end(wire, choice, dialect)
     for key in ("id", "object", "created"):
         if key in extra:
             body[key] = extra[key]
@@ -386,6 +389,12 @@ def _choice(choice: Choice, index: int, dialect: Dialect, ids: CallIds) -> dict[
     if "index" in own:
         body["index"] = own["index"]
     return merge(body, own)
+
+
+def _end(wire: dict[str, Any], choice: Choice, dialect: Dialect) -> None:
+    """Give the choice of a whole answer that does not say how it ended the word for its end."""
+    if wire["finish_reason"] is None and choice.message.status is not MessageStatus.PARTIAL:
+        wire["finish_reason"] = "tool_calls" if has_calls(choice.message.content, dialect) else "stop"
 
 
 def _finish_reason(choice: Choice, dialect: Dialect) -> str | None:

@@ -146,6 +146,8 @@ def quick_wire_reply(response: Response, format_name: str) -> dict[str, Any] | N
     if kept is None or wire is None:
         return None
     raw = choice.raw_stop_reason
+    if raw is None and not kept:
+        return None  # another format's, perhaps without a word for its end [OAC-13]
     reason = None if raw is None else stop_reason(raw, refused=False, calls="tool_calls" in wire)
     chosen = _with_extra({"index": 0, "message": wire, "finish_reason": raw}, _own(choice, format_name))
     if chosen is None or reason is not choice.stop_reason or reason is StopReason.OTHER:
