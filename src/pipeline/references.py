@@ -50,7 +50,7 @@ class Referred(StrEnum):
 _NAMES: Final[Mapping[Referred, str]] = {
     Referred.RESPONSE: "an earlier answer",
     Referred.CONVERSATION: "a stored conversation",
-    Referred.PROMPT: "a stored prompt",
+    Referred.PROMPT: "a prompt beside the messages",
     Referred.FILE: "an uploaded file",
     Referred.CACHE: "cached content",
     Referred.ITEM: "a stored item",
@@ -124,6 +124,8 @@ def _instead(one: Reference) -> str:
     """What to send in place of the reference."""
     if one.kind is Referred.BACKGROUND:
         return "wait for the answer instead"
+    if one.kind is Referred.PROMPT:
+        return "send it as messages"
     if one.kind is Referred.ITEM:
         return "send the content itself, as clients do with `store: false`"
     return "send the content itself"

@@ -67,6 +67,7 @@ def answered(id: str, text: str = "fine") -> Response:
             Referred.ITEM,
             "(a stored item, at messages[0].content[1]): send the content itself, as clients do with `store: false`.",
         ),
+        (Referred.PROMPT, "(a prompt beside the messages, at messages[0].content[1]): send it as messages."),
         (Referred.BACKGROUND, "(an answer to fetch later, at messages[0].content[1]): wait for the answer instead."),
     ],
 )
