@@ -29,7 +29,7 @@ from cmf.content import (
 )
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import CmfError, LossyProjectionError, ProjectionError, UnsupportedError
-from cmf.extensions import Extensions, MetaExtension
+from cmf.extensions import Extensions, MetaExtension, TokenUsage
 from cmf.frozen import FrozenDict, same_spelling
 from cmf.identity import IdMap, Ids, stamp, unstamp
 from cmf.message import Message
@@ -543,6 +543,28 @@ def test_an_answer_without_choices_is_an_empty_message_and_no_count() -> None:
 
         assert (message["type"], message["content"], message["stop_reason"]) == ("message", [], "end_turn")
         assert get("anthropic_messages").from_wire_response(message).message.content == ()
+
+
+COUNTED = ("openai_chat", "openrouter", "openai_responses", "anthropic_messages")
+
+
+@pytest.mark.spec("OAC-12", "RSP-12", "ANT-19")
+@pytest.mark.parametrize("target", COUNTED)
+@pytest.mark.parametrize("source", COUNTED)
+def test_each_count_of_tokens_arrives_whole_and_streamed(source: str, target: str) -> None:
+    counted = TokenUsage(
+        input_tokens=5, output_tokens=2, cached_input_tokens=70, cache_creation_input_tokens=300, total_tokens=377
+    )
+    said = Message(role=Role.ASSISTANT, content=(TextPart(text="hi"),))
+    made = get(source).to_wire_response(
+        Response(choices=(Choice(message=said, stop_reason=StopReason.END),), usage=counted)
+    )
+    reply = replace(get(source).from_wire_response(made), extra=None)
+
+    whole = get(target).to_wire_response(reply)
+    streamed = get(target).fold_events(get(target).to_wire_events(reply))
+
+    assert [get(target).from_wire_response(body).usage for body in (whole, streamed)] == [counted, counted]
 
 
 @pytest.mark.spec("ANT-13")

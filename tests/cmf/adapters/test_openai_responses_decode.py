@@ -264,6 +264,7 @@ def test_a_foreign_answer_is_written_as_clients_expect_it() -> None:
     assert all(item["id"] for item in body["output"])
     assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert (body["object"], body["model"], body["usage"]["total_tokens"]) == ("response", "claude", 1)
+    assert body["usage"]["input_tokens_details"] == {"cached_tokens": 0, "cache_write_tokens": 0}
     assert "theirs" not in str(body)
 
 

@@ -177,6 +177,7 @@ def wire_usage(usage: TokenUsage) -> dict[str, Any]:
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens or prompt + usage.output_tokens,
     }
-    if usage.cached_input_tokens:
-        counted["prompt_tokens_details"] = {"cached_tokens": usage.cached_input_tokens}
+    details = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_creation_input_tokens}
+    if any(details.values()):
+        counted["prompt_tokens_details"] = {key: count for key, count in details.items() if count}
     return counted

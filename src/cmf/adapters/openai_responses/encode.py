@@ -237,7 +237,7 @@ def _write_error(body: dict[str, Any], response: Response, own: dict[str, Any], 
 def _usage(usage: TokenUsage, *, foreign: bool) -> dict[str, Any]:
     cached, written = usage.cached_input_tokens, usage.cache_creation_input_tokens
     asked = usage.input_tokens + cached + written
-    details = {"cached_tokens": cached} | ({"cache_write_tokens": written} if written else {})
+    details = {"cached_tokens": cached} | ({"cache_write_tokens": written} if written or foreign else {})
     counts: dict[str, Any] = {
         "input_tokens": asked,
         "input_tokens_details": details,
