@@ -141,13 +141,13 @@ def _value(word: str) -> Value:
 
 def _moment(value: str, now: datetime) -> int:
     """A duration ago (`90m`, `7d`) or a moment (ISO 8601; UTC unless it has a zone)."""
-    if (found := _DURATION.fullmatch(value)) is not None:
-        moment = now - timedelta(**{_UNITS[found[2]]: int(found[1])})
-    else:
-        try:
+    try:
+        if (found := _DURATION.fullmatch(value)) is not None:
+            moment = now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+        else:
             moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise _not_understood(value, "write a time as 90m, 12h, 7d, 2026-01-31 or 2026-01-31T09:00") from None
+    except (ValueError, OverflowError):  # OverflowError: more than 2,000 years ago
+        raise _not_understood(value, "write a time as 90m, 12h, 7d, 2026-01-31 or 2026-01-31T09:00") from None
     at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return micros(at)
 

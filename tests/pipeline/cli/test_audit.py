@@ -122,6 +122,7 @@ def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
         ["find", kept.store, "wrong"],
         ["find", kept.store, "wrong:1"],
         ["find", kept.store, "since:soon"],
+        ["find", kept.store, "since:999999w"],
         ["find", kept.store, "verdict:allow,denied"],
         ["find", kept.store, "covered:n"],
         ["find", kept.store, "rule:'a"],
