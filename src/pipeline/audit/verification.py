@@ -120,6 +120,7 @@ class _LogCheck:
     roots: dict[int, str] = field(default_factory=dict)  # size → computed root, at each commit
     records: int = 0
     heads: int = 0
+    is_trusted: bool = True  # whether its key counts: otherwise nothing in it is read
     claimed: int = 0  # how many records its heads cover, including invalid heads
     seq: int = 0  # the database number of the last record read
     numbers: array[int] = field(default_factory=partial(array, "q"))  # that of each place; of a missing record, `seq`
@@ -181,7 +182,8 @@ class _Check:
         key, size = key_of(known.row, self._keys), 0
         name = known.row.id
         if key is None:
-            problem = "it is not signed by a trusted key" if self._keys is not None else "its public key is malformed"
+            known.is_trusted = False
+            problem = f"its key, {known.row.key}, is not one of the given ones" if self._keys else _MALFORMED_KEY
             self._found("head.key", name, None, None, problem)
         for stored in self._evidence.heads(name):
             head = stored.head
@@ -309,9 +311,11 @@ class _Check:
             known = logs.get(head.log)
             if known is None:
                 self._found("log.missing", head.log, 0, None, f"the log is missing; the opening of {by} notes it")
-            else:
+            elif known.is_trusted:
                 self._holds(head.log, known, head.size, head.root, 0, f"the opening of {by}")
                 noted[head.log] = max(noted.get(head.log, 0), head.size)
+        if not all(known.is_trusted for known in logs.values()):
+            return  # what the opening of an untrusted log notes is unknown
         for name, known in logs.items():
             if known.row.seen != noted.get(name, 0):
                 self._found("log.changed", name, None, None, "later logs noted a different size")
@@ -355,6 +359,7 @@ class _Check:
 
 
 _READ: Final = READ | {"log"}
+_MALFORMED_KEY: Final = "its public key is malformed"
 
 
 def _each(hashes: bytes) -> list[bytes]:

@@ -254,6 +254,22 @@ def test_another_key_than_the_one_given_proves_nothing(kept: Kept, tmp_path: Pat
     assert codes >= {"head.key", "head.signature"}
 
 
+@pytest.mark.spec("AUD-34")
+def test_a_key_that_was_not_given_is_named_and_nothing_else_is_said_of_its_log(tmp_path: Path) -> None:
+    file, keys = tmp_path / "s.sqlite3", [tmp_path / "old.pem", tmp_path / "new.pem"]
+    for key in keys:
+        with Store.at(file, key=key) as store:
+            Recorder(store).record(made_record())
+    old, new = (Signer.at(key).public_key for key in keys)
+    engine = open_to_read(file)
+
+    for given, missing in ((old, new), (new, old)):
+        (problem,) = verify(StoreEvidence(engine), keys=[given]).problems
+        assert (problem.code, missing.id in problem.message) == ("head.key", True)
+    assert verify(StoreEvidence(engine), keys=[old, new]).holds
+    engine.dispose()
+
+
 def codes(report: Report) -> set[str]:
     return {problem.code for problem in report.problems}
 
