@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +23,18 @@ from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 
 MAX_SAMPLE: Final = 1_000
+
+
+def _in_turn(does: Callable[[Site, Visit], Answer]) -> Callable[[Site, Visit], Answer]:
+    """The action, done by one person at a time, so that what it checks is still so when it is recorded [REV-45]."""
+
+    @wraps(does)
+    def in_turn(site: Site, visit: Visit) -> Answer:
+        with site.turn:
+            site.catalog.catch_up()
+            return does(site, visit)
+
+    return in_turn
 
 
 def review_decision(site: Site, visit: Visit) -> Answer:
@@ -91,6 +105,7 @@ def sign_page(site: Site, visit: Visit) -> Page:
     )
 
 
+@_in_turn
 def sign(site: Site, visit: Visit) -> Answer:
     """Sign exactly the set that was shown; Refused if it has changed since."""
     need(visit, Role.SIGNER)
@@ -98,6 +113,8 @@ def sign(site: Site, visit: Visit) -> Answer:
     found = set_hash(rows)
     if visit.form.get("hash") != found:
         raise Refused(409, "review.changed", "The set has changed since you saw it. Look at it again, then sign.")
+    if oversight.has_signed(site, visit.person.name, what, found):
+        raise Refused(409, "review.signed", "You have signed this set already; your signature is under Sign-offs.")
     body: Json = {
         "scope": scope,
         "said": what,
@@ -121,6 +138,7 @@ def takes_two(site: Site, scope: str) -> bool:
     return scope != "session" and site.contents.four_eyes.needed
 
 
+@_in_turn
 def second(site: Site, visit: Visit) -> Answer:
     """Add the second signature to a set that another person signed."""
     need(visit, Role.SIGNER)
@@ -171,6 +189,7 @@ def _counts(site: Site, rows: Sequence[Placed]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+@_in_turn
 def reopen(site: Site, visit: Visit) -> Answer:
     """Withdraw a signature with a record of its own: the signature stays in the log."""
     need(visit, Role.SIGNER)
@@ -204,6 +223,7 @@ def ask(site: Site, visit: Visit) -> Answer:
     return Redirect(f"/decisions/{row.id}")
 
 
+@_in_turn
 def grant(site: Site, visit: Visit) -> Answer:
     """Grant somebody else's request to see content."""
     need(visit, Role.REVIEWER)
@@ -226,7 +246,7 @@ def sample(site: Site, visit: Visit) -> Answer:
     need(visit, Role.REVIEWER)
     text = form_text(visit, "q")
     size = visit.form.get("size", "")
-    if not size.isascii() or not size.isdigit() or not 1 <= int(size[:5]) <= MAX_SAMPLE:
+    if re.fullmatch(r"[0-9]{1,4}", size) is None or not 1 <= int(size) <= MAX_SAMPLE:
         raise Refused(422, "review.sample", f"A sample has 1 to {MAX_SAMPLE} decisions.")
     seed = form_text(visit, "seed") or secrets.token_hex(8)
     found = site.catalog.select(site.query(text))

@@ -145,11 +145,7 @@ def look(site: Site, visit: Visit) -> Answer:
     if not site.opens_sealed:
         raise Refused(409, "review.sealed", "The content is sealed, and this site was started without the seal key.")
     site.record(visit, "review", "look", {"approval": one.asked.id})
-    try:
-        about = site.approvals.shown(one.asked.id)
-    except ApprovalError as error:
-        raise Refused(409, error.code, f"{error.message}; {error.hint}") from None
-    return approval(site, visit, about=about, shown=True)
+    return approval(site, visit, about=site.approvals.shown(one.asked.id), shown=True)
 
 
 def decide(site: Site, visit: Visit) -> Answer:
@@ -158,10 +154,7 @@ def decide(site: Site, visit: Visit) -> Answer:
     yes = visit.form.get("answer") == "approve"
     if not yes and visit.form.get("answer") != "deny":
         raise Refused(422, "review.answer", "Choose approve or deny.")
-    try:
-        (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], visit.subject)
-    except ApprovalError as error:
-        raise Refused(409, error.code, f"{error.message}; {error.hint}") from None
+    (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], visit.subject)
     return Redirect("/approvals")
 
 

@@ -128,6 +128,15 @@ def waits(site: Site, signature: Annotation) -> bool:
     return needs_second(signature) and site.catalog.after(signature) == (None, None)
 
 
+def has_signed(site: Site, name: str, said: str, hash: str) -> bool:
+    """Whether that person's signature is on this set already, under these words, and was not withdrawn."""
+    return any(
+        (one.body["action"], one.by, one.body.get("said"), one.body.get("hash")) == ("sign", name, said, hash)
+        and site.catalog.after(one)[0] is None
+        for one in site.catalog.annotations_of("signoff")
+    )
+
+
 def _sample(annotation: Annotation) -> Json:
     body = annotation.body
     names = ("query", "seed", "size", "by_rule")
@@ -168,6 +177,7 @@ def signed_rows(site: Site, annotation: Annotation) -> list[Placed]:
 __all__ = [
     "charts",
     "check",
+    "has_signed",
     "integrity",
     "signature",
     "signed_rows",

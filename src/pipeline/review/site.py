@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -129,6 +130,7 @@ class Site:
         self.keys = keys
         self.clock = clock
         self.verified: Verified | None = None
+        self.turn = threading.Lock()
 
     def query(self, text: str) -> Query:
         """The parsed query; AuditError if it is not valid."""

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 from cmf.codec import dumps
 from pipeline.audit.query import Disposition, exactly
 from pipeline.display import visible
-from pipeline.errors import AuditError, PipelineError, StoreError
+from pipeline.errors import ApprovalError, AuditError, PipelineError, StoreError
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
 from pipeline.review.access import Authenticator, Forms, Named, Person, Role, SignedIn
 from pipeline.review.charts import HEIGHT, WIDTH
@@ -254,11 +254,10 @@ class _Web:
             return Response(status_code=400)
         except Refused as refused:
             return await run_in_threadpool(self._refusal, refused, person, form)
-        except AuditError as error:
+        except (AuditError, ApprovalError) as error:
             about = f"{error.message}: {error.path}" if error.path else error.message
-            found = Refused(
-                422, error.code, " ".join(f"{_capitalised(sentence)}." for sentence in (about, error.hint) if sentence)
-            )
+            message = " ".join(f"{_capitalised(sentence)}." for sentence in (about, error.hint) if sentence)
+            found = Refused(422 if isinstance(error, AuditError) else 409, error.code, message)
         except StoreError as error:
             found = Refused(503, error.code, f"{_capitalised(error.message)}. Nothing was changed; try again shortly.")
         except PipelineError as error:

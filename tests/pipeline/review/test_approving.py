@@ -96,6 +96,7 @@ def test_the_requester_cannot_decide_and_the_page_says_so(tmp_path: Path) -> Non
         assert "Approve tool" not in client.get("/approvals").text
         answer = client.post(f"/approvals/{row['id']}", answer="approve")
         assert (answer.status_code, "approval.own-request" in answer.text) == (409, True)
+        assert "<h1>Nobody approves a request of their own.</h1>" in answer.text
         assert client.json("/approvals")["rows"][0]["status"] == "pending"
 
 
