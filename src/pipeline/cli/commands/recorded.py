@@ -120,6 +120,8 @@ def bench(
 ) -> None:
     """Measure how long decisions take on recorded inputs, and which rules take longest.
 
+    Each has the context and session that it was recorded with.
+
     Exit codes: 0 done, 1 slower than the baseline allows, 2 usage, 3 policy does not compile, 4 input not readable.
     """
     from pipeline.cli.bench import run
