@@ -10,7 +10,7 @@ use crate::json::{self, JsonFault};
 use crate::parsing::rule_graph::Graph;
 use crate::parsing::{bracket_limits, foreign, prescan};
 use crate::program::{self, Program, Texts, Wanted};
-use crate::rewriting::{for_compiler, for_interpreter, object_patterns, print_calls};
+use crate::rewriting::{for_compiler, for_interpreter, head_keys, object_patterns, print_calls};
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
 use regorus::utils::limits::{ExecutionTimerConfig, PolicyLengthConfig};
 use regorus::{Engine, Value};
@@ -110,8 +110,12 @@ impl PolicySet {
         options: Options,
     ) -> Result<Self, PolicyFault> {
         check_modules(modules)?;
-        let mut engine = engine_of(modules, options)?;
+        let mut modules = modules.to_vec();
+        let mut engine = engine_of(&modules, options)?;
         foreign::refuse(engine.get_modules())?;
+        if replace(&mut modules, each(head_keys::with_named_keys)(engine.get_modules())) {
+            engine = engine_of(&modules, options)?;
+        }
         let data = json::parse_object(data, usize::MAX).map_err(data_fault)?;
         let graph = Graph::of(engine.get_modules())?;
         bracket_limits::refuse(engine.get_modules())?;
@@ -138,7 +142,7 @@ impl PolicySet {
             interpret_only: AtomicBool::new(false),
             interpreter: Engine::new(),
         };
-        let parsed = Parsed { engine, modules: modules.to_vec(), options };
+        let parsed = Parsed { engine, modules, options };
         let parsed = parsed.rewritten(&set.data, object_patterns::with_exact_patterns)?;
         // Without these two the compiler refuses more, or its programs evaluate more than they need.
         let parsed = parsed.rewritten_if_possible(&set.data, each(for_compiler::with_full_names));
@@ -266,6 +270,16 @@ fn each(rewrite: fn(&Module) -> Option<String>) -> impl Fn(&[Ref<Module>]) -> Ve
     move |modules| modules.iter().map(|module| rewrite(module)).collect()
 }
 
+/// Puts new texts in the place of those that have one; whether any has.
+fn replace(modules: &mut [(String, String)], texts: Vec<Option<String>>) -> bool {
+    let mut any = false;
+    for ((_, text), new) in modules.iter_mut().zip(texts) {
+        any |= new.is_some();
+        *text = new.unwrap_or_else(|| std::mem::take(text));
+    }
+    any
+}
+
 /// Modules, and an engine that has parsed them.
 #[derive(Clone)]
 struct Parsed {
@@ -281,12 +295,8 @@ impl Parsed {
         data: &Value,
         rewrite: impl Fn(&[Ref<Module>]) -> Vec<Option<String>>,
     ) -> Result<Self, PolicyFault> {
-        let texts = rewrite(self.engine.get_modules());
-        if texts.iter().all(Option::is_none) {
+        if !replace(&mut self.modules, rewrite(self.engine.get_modules())) {
             return Ok(self);
-        }
-        for ((_, text), new) in self.modules.iter_mut().zip(texts) {
-            *text = new.unwrap_or_else(|| std::mem::take(text));
         }
         self.engine = engine_of(&self.modules, self.options)?;
         self.engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;

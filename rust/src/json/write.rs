@@ -99,7 +99,8 @@ impl Writer {
 /// A fraction as the shortest text that is read as the same number; an integer of more than 64 bits with all its
 /// digits.
 fn number(value: &Value) -> String {
-    // The number and not the value is asked: the value would make an error, with a backtrace if they are enabled.
+    // The number and not the value is asked: the value would make an error, with a backtrace if they are enabled, and
+    // would write some integers of more than 64 bits as fractions.
     if let Value::Number(number) = value {
         if let Some(n) = number.as_i64() {
             return n.to_string();
@@ -107,11 +108,9 @@ fn number(value: &Value) -> String {
         if let Some(n) = number.as_u64() {
             return n.to_string();
         }
+        if let Some(n) = number.as_big() {
+            return n.to_string();
+        }
     }
-    let text = value.to_json_str().unwrap_or_else(|_| "null".into());
-    let reads_back = text.parse::<f64>().is_ok_and(|n| Value::from(n) == *value);
-    match value {
-        Value::Number(number) if !reads_back => number.as_big().map_or(text, |big| big.to_string()),
-        _ => text,
-    }
+    value.to_json_str().unwrap_or_else(|_| "null".into())
 }

@@ -94,6 +94,17 @@ pub fn add_braces(query: &Query, before: usize, edits: &mut Vec<Edit>) {
     }
 }
 
+/// Makes `condition` the last of a body.
+pub fn add_condition(query: &Query, condition: &str, edits: &mut Vec<Edit>) {
+    let Some((_, end)) = range(&query.span).filter(|_| !query.stmts.is_empty()) else { return };
+    if is_braced(query) {
+        edits.push(Edit::insertion(end - 1, format!("; {condition} ")));
+    } else {
+        edits.push(Edit::insertion(end, format!("; {condition}")));
+        add_braces(query, edits.len() - 1, edits);
+    }
+}
+
 /// As many line breaks as a text has: put in where that text is removed, so that what follows stays on its line.
 pub fn line_breaks(text: &str) -> String {
     "\n".repeat(text.matches('\n').count())
@@ -139,6 +150,28 @@ pub fn on_one_line(text: &str) -> Option<String> {
         rest = behind;
     }
     Some(made)
+}
+
+/// Where the bracket at `open` closes.
+pub fn closing(source: &str, open: usize) -> Option<usize> {
+    let (mut at, mut depth) = (open, 0_u32);
+    loop {
+        let rest = source.get(at..)?;
+        at += match rest.chars().next()? {
+            '"' => string_length(rest),
+            '`' => rest.get(1..)?.find('`')? + 2,
+            '[' | '(' | '{' => {
+                depth += 1;
+                1
+            }
+            ']' | ')' | '}' if depth == 1 => return Some(at),
+            ']' | ')' | '}' => {
+                depth -= 1;
+                1
+            }
+            other => other.len_utf8(),
+        };
+    }
 }
 
 /// Bytes of the string literal that `text` begins with, with its quotes.

@@ -12,8 +12,8 @@
 use crate::parsing::mentions::Membership;
 use crate::parsing::names::{constant, head_of, locals, pattern_names, Names};
 use crate::parsing::walk::mentions;
-use crate::rewriting::edits::{add_braces, apply, assigned_value, head_value, is_braced, line_breaks, range, Edit};
-use regorus::unstable::{Expr, Module, Query, Ref, Rule};
+use crate::rewriting::edits::{add_condition, apply, assigned_value, head_value, line_breaks, range, Edit};
+use regorus::unstable::{Expr, Module, Ref, Rule};
 use regorus::Value;
 use std::collections::BTreeSet;
 
@@ -102,16 +102,6 @@ fn value_conditions(rule: &Rule, names: &Names, edits: &mut Vec<Edit>) {
         let Some(text) = body.span.source.get_contents().get(start..end) else { continue };
         edits.push(Edit { start, end, text: format!(" {VALUE}{} ", line_breaks(text)) });
         add_condition(&body.query, &format!("{VALUE} := {}", joined_lines(text)), edits);
-    }
-}
-
-fn add_condition(query: &Query, condition: &str, edits: &mut Vec<Edit>) {
-    let Some((_, end)) = range(&query.span).filter(|_| !query.stmts.is_empty()) else { return };
-    if is_braced(query) {
-        edits.push(Edit::insertion(end - 1, format!("; {condition} ")));
-    } else {
-        edits.push(Edit::insertion(end, format!("; {condition}")));
-        add_braces(query, edits.len() - 1, edits);
     }
 }
 

@@ -10,7 +10,16 @@ import random
 from typing import Any
 
 CONSTANTS: dict[str, Any] = {"n0": 0, "n1": 1, "n2": 2, "f": 1.5, "sa": "a", "sb": "b", "sx": "x", "e": "", "t": True}
-CONSTANTS |= {"u": False, "nul": None}
+CONSTANTS |= {
+    "u": False,
+    "nul": None,
+    "big": 2**70,
+    "neg": -1,
+    "uni": "ß😀",
+    "num": "10",
+    "arr": [1, "a"],
+    "obj": {"a": 1},
+}
 INPUTS: list[dict[str, Any]] = [
     {
         "a": 1,
@@ -29,7 +38,7 @@ INPUTS: list[dict[str, Any]] = [
     },
     {"a": 2, "s": 3, "nums": "123", "rows": {"r": {"k": "b", "v": 2}}, "obj": [1, 2], "words": ["b"], "t": "", "b": 2}
     | {"c": CONSTANTS},
-    {"nums": [], "rows": [], "obj": {}, "a": "1", "deep": {"x": {"y": {}}}, "fls": True, "words": "a", "nul": 0}
+    {"nums": [], "rows": [], "obj": {}, "a": "7", "deep": {"x": {"y": {}}}, "fls": True, "words": "a", "nul": 0}
     | {"c": CONSTANTS},
 ]
 DATA: dict[str, Any] = {"d": {"list": [1, 9, "s"], "m": {"a": 1, "k": "x"}, "n": {"p": {"q": 1}, "a": {"q": 2}}}}
@@ -49,9 +58,27 @@ ROOTS += [
 STEPS = [".k", ".a", ".v", ".x", "[0]", "[1]", '["k"]', "[-1]", "[1.0]", "[input.a]", "[input.s]"]
 ONE = ["count", "is_string", "is_number", "is_set", "is_array", "is_object", "is_boolean", "is_null", "upper", "lower"]
 ONE += ["type_name", "sum", "sort", "abs", "array.reverse", "object.keys", "trim_space"]
-ONE += ["strings.reverse", "floor", "ceil", "round", "json.marshal"]
+ONE += ["strings.reverse", "floor", "ceil", "round", "json.marshal", "max", "min", "product", "to_number"]
+ONE += ["union", "intersection", "object.union_n", "json.unmarshal", "urlquery.encode", "base64.encode", "hex.encode"]
 TWO = ["contains", "startswith", "endswith", "array.concat", "object.union", "split", "concat", "trim", "trim_prefix"]
 TWO += ["object.remove", "object.filter", "union2", "f2", "g2", "format_int10", "indexof", "object_get"]
+TWO += ["indexof_n", "strings.count", "trim_left", "trim_right", "trim_suffix", "numbers.range", "object.subset"]
+TWO += ["strings.any_prefix_match", "bits.and", "bits.xor", "regex_match", "regex_split", "regex_replace", "glob_match"]
+TWO += ["json.filter", "json.remove", "substring", "slice", "replace_n"]
+WRITTEN = {
+    "union2": "union({{{0}, {1}}})",
+    "format_int10": "format_int({0}, 10)",
+    "object_get": "object.get({0}, {1}, 7)",
+    "regex_match": "regex.match({0}, {1})",
+    "regex_split": "regex.split(`[ab1]`, {0})",
+    "regex_replace": "regex.replace({0}, `(a)|s`, {1})",
+    "glob_match": "glob.match({0}, [], {1})",
+    "substring": "substring({0}, 0, {1})",
+    "slice": "array.slice({0}, 0, {1})",
+    "replace_n": "strings.replace_n({{`a`: {1}, `b`: `c`}}, {0})",
+}
+"""Calls of two values that are not written `name(one, two)`."""
+FORMATS = ["`%v-%s`", "`%v %v`", "`%d|%q`", "`%5s|%-4v`", "`%x %t`", "`%03d%%%v`", "`%.1f %s`"]
 COMPARISONS = ["==", "!="]
 ORDERS = ["<", ">", "<=", ">="]  # of a set and an object they are a known difference
 OPERATORS = ["+", "-", "*", "/", "%", "|", "&"]
@@ -82,11 +109,17 @@ class Grammar:
         made += [f"hs contains {self._ruled(1, plain=True)}" for _ in range(self._many(1, 2))]
         made += [self._object_rule("ho")]
         made += [f"f2(p, q) := {self._ruled(1, ['p', 'q'], plain=True)}" for _ in range(self._many(1, 2))]
+        if self._chance(0.4):
+            made += [f"f2(p, q) := {self._ruled(1, ['p', 'q'], plain=True)} else := {self._expression(['p'], 1, True)}"]
         made += self._patterns("g1")
         if self._chance(0.3):
             made += [f"default g1(_) := {self._literal()}"]
         made += [
             f"g2(p, q) if {{ {self._body(['p', 'q'], 1, self._many(1, 2), True)[0]} }}" for _ in range(self._many(1, 2))
+        ]
+        body, known = self._body([], 1, 2, True)
+        made += [
+            f"hp[{self._local(known)}][{self._local(known)}] := {self._expression(known, 1, True)} if {{ {body} }}"
         ]
         made += [f"hd.{key}.v := {self._literal()}" for key in self._sample(["a", "b", "k"])]
         if self._chance(0.4):
@@ -232,6 +265,9 @@ class Grammar:
         if kind == 15 and not plain:
             path, value = self._fresh(), self._fresh()
             return f"walk({self._reference(names)}, [{path}, {value}])", [*names, path, value]
+        if kind == 16 and self._chance(0.3):
+            one, two = self._fresh(), self._fresh()
+            return f"some {one}, {two}; {self._reference(names)}[{one}][{two}]", [*names, one, two]
         if kind == 16:
             return f"{self._reference(names)}[_] {self._random.choice(COMPARISONS)} {self._reference(names)}[_]", names
         if kind == 17:
@@ -296,6 +332,11 @@ class Grammar:
         if kind == 8 and not plain:
             return self._random.choice(
                 [
+                    f"hs[{of()}]",
+                    f"ho[{of()}]",
+                    f"hp[{of()}]",
+                    "hp",
+                    "hp.a",
                     "h1",
                     "h2",
                     "hs",
@@ -322,21 +363,19 @@ class Grammar:
             path = self._random.choice([self._scalar(), "[]", "[`k`]", "[`a`, 0]"])
             return f"object.get({of()}, {path}, {self._scalar()})"
         if kind == 12:
-            return f"sprintf({self._random.choice(['`%v-%s`', '`%v %v`'])}, [{of()}, {of()}])"
+            return f"sprintf({self._random.choice(FORMATS)}, [{of()}, {of()}])"
         return self._comprehension(names, depth - 1, plain)
 
     def _comprehension(self, names: list[str], depth: int, plain: bool) -> str:
         body, known = self._body(names, depth, self._many(1, 2), plain)
         term = self._expression(known, depth, plain)
+        if self._chance(0.2):
+            return f"{{{self._of(known)}: {term} | {body}}}"
         return self._random.choice([f"[{term} | {body}]", f"{{{term} | {body}}}"])
 
     def _call(self, name: str, one: str, two: str, plain: bool) -> str:
-        if name == "union2":
-            return f"union({{{one}, {two}}})"
-        if name == "format_int10":
-            return f"format_int({one}, 10)"
-        if name == "object_get":
-            return f"object.get({one}, {two}, 7)"
+        if name in WRITTEN:
+            return WRITTEN[name].format(one, two)
         if plain and name in {"f2", "g2"}:
             return f"array.concat({one}, {two})"
         return f"{name}({one}, {two})"

@@ -119,6 +119,15 @@ MEANT = [
     "x := hd\nhd[k] contains v if some k, v in input.empty",
     "x := count(hd) == 0\nhd[k] contains input.nope if some k, v in input.obj",
     "x := hd\nhd.m[k].n contains v if some k, v in input.empty",
+    # a key that is computed in the head
+    "x := hd\nhd[r.k] contains r.v if some r in input.rows",
+    "x := hd\nhd[r.v] contains r if {\n\tsome r in input.rows # each\n}",
+    "x := hd\nhd[upper(r.k)] := r.v if some r in input.rows",
+    "x := hd\nhd[input.obj.p] := input.nums[0]\nhd[input.nope] := 3",
+    "x := hd\nhd[input.words[i]].n := i if input.nums[i] > 1",
+    'x := hd\nhd[{"a": [k, "]"]}.a] := `]` if { some k in input.words; k != "b" }',
+    "x := hd.m.a\na__ := 7\nhd.m[input.c] contains a__\nhd.m[r.k] contains a__ if some r in input.rows",
+    "x := hd\nhd[[r.k]] contains 1 if some r in input.rows",
 ]
 
 
@@ -179,6 +188,8 @@ def test_a_variable_that_only_a_negation_has_is_refused_as_in_opa(condition: str
         (f"x := 1\nhd.a.v := 10\n{TWO_VALUES}", 4),
         (f'x := 1\nhd["a"] contains 1\n{TWO_VALUES}', 4),
         ("x := 1\nhd[1].n contains input.nope", 4),
+        ("x := 1\nhd[input.a][input.b] := 1", 4),
+        ("x := 1\nhd[[\n\tinput.a,\n]] := 1", 4),
         ('x if {\n\tnot {"k": 1} = input.a\n}', 4),
         ('x := f({"k": 1})\nf({"k": v}) := v if v == 2 else := 3', 4),
         ('x := a if {"k": a} = input.a with input.b as 1', 3),
