@@ -18,7 +18,7 @@ from cmf.codec import dumps
 from cmf.errors import UnsupportedError
 from pipeline import EmissionError, Guard, certificate, emission, emit
 from pipeline.certificate import Bound, mint
-from pipeline.emission import with_wire_model
+from pipeline.emission import with_provider, with_wire_model
 from pipeline.outcome import Outcome, bound
 
 DENY = 'deny contains {"code": "d", "reason": "No."} if input.content == "no"'
@@ -231,6 +231,12 @@ def test_a_field_cannot_be_moved_into_its_neighbour(guard: Guard) -> None:
 def test_the_wire_knows_no_provider_key_and_no_name_loses_a_piece(model: str | None, wire: str | None) -> None:
     assert with_wire_model(request(model=model)).model == wire
     assert with_wire_model(Response(model=model)).model == wire
+
+
+def test_a_model_gets_its_provider_s_key_only_if_both_are_known() -> None:
+    assert with_provider(Response(), "anthropic").model is None
+    assert with_provider(Response(model="c"), None).model == "c"
+    assert with_provider(Response(model="c"), "anthropic").model == "anthropic:c"
 
 
 def test_each_kind_of_value_goes_out_in_a_wire_format(guard: Guard) -> None:

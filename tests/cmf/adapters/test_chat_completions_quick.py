@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cmf.adapters import get
@@ -59,8 +59,13 @@ def _general(raw: Any, names: dict[str, str]) -> Any:
     )[0]
 
 
+def _spelt(arguments: str) -> dict[str, Any]:
+    return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+
 @pytest.mark.spec("OAC-2", "OAC-7")
 @given(MESSAGE)
+@example({"role": "assistant", "content": "x", "tool_calls": [_spelt('{"a": 1}')]})
 def test_the_quick_and_the_general_reader_agree(raw: Any) -> None:
     quick_names, names = {"c": "f"}, {"c": "f"}
     quick = quick_message(raw, 3, "openai_chat", quick_names)
@@ -118,8 +123,8 @@ def test_most_recorded_messages_are_read_quickly() -> None:
     assert len(quick) > len(messages) * 0.7
 
 
-def _spelt(arguments: str) -> dict[str, Any]:
-    return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+def _called(call_id: str, name: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
 
 
 CALLED = _spelt('{"a":1}')
@@ -135,10 +140,14 @@ CALLED = _spelt('{"a":1}')
         (["user", "hi"], False),
         ({"role": "tool", "tool_call_id": "c", "content": ""}, True),
         ({"role": "tool", "tool_call_id": "c", "content": []}, False),
+        ({"role": "user", "tool_calls": [CALLED]}, False),
         ({"role": "assistant", "tool_calls": [CALLED]}, True),
         ({"role": "assistant", "content": None, "tool_calls": [CALLED, CALLED]}, True),
         ({"role": "assistant", "content": "x", "tool_calls": [CALLED]}, True),
         ({"role": "assistant", "content": "", "tool_calls": [CALLED]}, False),
+        ({"role": "assistant", "content": [], "tool_calls": [CALLED]}, False),
+        ({"role": "assistant", "content": "x", "tool_calls": [_called("c", "\ud800")]}, False),
+        ({"role": "assistant", "content": "x", "tool_calls": [_called("\ud800", "f")]}, False),
         ({"role": "assistant", "content": None, "tool_calls": []}, False),
         ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "index": 0}]}, False),
         ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "id": None}]}, False),
@@ -184,6 +193,8 @@ def test_the_quick_writer_leaves_every_other_layout_to_the_general_one(shape: di
         Message(role=Role.USER, content=(TextPart(text="a"), TextPart(text="b"))),
         Message(role=Role.TOOL, content=(TextPart(text="a"),)),
         Message(role=Role.TOOL, content=(ToolResultPart(content="a"),)),
+        Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="c", content="a", executed_by="provider"),)),
+        Message(role=Role.USER, content=(ToolResultPart(tool_call_id="c", content="a"),)),
         Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="c", content="a", is_error=True),)),
         Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="c", content=(TextPart(text="a"),)),)),
         Message(role=Role.ASSISTANT, content=(ToolCallPart(name="f"),)),
