@@ -36,7 +36,7 @@ from pipeline.gateway.refusal import FINAL, Refusal, ending, later, of_decision,
 from pipeline.gateway.reply import Answer, Reply, decision_headers
 from pipeline.gateway.routing import WindowMode
 from pipeline.gateway.settings import Route, RouteLimits
-from pipeline.gateway.upstream import Upstream, UpstreamError, retryable_error
+from pipeline.gateway.upstream import ACCOUNT, Upstream, UpstreamError, retryable_error
 from pipeline.gateway.window import Window
 from pipeline.gateway.window_events import Diverged
 from pipeline.guard import Guard
@@ -350,6 +350,7 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome) -> A
         headers["x-cmf-code"] = response.error.code or "upstream.error"
         wait = response.error.retry_after_seconds
         headers |= later() if wait is None and status == 503 else retry_after(wait)
+        headers |= FINAL if response.error.code == ACCOUNT else {}
         return Answer(status=status, media_type=JSON, body=dumps(_body(incoming, outcome)), headers=headers)
     if request.stream:
         endpoint = incoming.endpoint

@@ -35,7 +35,11 @@ _USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these sen
 _DROPPED: Final = {"gemini": "models/"}  # a prefix of model names that these ignore
 _KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
 
-_KEY_HINTS: Final = {401: ": it does not accept our key", 403: ": our key may not do that"}
+_KEY_HINTS: Final = {
+    401: ": it does not accept our key",
+    402: ": the account of our key has to be paid",
+    403: ": our key may not do that",
+}
 
 
 class _OneReplyEach(aiohttp.TCPConnector):

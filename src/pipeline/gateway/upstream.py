@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from cmf.adapters.stream import StreamEvent
 from cmf.request import ErrorInfo, Request, Response
-from pipeline.gateway.refusal import Refusal, later, retry_after
+from pipeline.gateway.refusal import FINAL, Refusal, later, retry_after
 
 REQUEST: Final[ContextVar[str]] = ContextVar("request", default="-")
 """The id of the request that is being answered, for log lines about its upstream."""
@@ -79,6 +79,9 @@ class UpstreamError(Exception):
 
 
 _FAILED: Final = "The upstream replied with an error."
+ACCOUNT: Final = "upstream.account"
+_ACCOUNT_STATUSES: Final = frozenset({401, 402, 403})
+_ACCOUNT_FAILED: Final = "The upstream does not accept this gateway's key, or its account: its operator has to act."
 # The client's status by the upstream's. An upstream's 401 is about our key, not about the client's.
 _STATUS: Final = {400: 400, 402: 502, 401: 502, 403: 502, 404: 404, 413: 413, 422: 400, 429: 429, 503: 503, 529: 503}
 
@@ -107,6 +110,8 @@ def retryable_error(response: Response) -> Refusal | None:
     if status < 500 and status != 429:
         return None
     wait = None if error is None else error.retry_after_seconds
+    if error is not None and error.code == ACCOUNT:
+        return Refusal(status, ACCOUNT, _ACCOUNT_FAILED, headers=FINAL)
     return UpstreamError(status, error_code(status), _FAILED, wait=wait).refusal()
 
 
@@ -117,6 +122,8 @@ def error_of(status: int, wire_error: ErrorInfo | None, wait: int | None = None)
     the seconds after which to try again, is kept where the client gets 429 or 503.
     """
     our_status = client_status(status)
+    if status in _ACCOUNT_STATUSES:
+        return Response(error=ErrorInfo(message=_ACCOUNT_FAILED, code=ACCOUNT, status=our_status))
     message = wire_error.message if wire_error is not None and our_status < 500 else None
     wait = wait if our_status in (429, 503) else None
     return Response(
@@ -127,6 +134,7 @@ def error_of(status: int, wire_error: ErrorInfo | None, wait: int | None = None)
 
 
 __all__ = [
+    "ACCOUNT",
     "REQUEST",
     "StreamObserver",
     "Upstream",

@@ -310,6 +310,14 @@ class TestAnswers:
         ]
 
     @pytest.mark.spec("OLL-12")
+    @pytest.mark.parametrize("body", [{"detail": "no"}, {}, {"status": "ok"}, {"model": "m", "done": True}])
+    def test_a_body_of_another_service_is_an_error_and_no_empty_answer(self, body: Any) -> None:
+        response = heard(body)
+        assert response.error is not None
+        assert response.choices == ()
+        assert OLLAMA.to_wire_response(response) == body
+
+    @pytest.mark.spec("OLL-12")
     @pytest.mark.parametrize("error", ["model not found", {"message": "odd"}, 5, ""])
     def test_an_error_is_a_response(self, error: Any) -> None:
         response = heard({"error": error})

@@ -119,6 +119,7 @@ def test_a_log_line_names_the_upstream_asked_last_as_the_settings_do(
     [
         ("400 Bad Request", 400),
         ("401 Unauthorized", 502),
+        ("402 Payment Required", 502),
         ("403 Forbidden", 502),
         ("404 Not Found", 404),
         ("422 Unprocessable", 400),
@@ -140,12 +141,25 @@ def test_an_upstreams_error_is_the_clients_own(
             assert status == told
             assert headers["x-cmf-decision-id"].startswith("dec_")
             assert headers["x-cmf-code"].startswith("upstream.")
+            assert (headers["x-cmf-code"] == "upstream.account") is (upstream[:3] in ("401", "402", "403"))
+            assert (headers["x-should-retry"] == "false") is (headers["x-cmf-code"] == "upstream.account")
             assert (b"it said this" in raw) is (told < 500)
             assert b"odd_" not in raw
             assert (headers["retry-after"] is not None) is (told == 503)
     noted = [one.message for one in caplog.records if f'"why":"status {upstream.split()[0]}' in one.message]
     assert len(noted) == (len(CLIENTS) if told >= 429 else 0)
-    assert sum("key" in one for one in noted) == (len(CLIENTS) if upstream[:3] in ("401", "403") else 0)
+    assert sum("key" in one for one in noted) == (len(CLIENTS) if upstream[:3] in ("401", "402", "403") else 0)
+
+
+@pytest.mark.spec("GW-40", "GW-83")
+def test_a_rejected_key_of_every_target_is_not_tried_again_by_clients(tmp_path: Path) -> None:
+    reply = http_reply(b'{"error": {"message": "sk-other is no key"}}', status="401 Unauthorized")
+
+    with before(tmp_path, Bare(reply), routes=[{"name": "all", "targets": ["up", "up/other"]}]) as url:
+        status, headers, raw = post(url, CHAT, HELLO)
+
+    assert (status, headers["x-cmf-code"], headers["x-should-retry"]) == (502, "upstream.account", "false")
+    assert (headers["retry-after"], b"sk-other" in raw) == (None, False)
 
 
 @pytest.mark.spec("GW-40")

@@ -8,7 +8,7 @@ from typing import Any
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_ids import call_names
 from cmf.adapters.driver import drive
-from cmf.adapters.fields import MARK, extra_of, unmarked
+from cmf.adapters.fields import MARK, PARTIAL, extra_of, unmarked
 from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.layout import apply, shape_of, wire_content, with_layout
 from cmf.adapters.loss import locating_errors, respecting_critical
@@ -85,6 +85,8 @@ class OllamaAdapter(Adapter):
         if not isinstance(raw, dict):
             return unrecognized(raw, FORMAT)
         response = read_response(raw)
+        if not response.choices and response.error is None and PARTIAL not in raw:
+            return unrecognized(raw, FORMAT)
         return with_layout(response, layout_of(plain_response(response), unmarked(raw), "$"))
 
     def in_one_text(self, response: Response, *, streamed: bool = False) -> Response:
