@@ -67,7 +67,8 @@ class Reply:
             await self._sent(body)
             return
         self.decision = decision.id
-        await self._sent(self._start(200, media_type, decision_headers(decision)), body)
+        headers = {"x-accel-buffering": "no", **decision_headers(decision)}  # nginx would hold the pieces back
+        await self._sent(self._start(200, media_type, headers), body)
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last piece."""

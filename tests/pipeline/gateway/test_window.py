@@ -40,6 +40,15 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
     return guard_of(tmp_path_factory.mktemp("window"), {"key": MASK, "word": DENY})
 
 
+@pytest.mark.spec("GW-165")
+@pytest.mark.parametrize("dialect", CLIENTS)
+def test_a_proxy_in_front_is_told_not_to_collect_the_pieces(guard: Guard, dialect: str) -> None:
+    got = served(guard, Pieces(["some plain words, ", "and some more of them"]), dialect, window=1)
+
+    assert len(got.pieces) > 1
+    assert got.headers["x-accel-buffering"] == "no"
+
+
 # -- for every way of cutting a text -----------------------------------------------------------------------------------
 
 # A secret never begins within another: what was found is masked wherever it stands, which is no local thing then.
