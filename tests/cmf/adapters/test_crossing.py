@@ -291,6 +291,24 @@ def test_a_refusal_of_a_reply_has_its_place_and_one_of_what_was_made_on_the_way_
     assert copied.value.path == ""
 
 
+@pytest.mark.spec("OAC-18")
+@pytest.mark.parametrize("name", ["openai_chat", "openrouter"])
+def test_the_picture_of_a_foreign_result_stays_in_its_tool_message(name: str) -> None:
+    picture = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    found = [{"type": "text", "text": "see"}, {"type": "image", "source": picture}]
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": found}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    said = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    request = get("anthropic_messages").from_wire_request({"model": "m", "max_tokens": 9, "messages": said})
+
+    with collecting() as losses:
+        written = get(name).to_wire(request)["messages"][-1]
+
+    assert losses == []
+    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    assert (written["role"], written["content"]) == ("tool", [{"type": "text", "text": "see"}, shown])
+
+
 @pytest.mark.spec("OAC-19")
 def test_a_chat_reply_with_a_picture_of_another_format_is_refused() -> None:
     parts = (TextPart(text="see"), ImagePart(type="base64", data="iVBORw0KGgo=", media_type="image/png"))
