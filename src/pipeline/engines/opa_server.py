@@ -11,10 +11,10 @@ import asyncio
 import io
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import orjson
@@ -24,8 +24,7 @@ from cmf.codec import loads
 from cmf.errors import DecodeError
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.engines.breaker import Breaker
-from pipeline.engines.module_order import in_dependency_order
-from pipeline.errors import ConfigError, EngineError
+from pipeline.errors import ConfigError
 from pipeline.policies.entrypoints import BATCH
 
 MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024  # as much as the embedded engine lets a result be
@@ -34,12 +33,6 @@ MAX_SINGLE_QUERIES: Final = 8  # at once, when a batch that failed is asked view
 
 _READ_BYTES: Final = 64 * 1024
 _JSON: Final = {"Content-Type": "application/json"}
-_TEXT: Final = {"Content-Type": "text/plain"}
-PUSHED: Final = "cmf-set/"
-"""The ids of the modules that `push` puts on a server begin so; others are left alone."""
-
-_BATCH: Final = BATCH.replace(".", "/")
-
 _STRICT: Final = {"strict-builtin-errors": "true"}
 
 
@@ -108,20 +101,6 @@ class OpaServerEngine:
         question = self._evaluate(entrypoints, shared, views, loop.time() + timeout_seconds)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, loop))
 
-    def push(
-        self, modules: Sequence[tuple[str, str]], data: Mapping[str, Any], *, timeout_seconds: float = 60.0
-    ) -> None:
-        """Give the server a set: `modules` as (path, text), of which the last one carries the revision, and `data`.
-
-        Until it is there no answer is a decision. What an earlier push left is taken away first.
-
-        Raises:
-            EngineError: the server is not there or refuses something; `path` is the module.
-        """
-        loop = self._running_loop()
-        work = self._push(modules, data, timeout_seconds)
-        asyncio.run_coroutine_threadsafe(work, loop).result()
-
     def close(self) -> None:
         """Close the connections and end the thread. The engine can be used again, and opens new ones."""
         with self._lock:
@@ -181,31 +160,6 @@ class OpaServerEngine:
             self._breaker.give_up()
             raise
         self._breaker.note(now(), fault=fault)
-
-    async def _push(self, modules: Sequence[tuple[str, str]], data: Mapping[str, Any], timeout_seconds: float) -> None:
-        *others, last = modules
-        ordered = [*in_dependency_order(others), last]
-        place = ""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                client = self._connected()
-                await client.delete_pushed()
-                for key, value in data.items():
-                    place = f"data.{key}"
-                    await client.put(f"data/{quote(key, safe='')}", orjson.dumps(value), _JSON)
-                for path, text in ordered:
-                    place = path
-                    await client.put(f"policies/{quote(PUSHED + path)}", text.encode(), _TEXT)
-        except _StatusError as error:
-            hint = "see the server's log"
-            raise EngineError(
-                f"the server answered {error.status}", path=place, code="engine.push-refused", hint=hint
-            ) from None
-        except (aiohttp.ClientError, OSError) as error:
-            hint = "is the server there?"
-            raise EngineError(
-                f"the server cannot be reached ({type(error).__name__})", code="engine.unavailable", hint=hint
-            ) from None
 
     async def _ask(self, context: Any, items: Sequence[_Item], results: list[EngineResult]) -> None:
         """Put the answer for each item into `results`.
@@ -346,7 +300,7 @@ async def _only_200(
     request: aiohttp.ClientRequest, handler: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 ) -> aiohttp.ClientResponse:
     response = await handler(request)
-    if response.status != 200 and not (request.method == "PUT" and response.status == 204):
+    if response.status != 200:
         response.close()
         raise _StatusError(response.status)
     return response
@@ -364,28 +318,6 @@ class _Client(AsyncOpaClient):  # type: ignore[misc]  # the package is not typed
         body = io.BytesIO(orjson.dumps({"input": input_data}))
         async with self._request("POST", url, data=body, headers=_JSON) as response:
             return await response.json()
-
-    async def delete_pushed(self) -> None:
-        """Take away what was pushed before, users before what they use: a module in use is refused, and tried again."""
-        async with self._request("GET", f"{self.root_url}/policies") as response:
-            names = [str(policy["id"]) for policy in (await response.json())["result"]]
-        # What carries the revision goes first: from then on there is no answer.
-        left = sorted((name for name in names if name.startswith(PUSHED)), key=lambda name: (_BATCH not in name, name))
-        while left:
-            in_use = []
-            for name in left:
-                try:
-                    await self.delete_policy(quote(name))
-                except _StatusError as error:
-                    in_use.append((name, error))
-            if len(in_use) == len(left):
-                raise in_use[0][1]
-            left = [name for name, _ in in_use]
-
-    async def put(self, place: str, content: bytes, headers: dict[str, str]) -> None:
-        """Put a policy or a piece of data; `_StatusError` if the server does not take it."""
-        async with self._request("PUT", f"{self.root_url}/{place}", data=content, headers=headers):
-            pass
 
     def connect(self) -> None:
         """Open the session; to be called on the loop that will use it."""

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import shutil
-import subprocess
 import threading
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.opa_server import ScriptedServer, await_health, free_port, reply, serving, write_bundle
+from tests.opa_server import ScriptedServer, free_port, reply, serving, write_bundle
 
 from pipeline import policy_set
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.engines.breaker import Breaker
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.opa_server import MAX_RESPONSE_BYTES, OpaServerEngine
-from pipeline.errors import ConfigError, EngineError
+from pipeline.errors import ConfigError
 from pipeline.policy_set import PolicySet
 
 REVISION = "r1"
@@ -456,81 +453,3 @@ def test_no_views_are_no_results(engine: OpaServerEngine) -> None:
 def _url(engine: OpaServerEngine) -> str:
     client = engine._new_client()
     return f"http://{client.host}:{client.port}"
-
-
-@pytest.fixture
-def empty_server(opa_binary: Path) -> Iterator[str]:
-    """An OPA server without any policy."""
-    port = free_port()
-    arguments = [opa_binary, "run", "--server", "--addr", f"127.0.0.1:{port}", "--log-level", "error"]
-    process = subprocess.Popen([*arguments, "--disable-telemetry"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        await_health(f"http://127.0.0.1:{port}", process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
-
-
-def pushed(policies: PolicySet) -> list[tuple[str, str]]:
-    return [(module.path, module.text) for module in (*policies.modules, policies.batch_module)]
-
-
-def small(tmp_path: Path, mark: str) -> PolicySet:
-    text = TROUBLE.replace("Called it trouble.", mark).replace("cmf.rules.test.trouble", f"cmf.rules.test.{mark}")
-    home = tmp_path / mark / "cmf/rules/test" / mark
-    home.mkdir(parents=True)
-    (home / f"{mark}.rego").write_text(text)
-    return policy_set.load(tmp_path / mark)
-
-
-def some_shipped(tmp_path: Path) -> PolicySet:
-    """The shipped rules on data, with all of the library: a server compiles the whole set for each file it is given."""
-    others = shutil.ignore_patterns("content", "identity", "provenance", "request", "session", "tools", "*_test.rego")
-    shutil.copytree(policy_set.shipped(), tmp_path / "some", ignore=others)
-    return policy_set.load(tmp_path / "some")
-
-
-@pytest.mark.opa
-@pytest.mark.spec("POL-34")
-def test_a_running_server_is_given_one_set_and_then_another(empty_server: str, tmp_path: Path) -> None:
-    view = b'{"kind": "text", "content": "1", "properties": {}}'
-    for policies in (small(tmp_path, "one"), some_shipped(tmp_path), small(tmp_path, "two")):
-        engine = OpaServerEngine(empty_server, revision=policies.revision)
-        assert not isinstance(engine.evaluate([TEXT], SHARED, [view], timeout_seconds=SECONDS)[0], Decided)
-
-        engine.push(pushed(policies), policies.data)
-
-        assert isinstance(engine.evaluate([TEXT], SHARED, [view], timeout_seconds=SECONDS)[0], Decided)
-        with urllib.request.urlopen(f"{empty_server}/v1/policies") as answer:
-            assert len(json.loads(answer.read())["result"]) == len(policies.modules) + 1
-        engine.close()
-
-
-@pytest.mark.opa
-@pytest.mark.spec("POL-34")
-def test_a_module_that_the_server_refuses_is_named(empty_server: str, tmp_path: Path) -> None:
-    policies = small(tmp_path, "one")
-    modules = [("odd.rego", "package odd\n\nx := nothing.at_all(1)\n"), *pushed(policies)]
-    engine = OpaServerEngine(empty_server, revision=policies.revision)
-
-    with pytest.raises(EngineError) as caught:
-        engine.push(modules, policies.data)
-
-    assert (caught.value.code, caught.value.path) == ("engine.push-refused", "odd.rego")
-    assert engine.evaluate([TEXT], SHARED, [VIEW], timeout_seconds=SECONDS) == [Undefined()]
-    engine.close()
-
-
-@pytest.mark.spec("POL-34")
-def test_circular_modules_and_unreachable_servers_are_errors() -> None:
-    one, two = "package a\n\nf(x) := data.b.g(x)\n\nh(x) := x\n", "package b\n\ng(x) := data.a.h(x)\n"
-    circle = [("a.rego", one), ("b.rego", two)]
-    last = ("last.rego", "package last\n")
-    engine = OpaServerEngine(f"http://127.0.0.1:{free_port()}", revision=REVISION)
-
-    for modules, code in (([*circle, last], "engine.push-refused"), ([last], "engine.unavailable")):
-        with pytest.raises(EngineError) as caught:
-            engine.push(modules, {})
-        assert caught.value.code == code
-    engine.close()
