@@ -109,7 +109,8 @@ def _found(value: Request | Response) -> Iterator[tuple[str, str]]:
         if tool.extra:
             yield from ((name, f"tools[{at}]") for name in _misspelt(tool.extra))
     if isinstance(value, Request):
-        yield from _in_messages(value.messages, "messages[{}]")
+        if not _keep_nothing(value.messages):
+            yield from _in_messages(value.messages, "messages[{}]")
         return
     for at, choice in enumerate(value.choices):
         if choice.extra:
@@ -122,13 +123,20 @@ def _in_messages(messages: Sequence[Message], path: str) -> Iterator[tuple[str, 
         if message.extra:
             yield from ((name, path.format(at)) for name in _misspelt(message.extra))
         for index, part in enumerate(message.content):
-            # Its type is asked for first: to find that a value is of no such class takes five times as long.
-            if part.extra or (type(part) in _HOLDERS and _holds_others(part)):
+            if part.extra or type(part) in _HOLDERS:
                 yield from _in_part(part, f"{path.format(at)}.content[{index}]")
 
 
-def _holds_others(part: Part) -> bool:
-    return not isinstance(part, ToolResultPart) or type(part.content) is tuple
+def _keep_nothing(messages: Sequence[Message]) -> bool:
+    """Whether no key of these messages can be a name: so it is of nearly all, and told in a third of the time."""
+    for message in messages:
+        if message.extra:
+            return False
+        for part in message.content:
+            # Its type is asked for first: to find that a value is of no such class takes five times as long.
+            if part.extra or (type(part) in _HOLDERS and type(getattr(part, "content", None)) is not str):
+                return False
+    return True
 
 
 def _in_part(part: Part, path: str) -> Iterator[tuple[str, str]]:
