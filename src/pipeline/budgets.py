@@ -218,7 +218,7 @@ class Budgets:
     def _expected(self, request: Request, prices: Sequence[Price]) -> dict[Unit, Decimal]:
         taken = self._estimate(request)
         given = request.sampling.max_output_tokens
-        longest = self._max_output_tokens if given is None or given < 0 else given
+        longest = given if given is not None and given > 0 else self._max_output_tokens  # to Ollama 0 is no limit
         output = longest * answers(request)
         expected = {Unit.TOKENS: Decimal(taken + output)}
         if prices:

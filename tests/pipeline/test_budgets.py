@@ -274,12 +274,17 @@ def test_a_limit_per_session_refuses_a_run_without_one(store: SessionStore) -> N
 
 
 @pytest.mark.spec("BUD-1")
-def test_two_limits_of_one_budget_are_a_mistake_and_a_negative_length_is_none() -> None:
+def test_two_limits_of_one_budget_are_a_mistake() -> None:
     with pytest.raises(ConfigError):
         budgets(MemorySessions(), tokens(1), tokens(2))
 
-    negative = Request(model="p:m", sampling=Sampling(max_output_tokens=-5_000))
-    assert budgets(MemorySessions(), max_output_tokens=10).reserve(ANN, negative).expected[Unit.TOKENS] == 60
+
+@pytest.mark.spec("BUD-2")
+@pytest.mark.parametrize("length", [-5_000, 0])
+def test_a_length_that_limits_nothing_counts_as_none(length: int) -> None:
+    asked = Request(model="p:m", sampling=Sampling(max_output_tokens=length))
+
+    assert budgets(MemorySessions(), max_output_tokens=10).reserve(ANN, asked).expected[Unit.TOKENS] == 60
 
 
 def test_an_error_of_the_store_at_settlement_is_not_taken_for_a_swept_hold(monkeypatch: pytest.MonkeyPatch) -> None:
