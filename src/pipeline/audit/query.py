@@ -14,9 +14,11 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from cmf.enums import ViewKind
 from pipeline.decision import Effect, Mode, Verdict
 from pipeline.errors import AuditError
 from pipeline.moments import micros
+from pipeline.policies.metadata import Severity
 
 
 class Disposition(StrEnum):
@@ -29,6 +31,12 @@ class Disposition(StrEnum):
     INCIDENT = "incident"
 
 
+KINDS: Final = (
+    "decision", "log", "config", "policy", "tally", "sweep", "review", "signoff", "sample", "filter", "export",
+    "reveal", "ask", "grant", "rule", "hold", "erasure", "override", "declassify",
+)  # fmt: skip
+"""The kinds of records; a test compares them with those that the code writes."""
+
 COLUMNS: Final = ("id", "kind", "verdict", "action", "subject", "session", "revision")
 FACTS: Final = (
     "rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered", "override"
@@ -39,8 +47,11 @@ REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sam
 TIMES: Final = ("since", "until")
 _BOOLEAN: Final = ("yes", "no")
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kind": KINDS,
     "verdict": (*Verdict, "none"),  # for records other than decisions
     "effect": tuple(Effect),
+    "severity": tuple(Severity),
+    "view": tuple(ViewKind),
     "mode": tuple(Mode),
     "covered": _BOOLEAN,
     "needs": ("review",),

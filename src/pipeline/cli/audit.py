@@ -29,7 +29,7 @@ from pipeline.moments import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
 from pipeline.sessions.keys import shown_subject
 from pipeline.store.database import Store, key_beside
-from pipeline.store.engine import check_is_store, file_of, open_to_read
+from pipeline.store.engine import file_of, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.search import Search
@@ -185,8 +185,8 @@ def _evidence(store: str) -> Iterator[Evidence]:
 
 @contextmanager
 def opened_for_search(store: str) -> Iterator[Store]:
-    """An existing store, opened for searching: nothing is recorded, so no key is needed."""
-    check_is_store(store)
+    """An existing store, opened for searching: nothing is recorded, so no key is needed, and nothing is migrated."""
+    open_to_read(store).dispose()  # refuses an older store
     with Store.named(store, keyless=True) as opened:
         yield opened
 

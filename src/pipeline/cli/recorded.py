@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.authority import holder
-from pipeline.cli.audit import check_key, opened_for_search, other_key, reading
+from pipeline.cli.audit import check_key, other_key, reading
 from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store, key_beside
-from pipeline.store.engine import file_of
+from pipeline.store.engine import check_is_store, file_of
 from pipeline.store.evidence import StoreEvidence
 
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -38,7 +38,8 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
     Raises:
         ConfigError: its logs are signed with another key. StoreError: it cannot be opened.
     """
-    with opened_for_search(place):  # a missing store is not created; an older one is migrated
+    check_is_store(place)  # a missing store is not created
+    with Store.named(place, keyless=True):  # an older one is migrated
         pass
     with reading(place) as engine:
         known = {log.key for log in StoreEvidence(engine).logs()}

@@ -17,14 +17,20 @@ from tests.pipeline.run_records import ANN, NOON, made_record
 from typer.testing import CliRunner, Result
 
 from cmf.codec import dumps
+from pipeline import declassification
 from pipeline.audit.exporting import HeadFile
-from pipeline.audit.query import COLUMNS, FACTS, REVIEWS, TIMES, parse
+from pipeline.audit.query import COLUMNS, FACTS, KINDS, REVIEWS, TIMES, parse
 from pipeline.audit.recorder import Recorder
 from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.errors import AuditError
+from pipeline.gateway.chronicle import _PREFIX
+from pipeline.review import annotations
+from pipeline.store import acts
 from pipeline.store.database import Store
 from pipeline.store.search import Search
+
+OLDER = Path(__file__).parents[1] / "store" / "older"
 
 RUN = CliRunner()
 NAMES = (*COLUMNS, *FACTS, *REVIEWS, *TIMES)
@@ -125,6 +131,9 @@ def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
         ["find", kept.store, "since:999999w"],
         ["find", kept.store, "verdict:allow,denied"],
         ["find", kept.store, "covered:n"],
+        ["find", kept.store, "kind:typo"],
+        ["find", kept.store, "severity:hihg"],
+        ["find", kept.store, "view:tool"],
         ["find", kept.store, "rule:'a"],
         ["show", kept.store, "dec_other"],
         ["export", kept.store, kept.heads],
@@ -134,6 +143,24 @@ def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
         assert result.exit_code in ((4,) if arguments[0] == "verify" else (2, 4, 5)), arguments
         assert len(result.output.splitlines()) == 1, result.output
     assert not missing.exists()
+
+
+@pytest.mark.spec("AUD-60")
+def test_each_kind_of_record_that_is_written_can_be_looked_for() -> None:
+    assert set(KINDS) == {"decision", "log", "sweep", declassification.KIND, *acts.PREFIX, *_PREFIX, *annotations.KINDS}
+
+
+@pytest.mark.spec("REC-13")
+def test_searching_does_not_migrate_an_older_store(tmp_path: Path) -> None:
+    older = tmp_path / "older.sqlite3"
+    with closing(sqlite3.connect(older)) as database:
+        database.executescript((OLDER / "0006.sql").read_text(encoding="utf-8"))
+    before = older.read_bytes()
+
+    for command in (["find", older, "verdict:deny"], ["find", older, "needs:review"], ["holds", older]):
+        result = cmf(*command)
+        assert (result.exit_code, "store.other-schema" in result.output) == (5, True), result.output
+    assert older.read_bytes() == before
 
 
 @pytest.mark.spec("CLI-80")
