@@ -31,6 +31,7 @@ pub fn function(name: &str) -> Option<Function> {
         MEMBER_2 => |_, _, args, _| Ok(Value::from(is_member(None, &args[0], &args[1]))),
         MEMBER_3 => |_, _, args, _| Ok(Value::from(is_member(Some(&args[0]), &args[1], &args[2]))),
         "count" => count,
+        "intersection" => intersection,
         "json.filter" => |_, _, args, _| Ok(filtered(object(args)?, &Paths::of(args)?)),
         "json.marshal" => marshal,
         "json.remove" => {
@@ -38,6 +39,12 @@ pub fn function(name: &str) -> Option<Function> {
         }
         "numbers.range_step" => range_step,
         "object.subset" => subset,
+        "object.union" => |_, _, args, _| merged(args.iter()),
+        "object.union_n" => |_, _, args, _| match args {
+            [Value::Array(objects)] => merged(objects.iter()),
+            _ => Err(anyhow!("not an array")),
+        },
+        "union" => union,
         _ => return None,
     })
 }
@@ -62,6 +69,50 @@ fn count(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
         _ => return Err(anyhow!("cannot be counted")),
     };
     Ok(Value::from(u64::try_from(count)?))
+}
+
+/// The members of a set of sets.
+fn sets(args: &[Value]) -> Result<Vec<&Value>> {
+    match args {
+        [Value::Set(sets)] if sets.iter().all(|set| matches!(set, Value::Set(_))) => Ok(sets.iter().collect()),
+        _ => Err(anyhow!("not a set of sets")),
+    }
+}
+
+fn members(set: &Value) -> impl Iterator<Item = &Value> {
+    set.as_set().into_iter().flat_map(|members| members.iter())
+}
+
+fn intersection(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    let sets = sets(args)?;
+    let Some((first, others)) = sets.split_first() else { return Ok(Value::from(BTreeSet::new())) };
+    let is_common = |item: &&Value| others.iter().all(|set| set.as_set().is_ok_and(|set| set.contains(item)));
+    Ok(Value::from(members(first).filter(is_common).cloned().collect::<BTreeSet<_>>()))
+}
+
+/// Where regorus copies what it has so far for each set, as it does for each object below.
+fn union(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    Ok(Value::from(sets(args)?.into_iter().flat_map(members).cloned().collect::<BTreeSet<_>>()))
+}
+
+fn merged<'a>(mut objects: impl Iterator<Item = &'a Value>) -> Result<Value> {
+    objects.try_fold(Value::new_object(), |mut all, object| {
+        merge(&mut all, object)?;
+        Ok(all)
+    })
+}
+
+fn merge(all: &mut Value, object: &Value) -> Result<()> {
+    let all = all.as_object_mut()?;
+    for (key, member) in object.as_object()?.iter() {
+        match (all.get_mut(key), member) {
+            (Some(old @ Value::Object(_)), Value::Object(_)) => merge(old, member)?,
+            _ => {
+                all.insert(key.clone(), member.clone());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn object(args: &[Value]) -> Result<&Value> {

@@ -12,6 +12,7 @@ use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The function to use in place of the one of regorus.
 pub fn function(name: &str) -> Option<Function> {
@@ -32,8 +33,11 @@ pub fn function(name: &str) -> Option<Function> {
         "strings.count" => |_, _, args, _| Ok(Value::from(occurrences(string(args, 0)?, string(args, 1)?))),
         "strings.replace_n" => replace_n,
         "substring" => substring,
+        "time.clock" => |span, params, args, strict| in_zone("time.clock", span, params, args, strict),
+        "time.date" => |span, params, args, strict| in_zone("time.date", span, params, args, strict),
         "time.parse_duration_ns" => parse_duration,
         "time.parse_rfc3339_ns" => parse_rfc3339,
+        "time.weekday" => |span, params, args, strict| in_zone("time.weekday", span, params, args, strict),
         "to_number" => to_number,
         "upper" => |_, _, args, _| Ok(Value::from(upper(string(args, 0)?))),
         "urlquery.decode" => |_, _, args, _| percent_decoded(string(args, 0)?).map(Value::from),
@@ -380,4 +384,18 @@ fn percent_decoded(given: &str) -> Result<String> {
         });
     }
     Ok(String::from_utf8(made).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// regorus knows the summer time of a zone up to 2099, and its past less well than Go.
+fn in_zone(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    const KNOWN: Range<i64> = 0..4_102_444_800_000_000_000;
+    if let [Value::Array(given)] = args {
+        if let [Value::Number(moment), Value::String(zone), ..] = given.as_slice() {
+            let is_known = moment.as_i64().is_none_or(|moment| KNOWN.contains(&moment));
+            if !is_known && !matches!(zone.as_ref(), "" | "UTC") {
+                return Err(beyond());
+            }
+        }
+    }
+    of_regorus(name, span, params, args, strict)
 }

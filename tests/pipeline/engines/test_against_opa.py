@@ -119,6 +119,12 @@ MEANT = [
     "x := hd\nhd[k] contains v if some k, v in input.empty",
     "x := count(hd) == 0\nhd[k] contains input.nope if some k, v in input.obj",
     "x := hd\nhd.m[k].n contains v if some k, v in input.empty",
+    # unions and what sets have in common
+    "x := object.union_n(input.rows)",
+    'x := object.union_n([input.deep, {"x": {"y": 1, "z": {"a": 1}}}, {"x": {"z": {"b": input.obj}}}, input.obj])',
+    'x := object.union(input.deep, {"x": {"y": {"z": 1}, "w": input.empty}})',
+    "x := union({{v | some v in input.nums}, {2, input.s}, set()})",
+    "x := [intersection({{v | some v in input.nums}, {2, 3, input.s}}), object.union_n(input.empty)]",
     # a key that is computed in the head
     "x := hd\nhd[r.k] contains r.v if some r in input.rows",
     "x := hd\nhd[r.v] contains r if {\n\tsome r in input.rows # each\n}",
@@ -393,8 +399,14 @@ FORMATS = [
     "%T",
 ]
 FORMATS += ["%f", "%.2f", "%8.3f|", "%e", "%E", "%g", "%5s|", "%-5s|", "%.1s", "%z", "%", "%%", "a"]
+MOMENTS = [0, 1136214245000000000, 1709164800000000000, 1719164800000000000, 4102400000000000000, -1, 2**62, 2**63, 1.5]
+ZONES = ["", "UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Nowhere"]
 NETWORKS = ["10.0.0.0/8", "::/0", "::ffff:10.0.0.0/104", "10.0.0.0/33", "::ffff:10.0.0.0/90"]
 PATHS = ["a", "a/b", "/b", "b/0", "", "a/b/c", "a~1b", ["a"], ["b", "0"], [], "c"]
+
+
+def moment(rng: random.Random) -> list[Any]:
+    return [rng.choice([rng.choice(MOMENTS), [rng.choice(MOMENTS), rng.choice(ZONES)]])]
 
 
 def texts(rng: random.Random) -> str:
@@ -436,6 +448,9 @@ OF_ANYTHING: dict[str, Callable[[random.Random], list[Any]]] = {
     "json.unmarshal": lambda rng: [rng.choice(JSON_TEXTS)],
     "strings.count": lambda rng: [texts(rng), rng.choice(["", "a", "aa", "ß", texts(rng)])],
     "to_number": lambda rng: ["".join(rng.choices("107.e-+ x5_", k=rng.randint(1, 4)))],
+    "time.clock": moment,
+    "time.date": moment,
+    "time.weekday": moment,
     "json.filter": of_objects,
     "json.marshal": lambda rng: [rng.choice([texts(rng), {texts(rng): [texts(rng), 2**64 + 1]}])],
     "json.remove": of_objects,

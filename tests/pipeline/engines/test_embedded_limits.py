@@ -72,6 +72,8 @@ def _doubling(start: str, step: str, last: str, count: int) -> str:
         (_doubling('"abcdefgh"', 'concat("", [S, S])', "count(s40)", 40), "engine.builtin-limit"),
         (_doubling("[1, 2]", "array.concat(S, S)", "count(s40)", 40), "engine.builtin-limit"),
         (_doubling("[1]", "[S, S]", "json.marshal(s60)", 60), "engine.builtin-limit"),
+        (_doubling('{"k": input.n}', '{"a": S, "b": S}', "object.union(s60, s60)", 60), "engine.builtin-limit"),
+        (_doubling('{"k": input.n}', '{"a": S, "b": S}', "object.union_n([s60, s60])", 60), "engine.builtin-limit"),
         (_doubling("[1]", "[S, S]", "s30", 30), "engine.result-too-large"),
         ("x := [input.long | some i in numbers.range(1, 20)]", "engine.result-too-large"),
         ('x := count([concat("", [input.long, "b"]) | some i in numbers.range(1, 200)])', "engine.memory"),
@@ -85,6 +87,16 @@ def test_no_builtin_makes_or_takes_without_bound(rules: str, code: str, compiled
 
     assert isinstance(result, Failed)
     assert result.code == code
+
+
+@pytest.mark.spec("ENG-8")
+@FORMS
+@pytest.mark.parametrize("term", ["object.union_n(input.objects)", "union({{number} | some number in input.numbers})"])
+def test_a_union_of_many_takes_the_time_of_its_members_and_not_of_their_square(term: str, compiled: bool) -> None:
+    document = {"numbers": list(range(20_000)), "objects": [{str(number): 1} for number in range(20_000)]}
+    engine = engine_of(f"x := count({term})", compiled=compiled)
+
+    assert ask(engine, document, seconds=5) == Decided(20_000)
 
 
 @pytest.mark.spec("ENG-8")
