@@ -24,7 +24,10 @@ from pipeline.stage import Traffic
 _FORMAT: Final = "openai_chat"
 _CHAT: Final = frozenset({"completion", "acompletion"})
 _HOOKS: Final = frozenset({"pre_call", "post_call"})
-_HEADERS: Final = "extra_headers"
+_HEADERS: Final = ("extra_headers", "headers")
+_SCOPED_HEADERS: Final = "provider_specific_header"  # those for some providers; one entry or a list of them
+_METADATA: Final = ("metadata", "litellm_metadata")  # for callbacks; some of it goes to a provider
+_PARTLY_SHOWN: Final = frozenset({*_HEADERS, _SCOPED_HEADERS, *_METADATA})
 _RUNS: Final = _HOOKS | {"pre_mcp_call"}  # MCP tool calls reach the same hook, which refuses them
 _DROPS_CHANGES: Final = ("run_in_parallel", "scan_raw_request")
 # LiteLLM's own parameters that do not reach a model: bookkeeping, timeouts, routing and retries. Others add text after
@@ -56,6 +59,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             responses would go unjudged (a `mode` without both hooks, `default_on: false`, running in parallel).
     """
     try:
+        import litellm
         from litellm.exceptions import GuardrailRaisedException
         from litellm.integrations.custom_guardrail import CustomGuardrail
         from litellm.types.utils import ModelResponse, ModelResponseStream, all_litellm_params
@@ -108,9 +112,10 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             if outcome.request is None:
                 raise self._refused("A stage replaced the request with something else.", "pipeline.no-request")
             body = emit(outcome, _FORMAT)
-            if isinstance(data.get(_HEADERS), dict):
-                credentials = data[_HEADERS].keys() - without_sensitive(data[_HEADERS])
-                body[_HEADERS] = body.get(_HEADERS, {}) | {name: data[_HEADERS][name] for name in credentials}
+            shown = _shown(data)
+            for name in shown.keys() & _PARTLY_SHOWN:
+                empty: Any = {} if isinstance(shown[name], Mapping) else None
+                body[name] = _restored(data[name], shown[name], body.get(name, empty))
             return {**{name: value for name, value in data.items() if _is_own(name)}, **body}
 
         async def async_post_call_success_hook(
@@ -126,8 +131,6 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         async def async_post_call_streaming_iterator_hook(
             self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
         ) -> AsyncGenerator[Any, None]:
-            import litellm
-
             chunks = [chunk async for chunk in response]
             whole = litellm.stream_chunk_builder(chunks, messages=request_data.get("messages"))
             if not isinstance(whole, ModelResponse):
@@ -186,13 +189,45 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         return name in all_litellm_params or name.startswith("litellm_") or name.endswith("_fallbacks")
 
     def _request(data: Mapping[str, Any]) -> Request:
-        """The parts of `data` that go to a provider, without credentials, which no policy sees [B12]."""
-        body = {name: value for name, value in data.items() if not _is_own(name)}
-        if isinstance(body.get(_HEADERS), dict):
-            body[_HEADERS] = without_sensitive(body[_HEADERS])
-        return _ADAPTER.from_wire_request(as_json(body))
+        return _ADAPTER.from_wire_request(as_json(_shown(data)))
+
+    def _shown(data: Mapping[str, Any]) -> dict[str, Any]:
+        """What of `data` goes to a provider, without credentials, which no policy sees [B12]."""
+        shown = {}
+        for name, value in data.items():
+            if name in _METADATA:
+                sent = ("user_id", "requester_metadata") if litellm.enable_preview_features else ("user_id",)
+                value = {one: value[one] for one in sent if one in value} if isinstance(value, Mapping) else value
+            elif name in _HEADERS or name == _SCOPED_HEADERS:
+                value = _without_credentials(value)
+            elif _is_own(name):
+                continue
+            if value or not _is_own(name):
+                shown[name] = value
+        return shown
 
     return CmfGuardrail
+
+
+def _without_credentials(headers: Any) -> Any:
+    """Headers, or entries with headers for some providers."""
+    if isinstance(headers, list | tuple):
+        return [_without_credentials(one) for one in headers]
+    if not isinstance(headers, Mapping):
+        return headers
+    if isinstance(headers.get("extra_headers"), Mapping):
+        return {**headers, "extra_headers": without_sensitive(headers["extra_headers"])}
+    return without_sensitive(headers)
+
+
+def _restored(given: Any, shown: Any, left: Any) -> Any:
+    """What policy left of what it was shown, with what it was not shown of what was given."""
+    if isinstance(given, Mapping) and isinstance(left, Mapping):
+        hidden = {name: value for name, value in given.items() if name not in shown}
+        return hidden | {name: _restored(given.get(name), shown.get(name), value) for name, value in left.items()}
+    if isinstance(given, list | tuple) and isinstance(left, list) and len(given) == len(left):
+        return [_restored(*one) for one in zip(given, shown, left, strict=True)]
+    return left
 
 
 def _subject_of(key: Any) -> Subject | None:

@@ -161,6 +161,65 @@ async def test_credentials_among_the_headers_go_out_and_are_shown_to_no_policy(r
     assert await seeing.async_post_call_success_hook(data, ANN, calling("query", "{}"))
 
 
+@pytest.mark.spec("INT-30")
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"headers": {"X-A": "secret-word"}},
+        {"provider_specific_header": {"extra_headers": {"anthropic-beta": "secret-word"}}},
+        {"provider_specific_header": [{"extra_headers": {"anthropic-beta": "secret-word"}}]},
+        {"metadata": {"user_id": "secret-word"}},
+        {"litellm_metadata": {"user_id": "secret-word"}},
+    ],
+)
+async def test_what_litellm_sends_of_its_own_parameters_is_judged(tmp_path: Any, more: dict[str, Any]) -> None:
+    rule = 'deny contains {"code": "seen", "reason": "x"} if contains(json.marshal(input), "secret-word")'
+    seeing = cmf_litellm.guardrail_class(Guard(write_rules(tmp_path, {"seen": rule})))()
+
+    with pytest.raises(GuardrailRaisedException, match="seen"):
+        await seeing.async_pre_call_hook(ANN, None, asks("hi", **more), "acompletion")
+
+
+@pytest.mark.spec("INT-30")
+async def test_metadata_of_the_client_is_judged_only_if_litellm_sends_it(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = 'deny contains {"code": "seen", "reason": "x"} if contains(json.marshal(input), "secret-word")'
+    seeing = cmf_litellm.guardrail_class(Guard(write_rules(tmp_path, {"seen": rule})))()
+    own = {"metadata": {"a": "secret-word", "requester_metadata": {"a": "secret-word"}}}
+
+    data = await seeing.async_pre_call_hook(ANN, None, asks("hi", **own), "acompletion")
+    monkeypatch.setattr(litellm, "enable_preview_features", True)
+    with pytest.raises(GuardrailRaisedException, match="seen"):
+        await seeing.async_pre_call_hook(ANN, None, asks("hi", **own), "acompletion")
+
+    assert data["metadata"] == own["metadata"]
+
+
+@pytest.mark.spec("INT-30")
+async def test_what_is_not_sent_of_partly_shown_parameters_stays_beside_what_policy_left(tmp_path: Any) -> None:
+    drop = """\
+redact contains {"code": "no.a", "reason": "x", "pointer": pointer, "replacement": "drop"} if {
+    some format, fields in input.properties.extra
+    "X-A" in object.keys(fields.headers)
+    pointer := concat("/", ["/properties/extra", format, "headers", "X-A"])
+}"""
+    cutting = cmf_litellm.guardrail_class(Guard(write_rules(tmp_path, {"cut": drop}, kinds="request")))()
+    scoped = {
+        "custom_llm_provider": "anthropic",
+        "extra_headers": {"anthropic-beta": "b", "authorization": "secret-word"},
+    }
+    more = {
+        "headers": {"X-A": "a", "X-B": "b", "cookie": "c"},
+        "provider_specific_header": [scoped],
+        "metadata": {"user_id": "u", "user_api_key_hash": "h"},
+    }
+
+    data = await cutting.async_pre_call_hook(ANN, None, asks("hi", **more), "acompletion")
+
+    assert {name: data[name] for name in more} == {**more, "headers": {"X-B": "b", "cookie": "c"}}
+
+
 @pytest.mark.spec("INT-32")
 async def test_what_litellm_adds_itself_is_left_to_it(rail: Any) -> None:
     own = {"secret_fields": {"x": "y"}, "num_retries": 2, "tags": ["a"], "litellm_trace_id": "t", "fallbacks": None}
