@@ -31,7 +31,7 @@ types, never the content of a message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from pipeline.decision import Decision
@@ -118,7 +118,7 @@ class DecisionError(PipelineError):
         approval_ids: the approvals that it waits for; empty if it does not wait for any.
     """
 
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
 
     def __init__(self, decision: Decision, approval_ids: Sequence[str] = ()) -> None:
         self.decision = decision
@@ -144,10 +144,27 @@ class ApprovalRequired(DecisionError):
 
 
 class PolicyUnavailable(DecisionError):
-    """Policy could not decide: an outage, not a verdict. Trying again may help."""
+    """Policy could not decide: an outage, not a verdict. A retry may help, unless the input is the cause."""
 
     default_code = "policy.unavailable"
-    retryable = True
+
+    def __init__(self, decision: Decision, approval_ids: Sequence[str] = ()) -> None:
+        super().__init__(decision, approval_ids)
+        self.retryable = not any(hit.code in _OF_THE_INPUT or hit.code.startswith("input.") for hit in decision.reasons)
+
+
+_OF_THE_INPUT: Final = frozenset(
+    {
+        "engine.builtin-error",
+        "engine.builtin-limit",
+        "engine.conflict",
+        "engine.memory",
+        "engine.not-a-collection",
+        "engine.result-too-large",
+        "engine.too-many-steps",
+    }
+)
+"""What the same input always meets under the same policies, beside the refusals of its JSON (`input.…`)."""
 
 
 class CallError(PipelineError, ValueError):

@@ -72,6 +72,24 @@ def test_an_engine_without_an_answer_is_an_outage_and_no_denial(guarded: Rules) 
     assert caught.value.code == "engine.timeout"
 
 
+@pytest.mark.spec("GRD-2")
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ("count(numbers.range(1, count(input.content) * 100000000)) > 1", "engine.builtin-limit"),
+        ("to_number(input.content) > 1", "engine.builtin-error"),
+        ("value\nvalue := 1 if input.content\nvalue := 2 if input.content", "engine.conflict"),
+    ],
+)
+def test_a_failure_that_the_same_input_always_meets_is_not_worth_a_retry(guarded: Rules, rule: str, code: str) -> None:
+    guard = guarded({"r": f'deny contains {{"code": "x", "reason": "x"}} if {rule}'}, kinds="text")
+
+    with pytest.raises(PolicyUnavailable) as caught:
+        guard.check(says("x"))
+
+    assert (caught.value.code, caught.value.retryable) == (code, False)
+
+
 @pytest.mark.spec("GRD-3")
 @pytest.mark.spec("SES-1")
 def test_labels_hold_only_for_the_session_of_one_subject(guarded: Rules) -> None:

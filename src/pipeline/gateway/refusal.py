@@ -53,10 +53,10 @@ def ending() -> Refusal:
 
 
 def of_decision(error: DecisionError) -> Refusal:
-    """The refusal for a decision that lets nothing through: 403, not to be retried; 503 if policy was unavailable."""
+    """The refusal for a decision that lets nothing through: 403, not to be retried; 503 if policy gave none."""
     headers = {"x-cmf-decision-id": error.decision_id, "x-cmf-verdict": error.decision.verdict.value}
     if isinstance(error, PolicyUnavailable):
-        return Refusal(503, error.code, error.user_message, headers=headers | later())
+        return Refusal(503, error.code, error.user_message, headers=headers | (later() if error.retryable else FINAL))
     headers |= FINAL
     message = error.user_message
     if isinstance(error, ApprovalRequired) and error.approval_ids:
