@@ -266,6 +266,16 @@ def test_texts_that_were_judged_apart_are_not_sent_as_one(guard: Guard, target: 
 
 
 @pytest.mark.spec("ADP-19")
+def test_texts_that_only_a_stream_joins_stay_apart_in_a_whole_response(guard: Guard) -> None:
+    texts = [TextPart(text="a"), TextPart(text="b")]
+    response = Response(choices=[Choice(message=Message(role="assistant", content=texts))], model="m")
+
+    (candidate,) = emit(guard.run(response), "gemini")["candidates"]
+
+    assert candidate["content"]["parts"] == [{"text": "a"}, {"text": "b"}]
+
+
+@pytest.mark.spec("ADP-19")
 def test_what_a_format_has_as_one_text_is_judged_as_one(guard: Guard) -> None:
     def said(*texts: str) -> Response:
         parts = [TextPart(text=text) for text in texts]

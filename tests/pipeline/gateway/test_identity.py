@@ -117,7 +117,8 @@ def test_a_request_with_two_identities_is_refused() -> None:
 @pytest.mark.spec("GW-144")
 @pytest.mark.parametrize(
     "change", [{"id": "authorization"}, {"id": "x-api-key"}, {"roles": "x-user"}, {"peers": []}, {"peers": ["x"]},
-               {"id": "X-User"}, {"id": "x-cmf-session-id"}]
+               {"id": "X-User"}, {"id": "x-cmf-session-id"}, {"id": "x-cmf-approval-id"},
+               {"id": "x-cmf-proxy-secret"}]
 )  # fmt: skip
 def test_a_proxy_whose_headers_mean_something_else_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

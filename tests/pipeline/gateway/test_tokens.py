@@ -178,6 +178,10 @@ def test_a_token_that_no_issuer_vouches_for_now_is_refused(tmp_path: Path, token
         pytest.param(lambda: signed(claims(), OTHER), "another key", id="another-key"),
         pytest.param(lambda: signed(claims(), kid="nobody"), "no key of this name", id="unknown-kid"),
         pytest.param(lambda: by_hand({"alg": "RS256", "kid": "r1"}, claims(exp="soon"), rs256), "gave", id="expiry"),
+        pytest.param(lambda: by_hand({"alg": "RS256"}, claims(), rs256), "names no key (kid)", id="no-kid"),
+        pytest.param(
+            lambda: by_hand({"alg": "RS256", "kid": "r1", "crit": ["exp"]}, claims(), rs256), "(crit)", id="crit"
+        ),
     ],
 )
 def test_the_log_says_why_a_token_was_refused_and_the_client_does_not_learn_it(

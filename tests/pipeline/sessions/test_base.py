@@ -125,6 +125,7 @@ def test_a_label_is_never_missed_by_a_run_that_commits_after_it(store: SessionSt
         (count("calls", "-1"), "session.bad-amount"),
         (count("calls", "NaN"), "session.bad-amount"),
         (Changes(tool_ids={"tu_9": {"openai": "call_1"}}), "session.tool-id-conflict"),
+        (Changes(tool_ids={"tu_1": {"openai": "call_2"}}), "session.tool-id-conflict"),
         (use("nowhere"), "approval.unknown"),
         (settled("nowhere", "1"), "session.unknown-reservation"),
         (reserve("r2", "11"), "session.budget-exceeded"),
