@@ -29,7 +29,7 @@ from pipeline.moments import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
 from pipeline.sessions.keys import shown_subject
 from pipeline.store.database import Store, key_beside
-from pipeline.store.engine import file_of, open_to_read
+from pipeline.store.engine import SCHEMA, file_of, open_any_schema, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.search import Search
@@ -165,6 +165,15 @@ def key(file: Path) -> None:
     """Create the key if it is missing, and print its public key."""
     with one_line_errors():
         typer.echo(Signer.at(file).public_key.pem, nl=False)
+
+
+def migrate(store: str) -> None:
+    """Migrate an older store, and say from which schema version to which."""
+    with one_line_errors():
+        engine, found = open_any_schema(store)
+        engine.dispose()
+        Store.named(store, keyless=True).close()
+    typer.echo(f"schema {SCHEMA}: nothing to do" if found == SCHEMA else f"schema {found} migrated to {SCHEMA}")
 
 
 @contextmanager

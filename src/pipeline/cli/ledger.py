@@ -21,7 +21,7 @@ from pipeline.ledger.formats import read_conversation, write_conversation
 from pipeline.moments import instant_of
 from pipeline.sessions.keys import shown_subject, subject_key
 from pipeline.store.database import Store
-from pipeline.store.engine import check_is_store
+from pipeline.store.engine import check_is_store, open_to_read
 from pipeline.store.ledger import Ledger
 from pipeline.store.tallies import tallies
 
@@ -45,11 +45,7 @@ def read(store: str, file: str, *, source: str, session: str, subject: str | Non
     with one_line_errors(file):
         messages = read_conversation(read_bytes(file), source)
         with Store.named(store, keyless=True) as opened:
-            ledger = opened.ledger()
-            known = ledger.open(subject_key(subject), session)
-            run = ledger.begin(known)
-            ledger.append(run, messages, provider=source)
-            ledger.commit(run)
+            known = opened.ledger().add(subject_key(subject), session, messages, provider=source)
     typer.echo(known)
 
 
@@ -65,11 +61,11 @@ def write(store: str, session: str, *, target: str) -> None:
 
 def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_json: bool) -> None:
     """Print what a conversation cost, or would cost; with `write_it`, store that."""
-    with _opened(store) as ledger:
+    with _opened(store, to_write=write_it) as ledger:
         ledger.session(session)
         table = _table(prices)
         if write_it and table is None:
-            raise ConfigError("--reprice needs a price table", hint="give it with --prices")
+            raise ConfigError("--write needs a price table", hint="give it with --prices")
         found = ledger.reprice(session, table) if write_it and table else cost_of(ledger.messages(session), table)
     if as_json:
         typer.echo(escaped(dumps(_cost_shown(found)).decode()))
@@ -125,7 +121,8 @@ def calls(store: str, *, failed: bool, as_json: bool) -> None:
 
 
 def _table(prices: Path | None) -> PriceTable | None:
-    return None if prices is None else parse_table(read_bytes(str(prices)).decode("utf-8", "replace"))
+    with one_line_errors(str(prices)):
+        return None if prices is None else parse_table(read_bytes(str(prices)).decode("utf-8", "replace"))
 
 
 def _cost_shown(cost: Cost) -> dict[str, Any]:
@@ -134,9 +131,12 @@ def _cost_shown(cost: Cost) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(store: str) -> Iterator[Ledger]:
+def _opened(store: str, *, to_write: bool = False) -> Iterator[Ledger]:
     with one_line_errors():
-        check_is_store(store)
+        if to_write:
+            check_is_store(store)
+        else:
+            open_to_read(store).dispose()  # refuses an older store
         with Store.named(store, keyless=True) as opened:
             yield opened.ledger()
 

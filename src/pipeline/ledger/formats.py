@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cmf import adapters
 from cmf.codec import dumps, loads
-from cmf.errors import ShapeError
+from cmf.errors import CmfError, ShapeError
 from cmf.message import Message
 from cmf.request import Request
 from cmf.threads import from_agent_threads, to_agent_threads
@@ -28,13 +28,29 @@ def read_conversation(data: bytes, name: str) -> list[Message]:
     Raises:
         CmfError: not that format, with the path. UnknownFormatError: no such format.
     """
+    found = _read(data, name)
+    if not found:
+        raise ShapeError("the conversation has no messages", hint="give at least one")
+    return found
+
+
+def _read(data: bytes, name: str) -> list[Message]:
     if name == CANONICAL:
-        return [Message.model_validate_json(line) for line in data.splitlines() if line.strip()]
+        return [_line(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
     body = loads(data)
     if name == AGENT_THREADS:
         return [from_agent_threads(one, f"$[{place}]") for place, one in enumerate(_listed(body))]
     adapter = adapters.get(name)
     return list(adapter.from_wire_request({"messages": body} if isinstance(body, list) else body).messages)
+
+
+def _line(number: int, line: bytes) -> Message:
+    try:
+        return Message.model_validate_json(line)
+    except CmfError as error:
+        error.message = f"line {number} is no message: {error.message}"
+        error.hint = error.hint or "give lines as `cmf ledger export` writes them, or name the format"
+        raise
 
 
 def write_conversation(messages: Sequence[Message], name: str) -> bytes:

@@ -106,9 +106,7 @@ def _postgres_engine(target: URL, busy_seconds: float, *, more: str = "") -> Eng
 
 
 def open_to_read(place: str | Path) -> Engine:
-    """A read-only engine: neither the database nor any file beside it is changed.
-
-    `place` is a path or URL, as `address_of` takes it.
+    """A read-only engine on the database at a path or URL: neither it nor any file beside it is changed.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is no such database, or it has a newer schema than this
@@ -118,7 +116,7 @@ def open_to_read(place: str | Path) -> Engine:
     if found > SCHEMA:
         raise _newer_schema(found, str(place))
     if found != SCHEMA:
-        hint = "copy it, then bring it up to this one with `cmf ledger list STORE`, or by starting the gateway"
+        hint = "copy it, then migrate it with `cmf audit migrate STORE`, or by starting the gateway"
         raise StoreError(_schema_mismatch(found), path=str(place), code="store.other-schema", hint=hint)
     return engine
 
@@ -367,6 +365,7 @@ _HINTS: Final[Mapping[object, str]] = {
     "SQLITE_READONLY_DIRECTORY": "this user may not write its directory",
     "SQLITE_CANTOPEN": "check that its directory exists and who owns it",
     "SQLITE_NOTADB": "this file is not a database",
+    "SQLITE_CORRUPT": "the file is damaged: restore it from a backup",
     "SQLITE_BUSY": "another process has it locked",
     "No such file or directory": "create its directory first, with mkdir -p",
     "Permission denied": "this user may not write its directory",

@@ -88,8 +88,20 @@ class Ledger:
         with snapshot(self._engine) as connection:
             row = connection.execute(_SESSION.where(SESSIONS.c.id == session_id)).first()
         if row is None:
-            raise _unknown("session")
+            raise _unknown("session", session_id)
         return LedgerSession(**row._asdict())
+
+    def add(self, subject: str, session: str, messages: Iterable[Message], *, provider: str = "") -> str:
+        """The id of the conversation, as `open` gives it, with these messages in a run of their own: all or nothing."""
+        given = tuple(messages)
+
+        def add(connection: Connection) -> str:
+            run = self._begin(connection, known := self._open(connection, subject, session, ""), _LATEST)
+            self._append(connection, run, given, provider)
+            self._commit(connection, run)
+            return known
+
+        return self._change(add)
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -105,12 +117,12 @@ class Ledger:
 
     def _begin(self, connection: Connection, session_id: str, fork_from: str | object | None) -> str:
         if connection.execute(select(SESSIONS.c.id).where(SESSIONS.c.id == session_id)).first() is None:
-            raise _unknown("session")
+            raise _unknown("session", session_id)
         branch = _branch(connection, session_id)
         if fork_from is _LATEST:
             fork_from = branch[-1].id if branch else None
         elif fork_from is not None and all(message.id != fork_from for message in branch):
-            raise _unknown("message to fork from")
+            raise _unknown("message to fork from", str(fork_from))
         run = {"id": f"run_{self._ids.ulid()}", "session_id": session_id, "fork_from_message_id": fork_from}
         connection.execute(insert(RUNS), run | {"status": OPEN, "created_at": self._now()})
         return str(run["id"])
@@ -121,8 +133,8 @@ class Ledger:
         `provider` names whose tool ids they carry, unless these are canonical.
 
         Raises:
-            LedgerError: there is no such run, it is not open (`ledger.closed`), or a message with that id is already
-                in the ledger, in any conversation (`ledger.known`).
+            LedgerError: there is no such run, it is not open (`ledger.closed`), or a message or canonical tool call
+                of that id is already in the ledger, in any conversation (`ledger.known`).
         """
         given = tuple(messages)
         return self._change(lambda connection: self._append(connection, run_id, given, provider))
@@ -135,6 +147,8 @@ class Ledger:
         names = _names_of_calls(connection, run.session_id, messages)
         added: list[Message] = []
         for at, message in enumerate(messages):
+            for call in calls_in(message):  # an id that the provider uses again means another call
+                names.to_canonical.get(provider or "unknown", {}).pop(str(call.tool_call_id), None)
             stamped = stamp(
                 _paired(connection, message, run.session_id),
                 self._ids,
@@ -145,11 +159,7 @@ class Ledger:
             )
             stamped = replace(stamped, parent_id=parent, session_id=run.session_id)
             row = row_of(stamped, session_id=run.session_id, run_id=run.id)
-            if connection.execute(select(MESSAGES.c.id).where(MESSAGES.c.id == stamped.id)).first() is not None:
-                hint = "each message is stored once; leave out its id to store it again"
-                raise LedgerError(
-                    "this message is already in the ledger", path=f"messages[{at}]", code="ledger.known", hint=hint
-                )
+            _check_new(connection, stamped, at)
             connection.execute(insert(MESSAGES), row)
             _keep_calls(connection, stamped, run.session_id, row["created_at"], names, provider)
             parent = stamped.id
@@ -284,7 +294,7 @@ class Ledger:
     def _open_run(self, connection: Connection, run_id: str) -> LedgerRun:
         row = connection.execute(select(RUNS).where(RUNS.c.id == run_id)).first()
         if row is None:
-            raise _unknown("run")
+            raise _unknown("run", run_id)
         if row.status != OPEN:
             raise LedgerError(f"the run is {row.status}", code="ledger.closed", hint="begin another")
         return LedgerRun(**row._asdict())
@@ -297,12 +307,19 @@ _SESSION: Final = select(
 _CALL: Final = select(TOOL_CALLS)
 
 
-def _unknown(what: str) -> LedgerError:
-    return LedgerError(
-        f"the ledger has no such {what}",
-        code="ledger.unknown",
-        hint="`cmf ledger list` and `cmf ledger runs` list them",
-    )
+def _unknown(what: str, name: str) -> LedgerError:
+    hint = "`cmf ledger list` shows the ids of sessions; `Ledger.runs` and `Ledger.messages` those in a session"
+    return LedgerError(f"the ledger has no such {what}", path=name, code="ledger.unknown", hint=hint)
+
+
+def _check_new(connection: Connection, message: Message, at: int) -> None:
+    """Refuse a message that is in the ledger already, or a tool call of it."""
+    calls = [str(call.tool_call_id) for call in calls_in(message)]
+    for what, column, names in (("message", MESSAGES.c.id, [message.id]), ("tool call", TOOL_CALLS.c.id, calls)):
+        if len(set(names)) < len(names) or connection.execute(select(column).where(column.in_(names))).first():
+            hint = f"each {what} is stored once; leave out its id to store it again"
+            problem = f"this {what} is already in the ledger"
+            raise LedgerError(problem, path=f"messages[{at}]", code="ledger.known", hint=hint)
 
 
 def _rows(connection: Connection, condition: Any) -> list[Message]:
@@ -402,7 +419,7 @@ def _names_of_calls(connection: Connection, session_id: str, messages: Sequence[
     """The ids of a conversation's calls, with their providers' ids, and of new calls with canonical ids."""
     names = IdMap()
     own = select(TOOL_CALLS).where(TOOL_CALLS.c.session_id == session_id)
-    for row in connection.execute(own):
+    for row in connection.execute(own.order_by(TOOL_CALLS.c.created_at, TOOL_CALLS.c.id)):  # the newest name holds
         names.to_provider.setdefault(row.id, {})
         if row.provider_id is not None:
             names.link(row.id, row.provider, row.provider_id)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from pipeline.ledger.formats import FORMATS, read_conversation, write_conversati
 from pipeline.ledger.rows import row_of
 from pipeline.store.database import Store
 
+OLDER = Path(__file__).parents[1] / "store" / "older"
 RUN = CliRunner()
 CONVERSATION = [
     text("system", "Be brief."),
@@ -122,6 +125,51 @@ def test_the_commands_take_in_list_print_and_price(tmp_path: Path) -> None:
     assert priced.exit_code == 0, priced.output
     assert priced.stdout.splitlines()[-1].split() == ["0.000006", "USD", "total"]
     assert json.loads(cmf("cost", store, session, "--format", "json").stdout)["total_usd"] == "0.000006"
+
+
+@pytest.mark.spec("LED-12", "LED-9")
+def test_an_import_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite3"
+    into = ("import", store, "-", "--from", "canonical", "--session")
+    known = cmf(*into, "s", given=write_conversation(CONVERSATION, "canonical").decode()).stdout.strip()
+    kept = cmf("export", store, known).stdout
+
+    refused = {
+        "messages[0]": cmf(*into, "other", given=kept),
+        "no messages": cmf(*into, "other", given="\n"),
+        "line 6 is no message": cmf(*into, "other", given=f"{kept}{{"),
+        "sess_other": cmf("export", store, "sess_other"),
+        "none.yaml": cmf("cost", store, known, "--prices", tmp_path / "none.yaml"),
+    }
+
+    for named, done in refused.items():
+        assert (done.exit_code, named in done.stderr) == (4, True), done.output
+    assert len(cmf("list", store).stdout.splitlines()) == 1
+
+
+@pytest.mark.spec("LED-12")
+def test_a_conversation_can_be_imported_again_with_its_tool_calls(tmp_path: Path) -> None:
+    store, chat = tmp_path / "s.sqlite3", write_conversation(CONVERSATION, "openai_chat").decode()
+    into = ("import", store, "-", "--from", "openai_chat", "--session", "s")
+
+    twice = {cmf(*into, given=chat).stdout.strip(), cmf(*into, given=chat).stdout.strip()}
+
+    (session,) = twice
+    assert cmf("export", store, session, "--to", "openai_chat").stdout.count("tool_call_id") == 2
+    assert cmf("calls", store).stdout == ""
+
+
+@pytest.mark.spec("REC-13", "CLI-84")
+def test_only_printing_does_not_migrate_an_older_store(tmp_path: Path) -> None:
+    older = tmp_path / "older.sqlite3"
+    with closing(sqlite3.connect(older)) as database:
+        database.executescript((OLDER / "0006.sql").read_text(encoding="utf-8"))
+    before = older.read_bytes()
+
+    for command in (["list", older], ["export", older, "s"], ["cost", older, "s"], ["tally", older], ["calls", older]):
+        done = cmf(*command)
+        assert (done.exit_code, "cmf audit migrate" in done.stderr) == (5, True), done.output
+    assert older.read_bytes() == before
 
 
 @pytest.mark.spec("CLI-84")

@@ -99,6 +99,32 @@ def test_a_message_is_kept_once(ledger: Ledger) -> None:
     assert ledger.messages(other, run=run) == ()
 
 
+@pytest.mark.spec("LED-10")
+def test_a_canonical_tool_call_is_kept_once(ledger: Ledger) -> None:
+    session = ledger.open("id:ann", "s")
+    (message,) = added(ledger, session, call(None))
+
+    with pytest.raises(LedgerError) as refused:
+        ledger.append(ledger.begin(session), [message.model_copy(update={"id": None})])
+
+    assert (refused.value.code, refused.value.path) == ("ledger.known", "messages[0]")
+
+
+@pytest.mark.spec("LED-8")
+def test_an_id_that_a_provider_uses_again_is_another_call(ledger: Ledger) -> None:
+    session = ledger.open("id:ann", "s")
+    run = ledger.begin(session)
+    turns = [call("call_0"), result("call_0"), call("call_0"), result("call_0", failed=True)]
+
+    first, _, _, second = ledger.append(run, turns, provider="openai")
+    again, _ = ledger.append(run, turns[2:], provider="openai")
+
+    failed, other = ledger.failed(session)
+    assert [failed.result_message_id, other.message_id] == [second.id, again.id]
+    assert failed.message_id != first.id
+    assert ledger.unanswered(session) == []
+
+
 @pytest.mark.spec("LED-1")
 @pytest.mark.spec("LED-4")
 def test_a_linear_conversation_is_a_chain_of_parents(ledger: Ledger) -> None:

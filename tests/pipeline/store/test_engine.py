@@ -178,13 +178,15 @@ def test_an_older_store_is_brought_up_to_date_by_what_may_write_there_and_anothe
         open_to_read(older)
     assert (refused.value.code, refused.value.path) == ("store.other-schema", str(older))
     advised = (refused.value.hint or "").split("`")[1].replace("STORE", str(older))
-    assert CliRunner().invoke(app, advised.split()[1:]).exit_code == 0
+    assert CliRunner().invoke(app, advised.split()[1:]).stdout == f"schema 0006 migrated to {SCHEMA}\n"
+    assert CliRunner().invoke(app, advised.split()[1:]).stdout == f"schema {SCHEMA}: nothing to do\n"
     open_to_read(older).dispose()
     assert CliRunner().invoke(app, ["audit", "sweep", str(swept)]).exit_code == 0
     open_to_read(swept).dispose()
 
-    done = CliRunner().invoke(app, ["ledger", "list", str(foreign)])
-    assert (done.exit_code, "no store in this database" in done.stderr) == (5, True)
+    for command in (["ledger", "list"], ["audit", "migrate"]):
+        done = CliRunner().invoke(app, [*command, str(foreign)])
+        assert (done.exit_code, "no store in this database" in done.stderr) == (5, True)
     with closing(sqlite3.connect(foreign)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
 

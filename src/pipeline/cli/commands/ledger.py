@@ -48,7 +48,7 @@ def read(
     session: Annotated[str, typer.Option("--session", help="The client's id for it.")],
     subject: Annotated[str | None, typer.Option("--subject", help="Whose it is; without it, anonymous.")] = None,
 ) -> None:
-    """Import a conversation, appending what is new, and print its id."""
+    """Append the messages of a file to a conversation, new or known, and print the conversation's id."""
     from pipeline.cli import ledger as work
 
     work.read(store, file, source=source.value, session=session, subject=subject)
