@@ -317,6 +317,23 @@ def test_a_new_key_is_found_when_a_token_names_it_and_an_old_one_is_forgotten(tm
 
 
 @pytest.mark.spec("GW-142")
+def test_a_file_of_keys_is_read_again_and_what_is_half_written_changes_nothing(tmp_path: Path) -> None:
+    now = [0.0]
+    one = issuer(tmp_path, {"keys": [jwk(RSA, "r1")]})
+    tokens = Tokens([one], key_sets={one.name: KeySet(one.keys, clock=lambda: now[0])})
+    asyncio.run(tokens.subject(signed(claims())))
+
+    issuer(tmp_path, '{"keys": [{"kty"')
+    now[0] = 301
+    assert asyncio.run(tokens.subject(signed(claims()))).id == "corp:ann"
+    issuer(tmp_path, {"keys": [jwk(OTHER, "r2")]})
+    now[0] = 602
+
+    assert refusal(tokens, signed(claims())).code == "auth.token"
+    assert asyncio.run(tokens.subject(signed(claims(), OTHER, kid="r2"))).id == "corp:ann"
+
+
+@pytest.mark.spec("GW-142")
 def test_tokens_that_name_made_up_keys_do_not_have_them_fetched_each_time(tmp_path: Path) -> None:
     place = Place(SET)
     tokens = place.tokens(tmp_path)
