@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -31,7 +32,7 @@ from cmf.frozen import FrozenDict, freeze, thaw
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.value import replace
-from pipeline.decision import EDITS, Effect, Hit, Mode, ViewDecision
+from pipeline.decision import EDITS, EXTRA, Effect, Hit, Mode, ViewDecision
 from pipeline.errors import EffectError
 from pipeline.paths import edit, holds_parts
 
@@ -96,10 +97,10 @@ def _edited_or_removed(hits: list[Hit], path: str, replacer: Replacer, removed: 
 def _edited(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:
     if any(hit.effect is Effect.STRIP_TOOL for hit in hits):
         return None
-    for hit in hits:
+    for hit in _without_moving([hit for hit in hits if "pointer" in hit.fields]):
         if hit.effect is Effect.REWRITE:
             part = _rewritten(part, hit.fields["pointer"], hit.fields["value"], path)
-        elif "pointer" in hit.fields:
+        else:
             part = _redact_pointer(part, hit.fields["pointer"], hit.fields.get("replacement", "mask"), path, replacer)
     spans = _merged_spans(hits)
     return _redact_spans(part, spans, path, replacer) if spans else part
@@ -231,6 +232,32 @@ def _edited_part(part: Part, **fields: Any) -> Part:
 # -- pointers ----------------------------------------------------------------------------------------------------------
 
 
+def _without_moving(hits: list[Hit]) -> list[Hit]:
+    """The hits in an order in which none moves or removes what a later one names; each place is removed once.
+
+    Extra fields are removed first, since an edit of arguments takes them all; arguments last, and from the back.
+    """
+    removals = {_place(hit): hit for hit in hits if _removes(hit)}
+    from_the_back = [removals[place] for place in sorted(removals, reverse=True)]
+    extra = [hit for hit in from_the_back if _is_extra(hit)]
+    arguments = [hit for hit in from_the_back if not _is_extra(hit)]
+    return [*extra, *(hit for hit in hits if not _removes(hit)), *arguments]
+
+
+def _removes(hit: Hit) -> bool:
+    return _is_extra(hit) or (hit.effect is Effect.REDACT and hit.fields.get("replacement") == "drop")
+
+
+def _is_extra(hit: Hit) -> bool:
+    pointer: str = hit.fields["pointer"]
+    return pointer.startswith(EXTRA)
+
+
+def _place(hit: Hit) -> tuple[tuple[int, str], ...]:
+    """What its pointer names; places in a list in their order, since of two indices the longer is the later one."""
+    return tuple((len(token), token) for token in _tokens(hit.fields["pointer"]))
+
+
 def _tokens(pointer: str) -> list[str]:
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
 
@@ -278,6 +305,7 @@ def _edit_arguments(
 
 
 _REMOVED: Final = object()
+_INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")  # one spelling for each place, as RFC 6901 has it
 
 
 def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *, adds: bool = False) -> Any:
@@ -302,7 +330,7 @@ def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *
 def _step(holder: Any, token: str, path: str) -> Any:
     if isinstance(holder, Mapping) and token in holder:
         return holder[token]
-    if isinstance(holder, list) and token.isdecimal() and int(token) < len(holder):
+    if isinstance(holder, list) and _INDEX.fullmatch(token) and int(token) < len(holder):
         return holder[int(token)]
     raise EffectError(
         "a pointer names nothing", path=path, code="effect.bad-pointer", hint="look whether it is there first"

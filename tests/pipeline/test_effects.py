@@ -263,6 +263,35 @@ def test_an_argument_is_replaced_or_taken_away(how: str, arguments: dict[str, An
     assert done.content[0].arguments == arguments
 
 
+@pytest.mark.spec("EFF-11")
+def test_no_removal_moves_what_another_edit_names() -> None:
+    rows = ["secret", "b", "number", *"defghijk", "secret"]
+    call = ToolCallPart(name="f", arguments={"to": rows, "n": 1}, extra={"w": {"title": "secret", "n": [1, 2, 3]}})
+    removed = ["/arguments/to/0", "/arguments/to/11", "/arguments/to/0", "/arguments/n", "/arguments/to/3"]
+    edits = [
+        *({"pointer": pointer, "replacement": "drop"} for pointer in removed),
+        {"pointer": "/arguments/to/2"},
+        {"pointer": "/properties/extra/w/title"},
+        {"pointer": "/properties/extra/w/n/0"},
+        {"pointer": "/properties/extra/w/n/2"},
+    ]
+
+    for order in (edits, edits[::-1]):
+        hits = [hit for fields in order for hit in asked("content[0]", Effect.REDACT, **fields).hits]
+        done = edited(user(call), dataclasses.replace(asked("content[0]", Effect.REDACT), hits=tuple(hits)))
+        assert done.content[0].arguments == {"to": ["b", MASK, *"efghijk"]}
+    done = edited(user(call), dataclasses.replace(asked("content[0]", Effect.REDACT), hits=tuple(hits[:3])))
+    assert done.content[0].extra == {"w": {"n": [2]}}
+
+
+@pytest.mark.parametrize("index", ["00", "-1", "\u0660", "9" * 5000])
+def test_a_place_in_a_list_has_one_spelling(index: str) -> None:
+    call = ToolCallPart(name="f", arguments={"to": ["secret"]})
+
+    with pytest.raises(EffectError, match="names nothing"):
+        edited(user(call), asked("content[0]", Effect.REDACT, pointer=f"/arguments/to/{index}"))
+
+
 def test_a_number_in_the_arguments_can_be_masked() -> None:
     call = PromptRequestPart(name="f", arguments={"card": 4111111111111111})
 
