@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -11,6 +12,7 @@ Authorise: TypeAlias = Callable[[SubjectExtension], bool]
 APPROVE: Final = "cmf:approve"
 DECLASSIFY: Final = "cmf:declassify"
 MAX_REASON: Final = 1_000  # characters of a person's reason, for the record
+_BLANK: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and a symbol that show nothing
 
 
 def holding(permission: str) -> Authorise:
@@ -35,4 +37,20 @@ def as_recorded(subject: SubjectExtension) -> dict[str, str]:
 
 def name_of(subject: SubjectExtension) -> str:
     """The subject's id as it goes on record; empty for somebody without one, who can answer for nothing."""
-    return (subject.id or "").strip()
+    name = (subject.id or "").strip()
+    return name if is_legible(name) else ""
+
+
+def is_same_person(one: str, other: str) -> bool:
+    """Whether two ids may be one person's: letter case, width, spaces and invisible characters tell nobody apart."""
+    return _folded(one) == _folded(other)
+
+
+def _folded(name: str) -> str:
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(one for one in folded if unicodedata.category(one)[0] not in "CZ")
+
+
+def is_legible(text: str) -> bool:
+    """Whether a reader sees anything of it: a reason of spaces and invisible characters is none."""
+    return any(unicodedata.category(one)[0] in "LNPS" and one not in _BLANK for one in text)

@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from cmf.security import SubjectExtension
 from pipeline.audit.record import Record, act_of, plain
-from pipeline.authority import DECLASSIFY, MAX_REASON, Authorise, as_recorded, holding, name_of
+from pipeline.authority import (
+    DECLASSIFY,
+    MAX_REASON,
+    Authorise,
+    as_recorded,
+    holding,
+    is_legible,
+    is_same_person,
+    name_of,
+)
 from pipeline.context import Context
 from pipeline.errors import DeclassificationError, StoreBusy
 from pipeline.events import Declassified, Events
@@ -151,7 +160,7 @@ def _check(
         if person is not None and not (name_of(person) and rules.authorise(person)):
             hint = "it takes somebody who has the permission for it"
             raise DeclassificationError("this subject may not", code="declassify.not-authorised", hint=hint)
-    if seconder is not None and name_of(seconder) == name_of(actor):
+    if seconder is not None and is_same_person(name_of(seconder), name_of(actor)):
         raise DeclassificationError(
             "nobody seconds a step of their own", code="declassify.four-eyes", hint="name another person"
         )
@@ -160,7 +169,7 @@ def _check(
     if not timedelta(0) < expires_in <= rules.longest:
         hint = f"ask for more than nothing and at most {rules.longest / timedelta(hours=1):g} hours"
         raise DeclassificationError("not a time that may be asked for", code="declassify.too-long", hint=hint)
-    if not reason.strip() or not scope.strip() or len(reason) > MAX_REASON or len(scope) > MAX_REASON:
+    if not (is_legible(reason) and is_legible(scope)) or len(reason) > MAX_REASON or len(scope) > MAX_REASON:
         hint = f"say why and for what, in at most {MAX_REASON} characters each"
         raise DeclassificationError("a reason and a scope are needed", code="declassify.no-reason", hint=hint)
 

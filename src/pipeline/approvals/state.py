@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.approvals.ref import ApprovalStatus
+from pipeline.authority import is_same_person
 from pipeline.errors import ApprovalError
 from pipeline.sessions.keys import SessionKey, subject_key
 
@@ -50,7 +51,7 @@ class Approval:
             raise ApprovalError("this was decided before", code="approval.decided", hint="ask again for a new one")
         if now >= self.asked.expires_at:
             raise ApprovalError("this approval is too old", code="approval.expired", hint="ask again for a new one")
-        if not approver or self.key.subject == subject_key(approver):
+        if not approver or is_same_person(self.key.subject, subject_key(approver)):
             hint = "another person has to decide"
             raise ApprovalError("nobody approves a request of their own", code="approval.own-request", hint=hint)
         status = ApprovalStatus.APPROVED if approve else ApprovalStatus.DENIED

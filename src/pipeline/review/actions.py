@@ -12,6 +12,7 @@ from typing import Final
 
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.query import Disposition
+from pipeline.authority import is_legible, is_same_person
 from pipeline.moments import micros
 from pipeline.review import detail, oversight, revisions
 from pipeline.review.access import Role
@@ -77,7 +78,7 @@ def _review_details(visit: Visit) -> Json:
             raise Refused(422, "review.disposition", "There is no such disposition.")
         details["disposition"] = disposition
     for name in ("comment", "assignee"):
-        if text := form_text(visit, name):
+        if is_legible(text := form_text(visit, name)):
             details[name] = text
     if not details:
         raise Refused(422, "review.empty", "Choose a disposition, write a comment, or name somebody.")
@@ -145,7 +146,7 @@ def second(site: Site, visit: Visit) -> Answer:
     annotation = oversight.signature(site, visit.path["id"])
     if not oversight.waits(site, annotation):
         raise Refused(409, "review.no-second", "This signature does not need a second one.")
-    if annotation.by == visit.person.name:
+    if is_same_person(annotation.by, visit.person.name):
         raise Refused(409, "review.four-eyes", "You signed it first: another person has to be the second.")
     rows = oversight.signed_rows(site, annotation)
     if set_hash(rows) != annotation.body["hash"]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from cmf.codec import loads
 from cmf.errors import DecodeError
 from pipeline.audit.query import Disposition
+from pipeline.authority import is_same_person
 from pipeline.store.overview import Placed
 
 KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export", "declassify"})
@@ -89,7 +90,7 @@ def needs_second(signature: Annotation) -> bool:
 def seconds(annotation: Annotation, signature: Annotation) -> bool:
     """Whether an annotation is the second signature under the first: by another person, of the same set."""
     same = annotation.body["action"] == "second" and annotation.body["hash"] == signature.body["hash"]
-    return same and needs_second(signature) and annotation.by != signature.by
+    return same and needs_second(signature) and not is_same_person(annotation.by, signature.by)
 
 
 def _session_fits(fields: Mapping[str, Any]) -> bool:

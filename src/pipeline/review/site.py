@@ -19,7 +19,7 @@ from pipeline.audit.query import Query, parse
 from pipeline.audit.record import act_of
 from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import Report
-from pipeline.authority import as_recorded
+from pipeline.authority import as_recorded, is_legible
 from pipeline.review.access import Person, Refused, Role
 from pipeline.review.annotations import MAX_TEXT
 from pipeline.review.catalog import Catalog
@@ -165,11 +165,11 @@ def need(visit: Visit, role: Role) -> None:
 
 
 def form_text(visit: Visit, name: str, *, needed: bool = False) -> str:
-    """A text field of the form, stripped; Refused if it is too long, or needed and missing."""
+    """A text field of the form, stripped; Refused if it is too long, or needed and nothing of it can be seen."""
     text = visit.form.get(name, "").strip()
     if len(text) > MAX_TEXT:
         raise Refused(422, "review.too-long", f"At most {MAX_TEXT} characters.")
-    if needed and not text:
+    if needed and not is_legible(text):
         raise Refused(422, "review.missing", f"Fill in “{name}”.")
     return text
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.audit.record import act_of
-from pipeline.authority import MAX_REASON, Authorise, holding, name_of
+from pipeline.authority import MAX_REASON, Authorise, holding, is_legible, is_same_person, name_of
 from pipeline.errors import AuditError
 from pipeline.moments import micros
 from pipeline.store.records import row_of
@@ -69,9 +69,9 @@ def attribution(
         if not name_of(one) or not may(one):
             hint = "ask somebody with the permission"
             raise AuditError("not authorised", code="audit.not-authorised", hint=hint)
-    if (second and seconder is None) or (seconder is not None and name_of(seconder) == name_of(actor)):
+    if (second and seconder is None) or (seconder is not None and is_same_person(name_of(seconder), name_of(actor))):
         raise second_person_needed()
-    if not reason.strip() or len(reason) > MAX_REASON:
+    if not is_legible(reason) or len(reason) > MAX_REASON:
         raise AuditError("a reason is needed", code="audit.no-reason", hint=f"at most {MAX_REASON} characters")
     who = {"actor": name_of(actor), "reason": reason}
     return who if seconder is None else {**who, "second": name_of(seconder)}

@@ -7,6 +7,7 @@ proves.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from sqlalchemy import Connection, Engine, exists, select
 from cmf.codec import loads
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
-from pipeline.authority import name_of
+from pipeline.authority import is_same_person, name_of
 from pipeline.errors import AuditError
 from pipeline.moments import MICROSECOND, instant_of, micros
 from pipeline.sessions.keys import stored_subject
@@ -35,7 +36,7 @@ from pipeline.store.acts import (
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
 from pipeline.store.tables import CONTENTS, RECORDS
-from pipeline.store.writer import Writer, waited
+from pipeline.store.writer import Recorded, Writer, waited
 
 ASK: Final = "ask"
 GRANT: Final = "grant"
@@ -98,6 +99,7 @@ class FourEyes:
         self._writer = writer
         self._clock = clock
         self._rules = rules
+        self._turn = threading.Lock()
 
     @property
     def needed(self) -> bool:
@@ -145,17 +147,23 @@ class FourEyes:
         """
         body = attribution(self._rules.reveal, actor, reason, None, second=False)
         check_time(expires_in)
-        with snapshot(self._engine) as connection:
-            now = self._moment(connection)
-            asked = next((one for one in _open(connection, now) if one.id == ask), None)
+        with self._turn:  # the writer may run several jobs before it inserts their records
+            return waited(self._writer.recorded(lambda connection: self._granting(connection, ask, body, expires_in)))
+
+    def _granting(
+        self, connection: Connection, ask: str, body: dict[str, Any], expires_in: timedelta
+    ) -> Recorded[RevealGrant]:
+        """The grant, in the transaction that looked whether the request is open: no process grants it a second time."""
+        now = self._moment(connection)
+        asked = next((one for one in _open(connection, now) if one.id == ask), None)
         if asked is None:
             raise AuditError("no such open request", code="ask.unknown", hint="`cmf audit asks` lists them")
-        if asked.actor == body["actor"]:
+        if is_same_person(asked.actor, body["actor"]):
             raise second_person_needed()
         until = now + expires_in // MICROSECOND
         granted = {"ask": ask, "for": asked.actor, "contents": [asked.record], "expires_at": until}
-        row = self._put(GRANT, GRANT, body | granted)
-        return _grant(row["id"], body | granted)
+        row = act_row(GRANT, GRANT, body | granted, instant_of(now))
+        return Recorded(_grant(row["id"], body | granted), [row])
 
     def break_glass(
         self,

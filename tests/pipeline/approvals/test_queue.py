@@ -37,6 +37,7 @@ def ask(store: SessionStore, clock: Clock, id: str = "apr_1") -> None:
         ("approval.not-authorised", SubjectExtension(id="bob", permissions={"cmf:declassify", "approve"})),
         ("approval.not-authorised", SubjectExtension(id="bob", roles={"cmf:approve"})),
         ("approval.own-request", SubjectExtension(id="ann", permissions=MAY)),
+        ("approval.own-request", SubjectExtension(id="Ann ", permissions=MAY)),
         ("approval.own-request", SubjectExtension(permissions=MAY)),
         ("approval.own-request", SubjectExtension(id=" ", permissions=MAY)),
     ],

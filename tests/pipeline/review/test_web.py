@@ -502,6 +502,7 @@ def test_a_bulk_review_covers_the_decisions_that_were_listed_and_no_later_ones(c
     assert client.json("/decisions", q="disposition:incident")["decisions"] == 1
     assert client.json("/decisions", q="assignee:bob")["decisions"] == 4
     assert client.json("/decisions", q="needs:review verdict:deny")["rows"][0]["id"] == later[0]
+    assert client.post(f"/decisions/{settled}/review", comment="\u2060").status_code == 422
     *_, body = said(store, "review")
     assert len(body["decisions"]) == 4  # type: ignore[arg-type]
     assert client.json(f"/decisions/{settled}")["words"][-1]["assignee"] == "bob"
@@ -528,6 +529,7 @@ def test_where_two_people_are_needed_a_period_is_signed_once_the_second_signed(s
     path = sign(ann, q="since:2026-01-01")
     assert (signed(), ann.json(path)["waits"]) == (2, True)
     assert ann.post(f"{path}/second").status_code == 409
+    assert Client(site, name="Ann").post(f"{path}/second").status_code == 409
     assert Client(site, Role.REVIEWER, "rita").post(f"{path}/second").status_code == 403
     assert "needs a second signature" in ann.get("/signoffs").text
     assert "Second signature" not in ann.get(path).text
@@ -536,6 +538,7 @@ def test_where_two_people_are_needed_a_period_is_signed_once_the_second_signed(s
     assert signed() == Client(Site(store)).json("/decisions", q="signed:yes")["decisions"] == 5
     assert (ann.json(path)["waits"], ann.json(path)["second"]["by"]) == (False, "bob")
     assert bob.post(f"{path}/second").status_code == 409
+    assert ann.post(f"{path}/reopen", comment="\u200b\u00ad").status_code == 422
     ann.post(f"{path}/reopen", comment="Missed one.")
     assert signed() == 0
     other = sign(bob, q="verdict:deny")
@@ -554,7 +557,7 @@ def test_a_second_signature_written_past_the_site_counts_only_if_valid(store: St
     path = str(ann.post("/sign", q="verdict:deny", hash=shown["hash"]).headers["location"])
     of = path.rpartition("/")[2]
 
-    for who, signed in (("ann", shown["hash"]), ("bob", "0" * 64)):
+    for who, signed in (("ann", shown["hash"]), ("Ann", shown["hash"]), ("bob", "0" * 64)):
         visit = Visit(Person(who, Role.SIGNER), {})
         site.record(visit, "signoff", "second", {"of": of, "hash": signed})
 

@@ -151,7 +151,10 @@ def test_who_may_not_sees_nothing_and_who_may_is_on_record_first(database: Store
         ((EVE, person("bob")), "why", "audit.not-authorised"),
         ((EVE, None), "why", "audit.four-eyes"),
         ((EVE, EVE), "why", "audit.four-eyes"),
+        ((EVE, person(" EVE\u2060", REVEAL)), "why", "audit.four-eyes"),
+        ((person("\u200b", REVEAL), BOB), "why", "audit.not-authorised"),
         ((EVE, BOB), " ", "audit.no-reason"),
+        ((EVE, BOB), "\u200b\ufeff", "audit.no-reason"),
         ((EVE, BOB), "x" * 1_001, "audit.no-reason"),
     ]
     for (actor, seconder), reason, code in refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -117,6 +118,24 @@ def test_only_the_authorised_ask_and_only_another_person_grants(contents: Conten
         )
     assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
     assert eyes.grant(asked.id, actor=BOB, reason="x", expires_in=timedelta(days=1)).second == "bob"
+
+
+@pytest.mark.spec("AUD-81")
+def test_two_programs_at_once_grant_a_request_once(
+    database: Store, contents: Contents, records: list[str], tmp_path: Path, clock: Clock
+) -> None:
+    asked = contents.four_eyes.ask(records[0], actor=EVE, reason="a complaint")
+
+    with (
+        Store(database.engine.url, key=tmp_path / "audit.pem", clock=clock) as other,
+        ThreadPoolExecutor(8) as people,
+    ):
+        programs = (contents.four_eyes, other.contents(clock=clock).four_eyes) * 4
+        tries = [people.submit(eyes.grant, asked.id, actor=BOB, reason="agreed") for eyes in programs]
+        refused = [one.exception() for one in tries if one.exception() is not None]
+
+    assert [getattr(one, "code", one) for one in refused] == ["ask.unknown"] * 7
+    assert len(contents.four_eyes.grants()) == 1
 
 
 @pytest.mark.spec("AUD-81")
