@@ -36,8 +36,16 @@ from pipeline.stage import Traffic
 from pipeline.ulids import new_ulid
 
 MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
-_KEPT: Final = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id")
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,3})?")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KEPT: Final[Mapping[str, re.Pattern[str]]] = {
+    "retry-after": _SECONDS,
+    "retry-after-ms": _SECONDS,
+    "x-should-retry": re.compile("true|false"),
+    "x-request-id": _ID,
+    "request-id": _ID,
+}
+"""The provider's headers that the client gets, with their form: no policy judges them, so that they may say no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,7 @@ def _answer(incoming: IncomingRequest, request: Request) -> Turn:
     got: Got = yield Send(dumps(emit(admitted, dialect.name)), judged)
     response = with_provider(identified(_read(got, incoming, sent), dialect.name, incoming.request_id), provider)
     outcome: Outcome = raised((yield Judge(response, Context(history=sent, labels=admitted.labels))))
-    kept = {name: got.headers[name] for name in _KEPT if _PLAIN.fullmatch(got.headers.get(name, ""))}
+    kept = {name: got.headers[name] for name, form in _KEPT.items() if form.fullmatch(got.headers.get(name, ""))}
     return _written(incoming, request, outcome, kept)
 
 

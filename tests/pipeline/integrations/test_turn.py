@@ -55,6 +55,25 @@ def asked(guard: Guard, path: str = CHAT) -> Turn:
     return running
 
 
+@pytest.mark.spec("INT-1")
+def test_the_provider_s_headers_say_nothing_that_only_a_policy_could_let_pass(guard: Guard) -> None:
+    told = {
+        "retry-after": "078-05-1120",
+        "retry-after-ms": "ann",
+        "x-should-retry": "ann",
+        "request-id": "ann@corp.example",
+    }
+    kept = {"retry-after": "1.5", "retry-after-ms": "20", "x-should-retry": "true", "request-id": "req_011CSHoEeqs5"}
+
+    for headers, left in ((told, {}), (kept, kept)):
+        running = asked(guard)
+        judge = running.send(
+            Got(200, JSON | headers, json.dumps(matrix_bodies.reply("openai_chat", "text", "hi")).encode())
+        )
+        answered = ended(running, guard.run(judge.value, context=judge.context))  # type: ignore[union-attr]
+        assert {name: value for name, value in answered.headers.items() if name in told} == left
+
+
 @pytest.mark.spec("INT-2", "INT-5")
 @pytest.mark.parametrize(
     ("error", "status", "retried"),
