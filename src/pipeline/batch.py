@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
@@ -227,9 +227,8 @@ def table_of(kind: type[Judged | Compared], rows: Iterable[Mapping[str, Any]]) -
     """An Arrow table of rows with the fields of `kind`: texts, lists of texts, and one count."""
     import pyarrow  # an extra, late: most who import this have JSON lines
 
-    text, texts = pyarrow.string(), pyarrow.list_(pyarrow.string())
-    types = {"rules": texts, "codes": texts, "views": pyarrow.int64()}
-    schema = pyarrow.schema([(name, types.get(name, text)) for name in kind.__dataclass_fields__])
+    types = {"tuple[str, ...]": pyarrow.list_(pyarrow.string()), "int": pyarrow.int64()}
+    schema = pyarrow.schema([(one.name, types.get(str(one.type), pyarrow.string())) for one in fields(kind)])
     return pyarrow.Table.from_pylist([*rows], schema=schema)
 
 

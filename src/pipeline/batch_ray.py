@@ -118,8 +118,8 @@ def spread_on_ray(
 
 def _read(batch: pyarrow.Table) -> Iterator[Compared]:
     for row in batch.to_pylist():
-        named = {key: tuple(row[key]) for key in ("rules", "hits")}
-        yield Compared(**{**row, **named, "change": Change(row["change"])})
+        plain: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in row.items()}
+        yield Compared(**{**plain, "change": Change(plain["change"])})
 
 
 def _ray() -> Any:
