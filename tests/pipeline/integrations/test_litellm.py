@@ -168,6 +168,7 @@ async def test_credentials_among_the_headers_go_out_and_are_shown_to_no_policy(r
         {"headers": {"X-A": "secret-word"}},
         {"provider_specific_header": {"extra_headers": {"anthropic-beta": "secret-word"}}},
         {"provider_specific_header": [{"extra_headers": {"anthropic-beta": "secret-word"}}]},
+        {"headers": "secret-word"},
         {"metadata": {"user_id": "secret-word"}},
         {"litellm_metadata": {"user_id": "secret-word"}},
     ],
