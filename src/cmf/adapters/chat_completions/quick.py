@@ -139,9 +139,9 @@ def calling(
             return None
         names[call_id] = name
         given, spelling = frozen_object(text)
-        if not text:
-            return None
         if given is None:
+            if not text:
+                return None  # no arguments, which the general reader takes for none [OAC-7]
             parts.append(_unread_call(call_id, name, text))
             texts.append(None)
             continue
