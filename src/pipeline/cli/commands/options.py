@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -72,6 +72,11 @@ def policy_place(text: str) -> Path:
     return shipped()
 
 
+def policy_option(help: str) -> Any:
+    """`--policies`, for places that a command takes policies from."""
+    return typer.Option("--policies", "-p", metavar="DIR", parser=policy_place, help=help)
+
+
 File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
 From = Annotated[Wire, typer.Option("--from", help="The format of FILE.")]
 FromOrSeen = Annotated[
@@ -83,12 +88,8 @@ AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="The key
 ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="Tool profiles: JSON or YAML.")]
 PolicyOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--policies",
-        "-p",
-        metavar="DIR",
-        parser=policy_place,
-        help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone extends the shipped ones.",
+    policy_option(
+        "Policies (repeatable): a directory, a bundle, or the word shipped; data alone extends the shipped ones."
     ),
 ]
 Place = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.commands.options import OutputAs, PolicyOption, ProfilesOption, ReportAs, WrittenAs, policy_place
+from pipeline.cli.commands.options import OutputAs, PolicyOption, ProfilesOption, ReportAs, WrittenAs, policy_option
 from pipeline.cli.commands.sections import FullHelpGroup
 
 Records = Annotated[
@@ -25,13 +25,7 @@ def impact(
     records: Records,
     policies: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--policies",
-            "-p",
-            metavar="DIR",
-            parser=policy_place,
-            help="Policies that both stand on (repeatable), such as the word shipped.",
-        ),
+        policy_option("Policies that both stand on (repeatable), such as the word shipped."),
     ] = None,
     sample: Annotated[
         int | None, typer.Option("--sample", min=1, help="Use only this many records, evenly spread.")
