@@ -13,7 +13,7 @@ from tests.house.tree import ROOT, SRC, parsed, source_files, tracked_files
 
 # Where unowned code goes to live. A helper belongs beside its user, or is a noun of its own.
 BANNED_STEMS = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc", "shared"})
-MAX_LINES = {"src": 450, "rust/src": 450, "tests": 700}  # a test file is a list, and read one entry at a time
+MAX_LINES = {"src": 700, "rust/src": 700, "tests": 700}
 # Path -> why this file is better whole. An entry that is no longer needed fails.
 LONG_FILES: dict[str, str] = {}
 MAX_BODY = 50  # lines of a function between its docstring and its end; what is defined inside counts for itself
