@@ -99,6 +99,10 @@ test: install opa $(INTEGRATIONS) ## Everything CI runs: the tests, with the cov
 	@$(BIN)/coverage report --include='$(ENFORCEMENT)' --fail-under=100 > .coverage-enforcement \
 	  || { cat .coverage-enforcement; echo "enforcement code is not covered in full"; exit 1; }
 
+.PHONY: quick
+quick: install ## The inner loop: the tests nearest to what changed, and the floors, in a minute
+	@$(BIN)/python -m scripts.quick
+
 .PHONY: check
 check: ## Style, types, import floors, Rust lints, Rego lints
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-rust check-policies
