@@ -104,8 +104,8 @@ quick: install ## The inner loop: the tests nearest to what changed, and the flo
 	@$(BIN)/python -m scripts.quick
 
 .PHONY: check
-check: ## Style, types, import floors, Rust lints, Rego lints
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-rust check-policies
+check: ## Style, types, import floors, Rust lints, Rego lints, links of the documentation
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-rust check-policies check-docs
 
 .PHONY: check-python
 check-python: $(VENV)/.locked
@@ -127,6 +127,22 @@ check-policies: opa regal
 	$(OPA) check --strict --bundle --capabilities policies/capabilities.json policies
 	$(REGAL) lint policies
 	$(REGAL) lint --config-file src/pipeline/templates/common/dot-regal/config.yaml examples/cookbook src/pipeline/templates
+
+SITE := $(TOOLS)/docs
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict
+
+$(SITE)/.locked: requirements/docs.txt $(VENV)/.locked
+	test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	VIRTUAL_ENV=$(SITE) $(BIN)/uv pip install --quiet --require-hashes -r $<
+	touch $@
+
+.PHONY: check-docs
+check-docs: $(SITE)/.locked
+	site=$$(mktemp -d); trap 'rm -rf "$$site"' EXIT; $(MKDOCS) --site-dir "$$site"
+
+.PHONY: site
+site: $(SITE)/.locked ## The documentation as a site with search, in build/site
+	$(MKDOCS)
 
 .PHONY: format
 format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format
@@ -198,7 +214,7 @@ wheel: $(VENV)/.locked ## A manylinux2014 wheel and an sdist in dist/
 
 .PHONY: lock
 lock: ## Resolve again and write requirements/*.txt with hashes
-	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in sdk:requirements/sdk.in integrations:requirements/integrations.in \
+	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in docs:requirements/docs.in sdk:requirements/sdk.in integrations:requirements/integrations.in \
 	  $(foreach one,$(patsubst requirements/integrations/%.in,%,$(wildcard requirements/integrations/*.in)),integrations/$(one):requirements/integrations/$(one).in); do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$(test $${set%%/*} != integrations || echo pyproject.toml) $$(test $${set%%:*} != base || echo --extra otel --extra batch --extra ray) -o requirements/$${set%%:*}.txt; \
