@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cmf.security import SubjectExtension
-from pipeline.gateway.sections import Name, Seconds, Secret, Section, address
+from pipeline.gateway.sections import Name, Seconds, Secret, Section, address, is_loopback
 
 # Signatures with a public key alone: whoever can check a token cannot make one, and `none` is no signature.
 Algorithm = Literal[
@@ -47,16 +47,9 @@ def _fetched(url: str) -> str:
     parts = address(url)
     if not parts.hostname or parts.username is not None or parts.fragment:
         raise ValueError("write https://host/path")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ValueError("keys are fetched over https; http only from this machine")
     return url
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class KeySource(Section):

@@ -192,7 +192,9 @@ class Gateway:
                 raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
             if self._metrics.in_flight > self._limits.concurrent:
                 raise Refusal(503, "gateway.busy", "Too many requests are in progress: try again.", headers=later(1))
-            subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
+            peer = (scope.get("client") or (None,))[0]
+            relayed = endpoint.operation is Operation.ENVOY  # with the host that its own client named
+            subject = await self._identities.subject(headers, peer, relayed=relayed)
             intake.check_query(query, endpoint)
             if endpoint.operation in (Operation.MODELS, Operation.MODEL):
                 answer: Answer | None = await self._about_models(endpoint, headers, receive)

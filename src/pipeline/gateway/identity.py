@@ -9,13 +9,14 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf.security import SubjectExtension
 from pipeline.gateway.access import PROXY_SECRET_HEADER, Key, Proxy
 from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.sections import is_loopback
 
 if TYPE_CHECKING:
     from pipeline.gateway.tokens import Tokens  # loads cryptography: only where there are issuers
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 MAX_NAME: Final = 256  # characters of the name of a subject, role, permission or team
 _BEARER: Final = "bearer "
 _CHALLENGE: Final = {"www-authenticate": "Bearer"}
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]/@]+?)\.?)(?::[0-9]{1,5})?")
+_ORIGIN: Final = re.compile(r"https?://([^/]+)")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
@@ -86,6 +89,7 @@ class Identities:
     Args:
         keys: the clients' keys.
         anonymous: whether requests without any are accepted.
+        hosts: the host names under which they are, besides loopback ones; None for any.
         tokens: of issuers; None if none are accepted.
         proxy: the trusted proxy, if there is one.
     """
@@ -95,23 +99,35 @@ class Identities:
         keys: Iterable[Key],
         *,
         anonymous: bool,
+        hosts: Collection[str] | None = None,
         tokens: Tokens | None = None,
         proxy: TrustedProxy | None = None,
     ) -> None:
         self._subjects = {key.hash: SubjectExtension.model_validate(key.subject) for key in keys}
         self._anonymous = anonymous
+        self._hosts = hosts
         self._tokens = tokens
         self._proxy = proxy
 
-    async def subject(self, headers: Mapping[str, str], peer: str | None = None) -> SubjectExtension | None:
+    async def subject(
+        self,
+        headers: Mapping[str, str],
+        peer: str | None = None,
+        *,
+        pages: Collection[str] = (),
+        relayed: bool = False,
+    ) -> SubjectExtension | None:
         """The subject of a request; None for an anonymous one, if allowed.
 
         Args:
             headers: the request's, by lower-case name.
             peer: the address that the connection comes from.
+            pages: the origins whose pages may ask without a key.
+            relayed: whether the headers are those of a request to somebody else, which a proxy asks about.
 
         Raises:
-            Refusal: 401 for no or an unknown key; 400 for two different ones; 503 if a token cannot be checked now.
+            Refusal: 401 for no or an unknown key; 400 for two different ones; 503 if a token cannot be checked now;
+                421 or 403 for an anonymous request under a foreign name, or from a foreign page [GW-167].
         """
         presented = set(presented_in(headers))
         from_proxy = None if self._proxy is None else self._proxy.subject(headers, peer)
@@ -121,6 +137,8 @@ class Identities:
             return from_proxy
         if not presented:
             if self._anonymous:
+                if not relayed:
+                    self._check_names(headers, pages)
                 return None
             raise Refusal(
                 401,
@@ -129,6 +147,25 @@ class Identities:
                 headers=_CHALLENGE,
             )
         return await self._known(presented.pop())
+
+    def _check_names(self, headers: Mapping[str, str], pages: Collection[str]) -> None:
+        """Refuse what a page in a browser sends by a name of its own for this address (DNS rebinding) [GW-167]."""
+        if self._hosts is None:
+            return
+        if "host" in headers and not self._is_own(headers["host"]):  # only HTTP/1.0 lacks it, which no browser speaks
+            message = "Without a key this gateway is not served under this host name: see `listen.hosts`."
+            raise Refusal(421, "http.host", message)
+        origin = headers.get("origin")
+        if origin is not None and origin not in pages:
+            page = _ORIGIN.fullmatch(origin.lower())
+            if page is None or not self._is_own(page[1]):
+                message = "Pages of this origin may not ask without a key: see `listen.hosts`."
+                raise Refusal(403, "http.origin", message)
+
+    def _is_own(self, host: str) -> bool:
+        named = _HOST.fullmatch(host.lower())
+        name = (named[1] or named[2]) if named else ""
+        return is_loopback(name) or name in (self._hosts or ())
 
     async def _known(self, presented: str) -> SubjectExtension:
         # The hash is looked up, not the key: how long that takes reveals nothing about any key.

@@ -150,7 +150,8 @@ class McpGateway:
                 return
         if self._metrics.in_flight > self._limits.concurrent:
             raise Refusal(503, "gateway.busy", "Too many requests are in progress: try again.", headers=later(1))
-        subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
+        peer = (scope.get("client") or (None,))[0]
+        subject = await self._identities.subject(headers, peer, pages=endpoint.settings.origins)
         if "last-event-id" in headers:
             raise Refusal(400, "mcp.no-resume", "Streams cannot be resumed: send the request again.")
         request = _Request(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import SplitResult, urlsplit
@@ -60,6 +60,7 @@ def _bindable(host: str) -> str:
 
 
 Host = Annotated[str, AfterValidator(_bindable)]
+HostName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 
 
 def address(url: str) -> SplitResult:
@@ -72,6 +73,16 @@ def address(url: str) -> SplitResult:
     except ValueError:  # or each request would find it out
         raise ValueError("its host or its port is not valid") from None
     return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name, or an address without brackets, is this machine's own."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def origin(url: str) -> str:
@@ -96,4 +107,16 @@ def repeated_end(dialect: str, base_url: str) -> str:
     return found[0] if found is not None and is_own else ""
 
 
-__all__ = ["Host", "Name", "Seconds", "Secret", "Section", "SettingError", "address", "origin", "repeated_end"]
+__all__ = [
+    "Host",
+    "HostName",
+    "Name",
+    "Seconds",
+    "Secret",
+    "Section",
+    "SettingError",
+    "address",
+    "is_loopback",
+    "origin",
+    "repeated_end",
+]

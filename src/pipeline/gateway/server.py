@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 import socket
 import threading
@@ -30,8 +31,12 @@ MAX_JOINED_BYTES: Final = 64 * 1024  # of the pieces of one step; more is writte
 SPARE_FILES: Final = 256  # besides two for each client: stores, policies, idle upstream connections
 
 
+LENGTH: Final = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
+REPEATED_LENGTH: Final = re.compile(rb"\r\ncontent-length[ \t]*:[^\r]*,", re.IGNORECASE)
+
+
 class StrictBuffer(ReceiveBuffer):
-    """Received bytes: the head of a request has a maximum size, and one kind of line ending [GW-162]."""
+    """Received bytes: a head of limited size, with one kind of line ending, no folded line and one length [GW-162]."""
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         """The lines of a head, or of a trailer; None until they are complete."""
@@ -42,6 +47,10 @@ class StrictBuffer(ReceiveBuffer):
             raise h11.LocalProtocolError("the head is too large", error_status_hint=431)
         if not ends_alike(head):
             raise h11.LocalProtocolError("line endings differ")
+        if b"\r\n " in head or b"\r\n\t" in head:
+            raise h11.LocalProtocolError("a header is folded")  # h11 unfolds it; a proxy may have read two headers
+        if len(LENGTH.findall(head)) > 1 or REPEATED_LENGTH.search(head):
+            raise h11.LocalProtocolError("two lengths")  # h11 takes equal ones for one
         lines: list[bytearray] | None = super().maybe_extract_lines()
         return lines
 

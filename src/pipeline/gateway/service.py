@@ -172,7 +172,9 @@ def identities(settings: Settings, environment: Mapping[str, str] | None = None)
         proxy = TrustedProxy(
             settings.proxy, None if secret is None else secret_of(secret, environment, setting="proxy.secret")
         )
-    return Identities(settings.keys, anonymous=settings.anonymous, tokens=tokens, proxy=proxy)
+    return Identities(
+        settings.keys, anonymous=settings.anonymous, hosts=settings.listen.names, tokens=tokens, proxy=proxy
+    )
 
 
 def _mcp(

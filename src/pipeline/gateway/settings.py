@@ -17,7 +17,18 @@ from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import Endpoint, McpServer
 from pipeline.gateway.routing import Chain, Destinations, HealthSettings, check_routing
-from pipeline.gateway.sections import Host, Name, Seconds, Secret, Section, SettingError, origin, repeated_end
+from pipeline.gateway.sections import (
+    Host,
+    HostName,
+    Name,
+    Seconds,
+    Secret,
+    Section,
+    SettingError,
+    is_loopback,
+    origin,
+    repeated_end,
+)
 from pipeline.review.access import Role
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
@@ -31,6 +42,14 @@ class Listen(Section):
     """The address to listen on; `0.0.0.0` for all."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8600
     """The port; 0 takes a free one."""
+    hosts: tuple[HostName, ...] = ()
+    """The host names under which clients without a key may reach it. A gateway that listens on this machine alone takes
+    `localhost` and loopback addresses anyway, and no others: a page in a browser could come under any name."""
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The host names of anonymous requests, besides loopback ones; None for any."""
+        return frozenset(self.hosts) if self.hosts or is_loopback(self.host) else None
 
 
 class Upstream(Section):

@@ -22,6 +22,8 @@ MAX_TOKEN: Final = 16 * 1024  # characters
 MAX_NAMES: Final = 256  # roles, permissions or teams of one subject
 MAX_KEPT_BYTES: Final = 4_096  # of the claims that policy sees, as JSON
 _REQUIRED: Final = ["exp", "iss", "aud"]
+_TIMES: Final = ("exp", "nbf", "iat")
+_LATEST: Final = 253_402_300_799  # the last second of the year 9999
 _UNREADABLE: Final = "its header or its claims cannot be read"
 _WHY: Final[Mapping[type[Exception], str]] = {
     jwt.ImmatureSignatureError: "it holds from later on: look at `leeway_seconds`, and at both clocks",
@@ -65,6 +67,8 @@ class Tokens:
             raise _refused("its algorithm is none of the issuer's `algorithms`")
         if not isinstance(kid, str) or "crit" in header:
             raise _refused("its header names no key (kid), or what has to be understood (crit)")
+        if not all(_is_time(claims[name]) for name in _TIMES if name in claims):
+            raise _refused(f"a time in it ({', '.join(_TIMES)}) is no number of seconds")
         try:
             key = await self._key_sets[issuer.name].key(kid, algorithm)
         except KeysUnavailable:
@@ -86,6 +90,11 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(header, dict) or not isinstance(claims, dict):
         raise _refused(_UNREADABLE)
     return header, claims
+
+
+def _is_time(claim: Any) -> bool:
+    """Whether it is a NumericDate (RFC 7519, 2). PyJWT takes texts and booleans as well."""
+    return isinstance(claim, int | float) and not isinstance(claim, bool) and 0 <= claim <= _LATEST
 
 
 def _verify(token: str, key: jwt.PyJWK, algorithm: str, issuer: Issuer) -> None:

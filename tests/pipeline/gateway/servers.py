@@ -142,7 +142,12 @@ def asking(
     if takes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, takes)
     client.connect((parts.hostname, parts.port))
-    fields = {"host": "h", "content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
+    fields = {
+        "host": "localhost",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        **(headers or {}),
+    }
     head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     client.sendall(f"{head}\r\n".encode() + body)
     return client

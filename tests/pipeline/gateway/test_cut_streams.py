@@ -231,7 +231,8 @@ async def test_an_unsolicited_reply_on_a_connection_does_not_answer_the_next_req
 
 def _request(text: str, path: str = CHAT) -> bytes:
     body = json.dumps(HELLO | {"messages": [{"role": "user", "content": text}]}).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    fields = ("host: localhost", "content-type: application/json", "transfer-encoding: chunked")
+    head = "\r\n".join([f"POST {path} HTTP/1.1", *fields, "", ""])
     return head.encode() + b"%x;e=1\r\n%s\r\n0\r\nx-cmf-session-id: a b\r\n\r\n" % (len(body), body)
 
 
@@ -243,7 +244,7 @@ def test_a_refused_request_between_two_others_and_one_within_a_body_answer_for_t
         "policies": [str(write_rules(tmp_path / "policy", {"word": rule}, kinds="text"))],
     }
     hidden = _request("hidden")
-    within = b"POST /nowhere HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % len(hidden) + hidden
+    within = b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(hidden) + hidden
     elsewhere = _request("elsewhere", f"http://evil{CHAT}")
     with serving(tmp_path, body) as url, socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as made:
         made.settimeout(10)

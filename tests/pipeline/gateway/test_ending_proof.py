@@ -36,7 +36,7 @@ async def _asked(url: str, *, stream: bool, begun: asyncio.Semaphore) -> str:
         return "refused"
     try:
         body = json.dumps(said("go", stream=stream)).encode()
-        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
         writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
         begun.release()

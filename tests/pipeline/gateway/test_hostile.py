@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -22,7 +23,9 @@ from tests.pipeline.gateway.test_intake import CHAT, HELLO, JSON, post, sent
 
 from pipeline.errors import ConfigError
 from pipeline.gateway import server
-from pipeline.gateway.settings import Limits
+from pipeline.gateway.identity import Identities
+from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.settings import Limits, Listen
 
 LIMITS = {"head_seconds": 0.5, "body_seconds": 0.5, "stalled_seconds": 1.0, "connections": 24, "concurrent": 16}
 
@@ -82,14 +85,14 @@ def answered(connection: socket.socket, request: bytes) -> bytes:
         got += connection.recv(65_536)
 
 
-HIDDEN = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
+HIDDEN = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("GW-160")
-@pytest.mark.parametrize("beginning", [b"", b"P", b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\nx: "])
+@pytest.mark.parametrize("beginning", [b"", b"P", b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx: "])
 def test_a_head_that_does_not_come_closes_the_connection(address: tuple[str, int], beginning: bytes) -> None:
     with socket.create_connection(address) as connection:
         connection.sendall(beginning)
@@ -101,7 +104,7 @@ def test_a_head_that_does_not_come_closes_the_connection(address: tuple[str, int
 def test_a_head_that_comes_drop_by_drop_gets_no_more_time_for_it(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as connection:
         begun = time.monotonic()
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: h\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
         with suppress(ConnectionError):
             for _ in range(100):
                 connection.sendall(b"x: y\r\n")
@@ -114,7 +117,7 @@ def test_a_head_that_comes_drop_by_drop_gets_no_more_time_for_it(address: tuple[
 def test_the_next_request_of_a_connection_has_its_time_too(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as connection:
         for _ in range(2):
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n")
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert b" 200 " in connection.recv(65_536)
             time.sleep(0.6)  # longer than a head may take, and no head was begun
         connection.sendall(b"GET /hea")
@@ -125,7 +128,7 @@ def test_the_next_request_of_a_connection_has_its_time_too(address: tuple[str, i
 @pytest.mark.spec("GW-160")
 def test_a_head_behind_a_request_has_its_time_from_then(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\nGET /hea")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea")
 
         assert closed_after(connection) < 3
 
@@ -218,6 +221,10 @@ def test_it_does_not_begin_where_the_machine_forbids_as_many_files_as_it_may_nee
         [b"transfer-encoding:\x0bchunked"],
         [b"transfer-encoding: chunked\r\n\t, identity"],
         [b"content-length: 4", b"content-length: 5"],
+        [b"content-length: 5", b"Content-Length: 5"],
+        [b"content-length: 5, 5"],
+        [b"x: y\r\n z", b"content-length: 5"],
+        [b"x: y\r\n\tz", b"content-length: 5"],
         [b"content-length: 4, 5"],
         [b"content-length: +4"],
         [b"content-length: 0x4"],
@@ -231,7 +238,7 @@ def test_it_does_not_begin_where_the_machine_forbids_as_many_files_as_it_may_nee
     ],
 )
 def test_a_request_with_two_ends_hides_none_behind_it(address: tuple[str, int], headers: list[bytes]) -> None:
-    head = b"\r\n".join([b"POST " + CHAT + b" HTTP/1.1", b"host: h", JSON, *headers, b"", b""])
+    head = b"\r\n".join([b"POST " + CHAT + b" HTTP/1.1", b"host: localhost", JSON, *headers, b"", b""])
     with socket.create_connection(address) as connection:
         connection.settimeout(5)
         connection.sendall(head + b"0\r\n\r\n" + HIDDEN)
@@ -246,6 +253,52 @@ def test_a_request_with_two_ends_hides_none_behind_it(address: tuple[str, int], 
 
     assert b"HTTP/1.1 2" not in got
     assert b'"status":"ok"' not in got
+
+
+@pytest.mark.spec("GW-167")
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ([b"host: evil.example"], 421, "http.host"),
+        ([b"host: localhost.evil.example:8600"], 421, "http.host"),
+        ([b"host: 127.0.0.1.evil.example"], 421, "http.host"),
+        ([b"host: 10.0.0.1"], 421, "http.host"),
+        ([b"host: localhost@evil.example"], 421, "http.host"),
+        ([b"host: localhost", b"origin: http://evil.example"], 403, "http.origin"),
+        ([b"host: localhost", b"origin: null"], 403, "http.origin"),
+        ([b"host: localhost", b"origin: http://localhost.evil.example:8600"], 403, "http.origin"),
+        ([b"host: localhost", b"origin: http://localhost@evil.example"], 403, "http.origin"),
+        ([b"host: localhost."], 200, None),
+        ([b"host: app.localhost:80"], 200, None),
+        ([b"host: 127.0.0.1:1"], 200, None),
+        ([b"host: [::1]:8600", b"origin: http://LOCALHOST:3000"], 200, None),
+        ([b"host: evil.example", b"origin: http://evil.example", b"x-api-key: " + KEY.encode()], 200, None),
+    ],
+)
+def test_no_page_reaches_it_without_a_key_by_a_name_of_its_own(
+    address: tuple[str, int], headers: list[bytes], status: int, code: str | None
+) -> None:
+    head = [b"POST " + CHAT + b" HTTP/1.1", *headers, JSON, b"content-length: %d" % len(HELLO), b"", HELLO]
+
+    got, shown, _ = sent(address, b"\r\n".join(head))
+
+    assert (got, shown.get("x-cmf-code")) == (status, code)
+
+
+@pytest.mark.spec("GW-167")
+def test_an_anonymous_gateway_is_served_under_the_names_of_its_settings() -> None:
+    own, all_of_them = Listen(host="0.0.0.0", hosts=("gateway.internal",)), Listen(host="0.0.0.0")
+    listed, any_name = (Identities((), anonymous=True, hosts=listen.names) for listen in (own, all_of_them))
+
+    with pytest.raises(Refusal, match=r"http\.host"):
+        asyncio.run(listed.subject({"host": "evil.example"}))
+    assert asyncio.run(listed.subject({"host": "Gateway.Internal:8600"})) is None
+    assert asyncio.run(any_name.subject({"host": "evil.example"})) is None
+    assert asyncio.run(listed.subject({"host": "evil.example"}, relayed=True)) is None
+    assert (
+        asyncio.run(listed.subject({"host": "localhost", "origin": "https://a.example"}, pages=["https://a.example"]))
+        is None
+    )
 
 
 @pytest.mark.spec("GW-162")
@@ -265,7 +318,7 @@ def test_bare_line_feeds_and_returns_in_a_head_are_found() -> None:
     [b"4\r\nabcdX0\r\n\r\n", b"g\r\n", b"-1\r\n", b"1;\x00\r\n", b"4\nabcd\n0\n\n", b"ffffffffffffffffff\r\n"],
 )
 def test_chunks_that_are_none_end_the_connection(address: tuple[str, int], ending: bytes) -> None:
-    head = b"POST %s HTTP/1.1\r\nhost: h\r\n%s\r\ntransfer-encoding: chunked\r\n\r\n" % (CHAT, JSON)
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\n%s\r\ntransfer-encoding: chunked\r\n\r\n" % (CHAT, JSON)
 
     status, _, rest = sent(address, head + ending + HIDDEN)
 
@@ -280,20 +333,20 @@ def test_chunks_that_are_none_end_the_connection(address: tuple[str, int], endin
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET /healthz\r\n\r\n",
-        b"GET /healthz HTTP/10.1\r\nhost: h\r\n\r\n",
+        b"GET /healthz HTTP/10.1\r\nhost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\nhost: h\n\n",
         b"GET /healthz HTTP/1.1\r\nhost: h\nx: y\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nhost: h\rx: y\r\n\r\n",
-        b"GET  /healthz HTTP/1.1\r\nhost: h\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\rx: y\r\n\r\n",
+        b"GET  /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\n\r\n",
-        b"GET /heal\xffthz HTTP/1.1\r\nhost: h\r\n\r\n",
-        b"GET http://h/healthz HTTP/1.1\r\nhost: h\r\n\r\n",
-        b"CONNECT h:80 HTTP/1.1\r\nhost: h\r\n\r\n",
-        b"OPTIONS * HTTP/1.1\r\nhost: h\r\n\r\n",
-        b"TRACE /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncookie: canary\r\n\r\n",
-        b"GET /%s HTTP/1.1\r\nhost: h\r\n\r\n" % (b"a" * 40_000),
-        b"GET /healthz HTTP/1.1\r\nhost: h\r\nx: %s\r\n\r\n" % (b"a" * 40_000),
-        b"GET /healthz HTTP/1.1\r\nhost: h\r\n%s\r\n" % (b"x: y\r\n" * 20_000),
+        b"GET /heal\xffthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET http://h/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"CONNECT h:80 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"TRACE /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncookie: canary\r\n\r\n",
+        b"GET /%s HTTP/1.1\r\nhost: localhost\r\n\r\n" % (b"a" * 40_000),
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: %s\r\n\r\n" % (b"a" * 40_000),
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n%s\r\n" % (b"x: y\r\n" * 20_000),
     ],
 )
 def test_what_is_no_request_of_ours_is_not_served(address: tuple[str, int], raw: bytes) -> None:
@@ -312,8 +365,8 @@ def test_what_is_no_request_of_ours_is_not_served(address: tuple[str, int], raw:
     ],
 )
 def test_no_other_protocol_is_spoken(address: tuple[str, int], header: bytes) -> None:
-    assert sent(address, b"GET /healthz HTTP/1.1\r\nhost: h\r\n" + header + b"\r\n\r\n")[0] == 200
-    assert sent(address, b"GET /v1/realtime HTTP/1.1\r\nhost: h\r\n" + header + b"\r\n\r\n")[0] == 404
+    assert sent(address, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + header + b"\r\n\r\n")[0] == 200
+    assert sent(address, b"GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\n" + header + b"\r\n\r\n")[0] == 404
 
 
 @pytest.mark.spec("GW-162")
@@ -463,7 +516,7 @@ def test_no_piece_of_an_answer_waits_for_a_word_from_the_client(address: tuple[s
 def test_a_head_leaves_with_the_body_behind_it(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as client:
         for _ in range(20):
-            client.sendall(b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n")
+            client.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert client.recv(65_536).endswith(b'{"status":"ok"}')
 
 
