@@ -328,7 +328,7 @@ _BARE_PARTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 
 def documents() -> Iterator[dict[str, Any]]:
     """Policy inputs in which every field occurs at least once."""
-    partial = {"role": "assistant", "content": [_TEXT], "status": "partial", "id": "msg-3"}
+    partial = {"role": "assistant", "content": [_TEXT, _TEXT], "status": "partial", "id": "msg-3"}
     yield from _inputs(Request.model_validate(REQUEST), SESSION, ORIGINS)
     yield from _inputs(Response.model_validate(RESPONSE), SESSION, ORIGINS)
     yield from _inputs(Message.model_validate(partial), SESSION, ORIGINS)

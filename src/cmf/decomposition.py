@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
 from cmf.content import (
@@ -16,12 +17,14 @@ from cmf.content import (
     PromptRequestPart,
     PromptResultPart,
     ResourceRefPart,
+    TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
 from cmf.enums import Capability, Hook, Role, ViewKind
 from cmf.errors import ShapeError, UnmappedPartError
-from cmf.facts import NO_KEYS, Keys, addressed, exact_json, known, show
+from cmf.facts import NO_KEYS, JoinedText, JoinedThinking, Keys, Piece, addressed, exact_json, known, show
 from cmf.frozen import FrozenDict
 from cmf.message import Message
 from cmf.models import provider_and_name, provider_of
@@ -151,6 +154,7 @@ def _message_views(message: Message, grants: Grants, hook: Hook | None, prefix: 
         yield view
         if type(part) in _NESTING:
             yield from _inner_views(view, part)
+    yield from _joined_views(message.content, f"{prefix}content", role, scope)
 
 
 _USUAL: Final = 64
@@ -169,6 +173,8 @@ def _inner_views(view: MessageView, part: Part, depth: int = 0) -> Iterator[Mess
         inner_view = view_of(inner, view.scope, f"{view.path}.{step}", role, view.uri)
         yield inner_view
         yield from _inner_views(inner_view, inner, depth + 1)
+    for step, role, parts in _nested_lists(part, view.role):
+        yield from _joined_views(parts, f"{view.path}.{step}", role, view.scope, view.uri)
 
 
 def _nested(part: Part, role: Role) -> list[tuple[str, Role, Part]]:
@@ -181,6 +187,33 @@ def _nested(part: Part, role: Role) -> list[tuple[str, Role, Part]]:
             for index, inner in enumerate(_parts_of(message))
         ]
     return []
+
+
+def _nested_lists(part: Part, role: Role) -> list[tuple[str, Role, Sequence[Part]]]:
+    if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
+        return [("content", role, part.content)]
+    if isinstance(part, PromptResultPart):
+        return [(f"messages[{at}].content", message.role, message.content) for at, message in enumerate(part.messages)]
+    return []
+
+
+def _joined_views(
+    parts: Sequence[Part], path: str, role: Role, scope: Scope, container: str | None = None
+) -> Iterator[MessageView]:
+    """Views of the texts of `parts` as one text, and of their thoughts as one, where there are several of a kind."""
+    if len(parts) < 2:
+        return
+    for part_type, name, joined in _JOINED:
+        texts = [(at, part.text) for at, part in enumerate(parts) if type(part) is part_type and part.text]
+        if len(texts) < 2:
+            continue
+        ends = list(accumulate(len(text) for _, text in texts))
+        pieces = (Piece(f"{path}[{at}]", end - len(text), end) for (at, text), end in zip(texts, ends, strict=True))
+        whole = joined("".join(text for _, text in texts), tuple(pieces))
+        yield view_of(whole, scope, f"{path}.{name}", role, container)
+
+
+_JOINED: Final = ((TextPart, "text", JoinedText), (ThinkingPart, "thinking", JoinedThinking))
 
 
 def _parts_of(message: Message) -> list[Part]:

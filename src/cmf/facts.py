@@ -7,7 +7,7 @@ Nothing of a part may be left out: each of its strings is in `content`, `argumen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from cmf import binary
 from cmf.codec import SAFE_INTEGER, dumps, dumps_with_range, is_small
@@ -280,6 +280,33 @@ def _opaque(part: OpaquePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Ke
     return {"provider": part.provider, "type": part.type}, NO_KEYS
 
 
+class Piece(NamedTuple):
+    """The text of one part within a joined text: the path of the part's view, and where the text starts and ends."""
+
+    path: str
+    start: int
+    end: int
+
+
+class JoinedText(NamedTuple):
+    """The texts of a message, or of a result, as one: what many readers make of them [VIEW-24]."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+    extra: None = None
+
+
+class JoinedThinking(JoinedText):
+    """The thoughts of a message as one."""
+
+    __slots__ = ()
+
+
+def _joined(part: JoinedText, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    shown["content"] = part.text
+    return {"joined": len(part.pieces)}, NO_KEYS
+
+
 class _Table(dict[type, tuple[ViewKind, Shower]]):
     """Type of part → the kind of its view, and its shower.
 
@@ -309,6 +336,8 @@ KINDS: Final = _Table(
         AudioPart: (ViewKind.AUDIO, _media),
         DocumentPart: (ViewKind.DOCUMENT, _media),
         OpaquePart: (ViewKind.OPAQUE, _opaque),
+        JoinedText: (ViewKind.TEXT, _joined),
+        JoinedThinking: (ViewKind.THINKING, _joined),
     }
 )
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cmf.enums import Capability, Hook, Role, ViewAction, ViewKind
 from cmf.errors import CapabilityError
-from cmf.facts import BRIEFS, KINDS, SAFE_PROPERTIES, Shower, exact_json
+from cmf.facts import BRIEFS, KINDS, SAFE_PROPERTIES, JoinedText, Piece, Shower, exact_json
 from cmf.frozen import FrozenDict
 from cmf.projection import Scope
 from cmf.security import DataPolicy, ObjectSecurityProfile, SubjectExtension, spelled_out
@@ -171,6 +171,12 @@ class MessageView:
     def hook(self) -> Hook | None:
         """Where in the traffic the view is judged: as the caller gave it, or by its kind."""
         return self._scope.hook or _HOOKS.get(self.kind)
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The parts whose texts this view joins; empty for the view of a part."""
+        part = self._part
+        return part.pieces if isinstance(part, JoinedText) else ()
 
     # -- direction and flags (seed 003 §4.4) --------------------------------------------------------------------------
 

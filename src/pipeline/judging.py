@@ -21,10 +21,11 @@ from cmf.request import Request
 from cmf.value import replace, to_bytes, trusted
 from cmf.view import MessageView
 from pipeline.coverage import Coverage, Skipped
-from pipeline.decision import Action, Mode, ViewDecision, view_decision
+from pipeline.decision import Action, Hit, Mode, ViewDecision, view_decision
 from pipeline.effects import Replacer, apply_edits
 from pipeline.history import History, Origins, Trail, may_call
 from pipeline.hit_finder import HitFinder
+from pipeline.joined_hits import settle_joined
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
 from pipeline.schema_checks import SchemaChecks
@@ -206,7 +207,7 @@ class Judge:
             return PassResult(views=(), hit=(), new=(), coverage=coverage, labels={}, label_sources=frozenset())
         origins, trail = yield from self._origins(value, history, schemas, carried, to_judge)
         views = to_judge.all()
-        decided: list[ViewDecision | None] = [None] * len(views)
+        hits: list[tuple[Hit, ...] | None] = [None] * len(views)
         for shared, places in _by_context(views, session).items():
             group = [views[place] for place in places]
             group_origins = [origins.get(view.path) for view in group]
@@ -214,7 +215,12 @@ class Judge:
             answers = yield Batch(entrypoints, shared, list(map(view_bytes, group, group_origins)))
             # Not strict: views without an answer count as skipped, so that nothing is forwarded.
             for place, view, answer, known in zip(places, group, answers, group_origins, strict=False):
-                decided[place] = view_decision(view, finder.hits(view, answer, known), self._mode, known)
+                hits[place] = finder.hits(view, answer, known)
+        settle_joined(views, hits)
+        decided = [
+            None if found is None else view_decision(view, found, self._mode, origins.get(view.path))
+            for view, found in zip(views, hits, strict=True)
+        ]
         skipped = tuple(
             Skipped(path=view.path, reason="engine.no-answer")
             for view, line in zip(views, decided, strict=True)

@@ -76,7 +76,7 @@ def test_every_view_of_a_nested_value_is_judged(guarded: Rules) -> None:
     decision = guard.decide(request)
 
     assert decision.coverage.full
-    assert decision.coverage.produced == len(decision.views) == 6
+    assert decision.coverage.produced == len(decision.views) == 7
     assert {view.path for view in decision.views if view.verdict is Verdict.DENY} == {
         "tools[0]",
         "messages[1].content[0]",
@@ -133,7 +133,7 @@ def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
     outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts(), unknown()).outcome
 
     assert outcome.decision.coverage.evaluated == len(answers)
-    assert [one.reason for one in outcome.decision.coverage.skipped] == ["engine.no-answer"] * (2 - len(answers))
+    assert [one.reason for one in outcome.decision.coverage.skipped] == ["engine.no-answer"] * (3 - len(answers))
     assert (outcome.decision.verdict, outcome.decision.action, outcome.value) == (Verdict.DENY, Action.REFUSE, None)
 
 

@@ -97,7 +97,7 @@ def _properties_schema() -> dict[str, Any]:
     message_strings = ("id", "parent_id", "channel", "session_id", "status")
     facts = {
         **dict.fromkeys(_STRING_PROPERTIES, _STRING),
-        **dict.fromkeys(("message_count", "tool_count", "choice_count"), _COUNT),
+        **dict.fromkeys(("message_count", "tool_count", "choice_count", "joined"), _COUNT),
         **dict.fromkeys(("arguments_invalid", "is_error", "redacted", "stream"), _BOOLEAN),
         **dict.fromkeys(("duration_ms", "range_start", "range_end"), _NUMBER),
         **dict.fromkeys(("annotations", "extra", "response_schema"), _ANY_OBJECT),
@@ -146,6 +146,7 @@ PROPERTY_KINDS: Final[Mapping[str, frozenset[ViewKind]]] = {
         (("source_type",), _MEDIA),
         (("duration_ms",), (ViewKind.VIDEO, ViewKind.AUDIO)),
         (("title",), (ViewKind.DOCUMENT,)),
+        (("joined",), (ViewKind.TEXT, ViewKind.THINKING)),
         (("redacted",), (ViewKind.THINKING,)),
         (("data",), (ViewKind.RESOURCE, ViewKind.THINKING, *_MEDIA)),
         (("provider",), (ViewKind.OPAQUE,)),

@@ -1,0 +1,86 @@
+"""Hits on joined texts, told of the parts whose texts were joined. Spec: docs/spec/effects.md [EFF-12].
+
+A span of a joined text becomes spans of the parts that hold it, on the lines of those parts, so that all that carries
+out and records edits treats it like any other. What a part shows by itself already is not told twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, MutableSequence, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Final
+
+from cmf.facts import Piece
+from cmf.view import MessageView
+from pipeline.decision import BAD_EFFECT, Effect, Hit
+
+_END: Final = attrgetter("end")
+
+
+def settle_joined(views: Sequence[MessageView], hits: MutableSequence[tuple[Hit, ...] | None]) -> None:
+    """Move the hits of joined texts in `hits`, which has those of each view, to the parts that they are about.
+
+    The parts of a joined text stand before it.
+    """
+    places: dict[str, int] = {}
+    for place, view in enumerate(views):
+        found = hits[place]
+        if not found or not view.pieces:
+            continue
+        places = places or {other.path: at for at, other in enumerate(views)}
+        lines = [places[piece.path] for piece in view.pieces]
+        kept, moved = _told_apart(found, view.pieces, [hits[line] or () for line in lines])
+        hits[place] = kept
+        for piece, more in moved.items():
+            hits[lines[piece]] = (*(hits[lines[piece]] or ()), *more)
+
+
+def _told_apart(
+    found: Sequence[Hit], pieces: Sequence[Piece], own: Sequence[Sequence[Hit]]
+) -> tuple[tuple[Hit, ...], dict[int, list[Hit]]]:
+    """The hits of a joined text that stay its own, and those of its pieces, by the index of the piece."""
+    shown = {_said(hit) for hits in own for hit in hits}
+    cut = {(hit.rule, at, *span) for at, hits in enumerate(own) for hit in hits for span in hit.fields.get("spans", ())}
+    kept: list[Hit] = []
+    moved: dict[int, list[Hit]] = defaultdict(list)
+    for hit in found:
+        if hit.effect is not Effect.REDACT:
+            kept += [] if _said(hit) in shown else [hit]
+        elif "spans" not in hit.fields:
+            kept.append(replace(hit, effect=Effect.DENY, code=BAD_EFFECT, fields={}, detail=_NO_FIELDS))
+        else:
+            spans: dict[int, list[list[int]]] = defaultdict(list)
+            for at, start, end in _cuts(hit.fields["spans"], pieces):
+                if (hit.rule, at, start, end) not in cut:
+                    spans[at].append([start, end])
+            for at, places in spans.items():
+                moved[at].append(replace(hit, fields={**hit.fields, "spans": places}))
+    return tuple(kept), moved
+
+
+_NO_FIELDS: Final = {"problem": "redact: a joined text has no fields of its own, only spans"}
+
+
+def _said(hit: Hit) -> tuple[str, str, Effect, object]:
+    return hit.rule, hit.code, hit.effect, hit.fields.get("label")
+
+
+def _cuts(spans: Sequence[Sequence[int]], pieces: Sequence[Piece]) -> Iterator[tuple[int, int, int]]:
+    """What each span covers of each piece: the index of the piece, and start and end in its text.
+
+    What lies beyond the last piece is said of that piece, where the edit is refused as one past the end of a text.
+    """
+    last = len(pieces) - 1
+    for start, end in spans:
+        at = min(bisect_right(pieces, start, key=_END), last)
+        while at <= last and pieces[at].start < end:
+            piece = pieces[at]
+            until = end if at == last else min(end, piece.end)
+            yield at, max(start - piece.start, 0), until - piece.start
+            at += 1
+
+
+__all__ = ["settle_joined"]
