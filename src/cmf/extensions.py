@@ -5,13 +5,16 @@ How each slot may change on its way through the pipeline, and who may read it, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from cmf.enums import RoutingMode, StopReason
-from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
+from cmf.frozen import FrozenDict, JsonObject
+from cmf.headers import is_sensitive
 from cmf.security import SecurityExtension
 from cmf.value import Count, Str, UtcTime, Value, value
 
@@ -21,7 +24,86 @@ if TYPE_CHECKING:
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Money = Annotated[Decimal, BeforeValidator(lambda amount: str(amount) if isinstance(amount, float) else amount)]
 
-Headers = Annotated[dict[Str, Str], AfterValidator(frozen_mapping)]
+
+class _Values:
+    """The values of sensitive headers. No copy, pickle or text of it has them."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: Mapping[str, str] = FrozenDict()) -> None:
+        self.texts = texts
+
+    def __repr__(self) -> str:
+        return "<withheld>"
+
+    def __reduce__(self) -> tuple[type[_Values], tuple[()]]:
+        return _Values, ()
+
+
+_NO_VALUES: Final = _Values()
+
+
+class HttpHeaders(FrozenDict):
+    """HTTP headers by name. The value of a sensitive one is None, here and in whatever is made of it [EXT-9].
+
+    `get_header` alone gives such a value, and only while the object it was given to lives: JSON, pickles and copies
+    made by field keep the name, with null, which is no header's text.
+    """
+
+    __slots__ = ("_values",)
+    _values: _Values
+
+    def __new__(cls, headers: Mapping[str, str | None] = FrozenDict()) -> Self:  # noqa: D102  (as `dict`)
+        if type(headers) is cls:
+            return headers
+        given = dict(headers)
+        values = {name: text for name, text in given.items() if text is not None and is_sensitive(name)}
+        made = dict.__new__(cls)
+        dict.update(made, {name: None if name in values else text for name, text in given.items()})
+        made._values = _Values(values) if values else _NO_VALUES
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other) and (type(other) is not HttpHeaders or exposed(self) == exposed(other))
+
+    __hash__ = FrozenDict.__hash__
+
+    def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
+        return HttpHeaders, (dict(self),)
+
+    def get_header(self, name: str) -> str | None:
+        """The header's value, whatever the case of its name; None without it, or if its value was not kept."""
+        wanted = name.lower()
+        return next((text for key, text in exposed(self).items() if key.lower() == wanted), None)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(given: Any, texts: Any) -> HttpHeaders:
+            if type(given) is cls:
+                return given
+            read = texts(given)
+            if any(text is None and not is_sensitive(name) for name, text in read.items()):
+                raise PydanticCustomError("string_type", "Only the value of a sensitive header may be null")
+            return cls(read)
+
+        return core_schema.no_info_wrap_validator_function(read, handler.generate_schema(dict[Str, Str | None]))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(schema)
+
+
+def exposed(headers: Mapping[str, str | None]) -> dict[str, str | None]:
+    """All headers with their values, sensitive ones too; None for one that was not kept. Never for a reader."""
+    values = headers._values.texts if isinstance(headers, HttpHeaders) else FrozenDict()
+    return {name: values.get(name, text) for name, text in headers.items()}
+
+
+if TYPE_CHECKING:
+    # Constructors take any mapping.
+    Headers: TypeAlias = Mapping[str, str | None]
+else:
+    Headers = HttpHeaders
 
 
 @value
@@ -59,9 +141,13 @@ class AgentExtension(Value):
 
 @value
 class HttpExtension(Value):
-    """HTTP context. Sensitive headers never leave the process: see `cmf.headers`."""
+    """HTTP context. The values of sensitive headers never leave the process: see `HttpHeaders`."""
 
-    headers: Headers = FrozenDict()
+    headers: Headers = HttpHeaders()
+
+    def get_header(self, name: str) -> str | None:
+        """The header's value, whatever the case of its name, also of a sensitive one; None without it."""
+        return HttpHeaders(self.headers).get_header(name)
 
 
 @value

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
+
+_Text = TypeVar("_Text", str, str | None)
 
 _WORDS: Final = ("authorization", "cookie", "api-key", "apikey", "token", "secret", "password", "credential")
 _OTHERS: Final = frozenset({"proxy-authenticate", "www-authenticate", "x-client-cert", "x-forwarded-client-cert"})
@@ -18,7 +20,7 @@ def is_sensitive(name: str) -> bool:
     return plain in _OTHERS or any(word in plain for word in _WORDS)
 
 
-def without_sensitive(headers: Mapping[str, str]) -> dict[str, str]:
+def without_sensitive(headers: Mapping[str, _Text]) -> dict[str, _Text]:
     """The headers that may be shown, in their order."""
     shown = dict(headers)
     for name in _sensitive(tuple(headers)) if len(headers) <= _FEW else filter(is_sensitive, headers):

@@ -91,8 +91,8 @@ class Scope:
         return self._extensions.agent if self.grants(Capability.READ_AGENT) else None
 
     @property
-    def headers(self) -> Mapping[str, str] | None:
-        """All headers, sensitive ones included; None without `read_headers`."""
+    def headers(self) -> Mapping[str, str | None] | None:
+        """The headers, sensitive ones by name alone; None without `read_headers`."""
         http = self._extensions.http
         return http.headers if http is not None and self.grants(Capability.READ_HEADERS) else None
 

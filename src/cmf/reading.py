@@ -19,8 +19,9 @@ from pydantic import TypeAdapter
 
 from cmf.content import Parts, ResultContent
 from cmf.errors import CmfError
-from cmf.extensions import Headers
+from cmf.extensions import Headers, HttpHeaders
 from cmf.frozen import JsonObject, freeze_parsed, frozen_mapping, sealed
+from cmf.headers import is_sensitive
 from cmf.message import Message
 from cmf.security import DataPolicies, Objects, StrSet
 from cmf.value import REQUIRED, Count, Flag, Str, Value, field_default, is_discriminator, maker
@@ -140,10 +141,10 @@ def _forms() -> list[tuple[Any, list[str], _Read | None]]:
 def _headers(headers: Any) -> Any:
     if type(headers) is not dict:
         raise UnsureError
-    for text in headers.values():
-        if type(text) is not str:
+    for name, text in headers.items():
+        if type(text) is not str and not (text is None and is_sensitive(name)):
             raise UnsureError
-    return frozen_mapping(headers)
+    return HttpHeaders(headers)
 
 
 def _registry(cls: type[Value]) -> _Read:

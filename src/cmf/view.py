@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cmf.enums import Capability, Hook, Role, ViewAction, ViewKind
 from cmf.errors import CapabilityError
+from cmf.extensions import HttpHeaders
 from cmf.facts import BRIEFS, KINDS, SAFE_PROPERTIES, JoinedText, Piece, Shower, exact_json
 from cmf.frozen import FrozenDict
 from cmf.projection import Scope
@@ -248,8 +249,8 @@ class MessageView:
         return self._scope.subject_set("teams")
 
     @property
-    def headers(self) -> Mapping[str, str] | None:
-        """All HTTP headers, for code in this process. What is serialised never has the sensitive ones [B12]."""
+    def headers(self) -> Mapping[str, str | None] | None:
+        """All HTTP headers by name; the value of a sensitive one is None, and `get_header` gives it [B12]."""
         return self._scope.headers
 
     @property
@@ -316,13 +317,18 @@ class MessageView:
 
     def has_header(self, name: str) -> bool:
         """Whether the header is there, whatever its case. Raises CapabilityError without `read_headers`."""
-        return self.get_header(name) is not None
+        self._require(Capability.READ_HEADERS)
+        return name.lower() in map(str.lower, self.headers or ())
 
     def get_header(self, name: str) -> str | None:
-        """The header's value, whatever the case of its name. Raises CapabilityError without `read_headers`."""
+        """The header's value, whatever the case of its name; None without it, or if its value was not kept [EXT-9].
+
+        Raises:
+            CapabilityError: without `read_headers`.
+        """
         self._require(Capability.READ_HEADERS)
-        wanted = name.lower()
-        return next((text for key, text in (self.headers or {}).items() if key.lower() == wanted), None)
+        headers = self.headers
+        return None if headers is None else HttpHeaders(headers).get_header(name)
 
     def get_arg(self, name: str, default: Any = None) -> Any:
         """One argument; `default` where there is none."""

@@ -6,10 +6,20 @@ Identity never comes from the traffic: the context's subject replaces whatever a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+from pydantic import AfterValidator
 
 from cmf.errors import ShapeError
-from cmf.extensions import AgentExtension, Extensions, Headers, HttpExtension, MCPExtension, RequestExtension
+from cmf.extensions import (
+    AgentExtension,
+    Extensions,
+    Headers,
+    HttpExtension,
+    HttpHeaders,
+    MCPExtension,
+    RequestExtension,
+)
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
 from cmf.request import Request, Response
@@ -26,6 +36,7 @@ from cmf.value import Str, Value, replace, value
 from pipeline.draft import labels_of, messages_of, with_messages
 
 _T = TypeVar("_T", bound=Message | Request | Response)
+Texts = Annotated[dict[Str, Str], AfterValidator(frozen_mapping)]
 
 
 @value
@@ -38,7 +49,7 @@ class Context(Value):
         environment: the environment of the request, such as `production`, if neither `request` nor the traffic has one.
         request: ids and trace of the request; replaces those of the traffic.
         agent: the agent; replaces what the traffic claims.
-        headers: HTTP headers of the request, by name.
+        headers: HTTP headers of the request, by name. Nothing shows the values of sensitive ones but `get_header`.
         labels: labels for all of its messages.
         classification: the classification of its data.
         objects: the access requirements of entities, by URI, `namespace/name` or name.
@@ -59,7 +70,7 @@ class Context(Value):
     environment: Str | None = None
     request: RequestExtension | None = None
     agent: AgentExtension | None = None
-    headers: Headers = FrozenDict()
+    headers: Headers = HttpHeaders()
     labels: StrSet = frozenset()
     classification: Str | None = None
     objects: Objects = FrozenDict()
@@ -68,9 +79,13 @@ class Context(Value):
     history: Request | tuple[Message, ...] | None = None
     call_id: Str | None = None
     released: int | None = None
-    recorded: Headers = FrozenDict()
+    recorded: Texts = FrozenDict()
     spent: StrSet = frozenset()
     claimed: bool = False
+
+    def get_header(self, name: str) -> str | None:
+        """The header's value, whatever the case of its name, also of a sensitive one; None without it."""
+        return HttpHeaders(self.headers).get_header(name)
 
 
 def as_context(given: object) -> Context:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from cmf.enums import Tier
-from cmf.extensions import DelegationExtension, Extensions, HttpExtension
+from cmf.extensions import DelegationExtension, Extensions, HttpExtension, exposed
 from cmf.frozen import freeze
 from cmf.headers import is_sensitive
 from cmf.message import Message
@@ -29,6 +29,7 @@ _CONTENT: Final = ("content", "channel", "extra")
 _WHOLE_SLOTS: Final = tuple((slot, rule) for slot, rule in SLOTS.items() if "." not in slot)
 _NO_SECURITY: Final = trusted(SecurityExtension)
 _NOTHING: Final = trusted(Extensions)
+_NONE: Final = object()
 
 
 class TierViolationError(Exception):
@@ -153,7 +154,8 @@ def _extensions(
         if rule.tier is Tier.MUTABLE:
             changed[slot] = _on_top(own, before, after)
         elif slot == "http":
-            changed[slot] = _http(merge, own, before, after, f"{path}.http")
+            headers = _http(merge, own, before, after, f"{path}.http")
+            changed |= {} if headers is own else {slot: headers}
         elif slot == "delegation":
             changed[slot] = _delegation(merge, own, before, after, f"{path}.delegation")
         else:
@@ -186,17 +188,22 @@ def _on_top(own: Mapping[str, Any] | None, before: Mapping[str, Any] | None, aft
 def _http(
     merge: _Merge, own: HttpExtension | None, before: HttpExtension | None, after: HttpExtension | None, path: str
 ) -> HttpExtension | None:
-    if not granted(merge.stage.capabilities, SLOTS["http"].write):
+    """The headers with the stage's changes; `own` where it changed none."""
+    old = {} if before is None else exposed(before.headers)
+    new = {} if after is None else exposed(after.headers)
+    # A stage that reads its value from JSON has null for what it was shown: that is no change [EXT-9].
+    new = {name: old.get(name) if text is None else text for name, text in new.items()}
+    names = [name for name in sorted(old.keys() | new.keys()) if old.get(name, _NONE) != new.get(name, _NONE)]
+    if names and not granted(merge.stage.capabilities, SLOTS["http"].write):
         raise merge.violation("http", Tier.GUARDED, path)
-    old: Mapping[str, str] = before.headers if before is not None else {}
-    new: Mapping[str, str] = after.headers if after is not None else {}
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            shown = None if is_sensitive(name) else new.get(name)
-            merge.headers.append(HeaderChanged(stage=merge.stage.name, name=name, value=shown, removed=name not in new))
-    if own is before or own == before:
-        return after
-    return HttpExtension(headers=_on_top(None if own is None else own.headers, old, new))
+    for name in names:
+        shown = None if is_sensitive(name) else new.get(name)
+        merge.headers.append(HeaderChanged(stage=merge.stage.name, name=name, value=shown, removed=name not in new))
+    if not names:
+        return own
+    if after is None and (own is before or own == before):
+        return None
+    return HttpExtension(headers=_on_top(None if own is None else exposed(own.headers), old, new))
 
 
 def _delegation(

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import pickle
 
 import pytest
 
 import cmf
-from cmf import DataPolicy, Extensions, SecurityExtension, ShapeError, SubjectExtension, TokenUsage
+from cmf import (
+    DataPolicy,
+    Extensions,
+    HttpExtension,
+    Message,
+    SecurityExtension,
+    ShapeError,
+    SubjectExtension,
+    TextPart,
+    TokenUsage,
+)
 from cmf.enums import Capability, ChainPolicy, RoutingMode, Tier
 from cmf.headers import is_sensitive, without_sensitive
 from cmf.tiers import SLOTS, SUBJECT_FIELDS, granted
@@ -135,3 +147,30 @@ def test_token_counts_are_counts() -> None:
 def test_a_set_of_anything_but_texts_is_refused(labels: list[object]) -> None:
     with pytest.raises(ShapeError):
         SecurityExtension.model_validate({"labels": labels})
+
+
+@pytest.mark.spec("EXT-9")
+def test_a_header_whose_value_was_not_kept_cannot_be_taken_for_one_with_a_value() -> None:
+    held = HttpExtension(headers={"Authorization": "Bearer canary", "X-Trace": "t"})
+
+    for copy in (
+        HttpExtension.model_validate(held.model_dump()),
+        HttpExtension.model_validate_json(held.model_dump_json()),
+        pickle.loads(pickle.dumps(held)),
+    ):
+        assert copy != held
+        assert copy.headers == {"Authorization": None, "X-Trace": "t"}
+        extensions = Extensions(http=copy)
+        view = next(Message(role="user", content=[TextPart(text="x")], extensions=extensions).iter_views())
+        assert (view.has_header("authorization"), view.get_header("authorization")) == (True, None)
+    assert held == HttpExtension(headers={"Authorization": "Bearer canary", "X-Trace": "t"})
+    assert held != HttpExtension(headers={"Authorization": "Bearer other", "X-Trace": "t"})
+
+
+@pytest.mark.spec("EXT-9")
+def test_null_is_the_value_of_sensitive_headers_alone() -> None:
+    for form in ({"X-Trace": None}, {"X-Trace": 1}):
+        with pytest.raises(ShapeError):
+            HttpExtension(headers=form)  # type: ignore[arg-type]
+        with pytest.raises(ShapeError):
+            HttpExtension.model_validate_json(json.dumps({"headers": form}))

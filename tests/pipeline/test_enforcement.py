@@ -508,6 +508,20 @@ def test_every_header_change_is_on_record_and_sensitive_values_are_not(pipe: Mak
     assert "Bearer" not in str(outcome.decision) + str(events)
 
 
+@pytest.mark.spec("EXT-9")
+@pytest.mark.spec("STG-5")
+def test_a_stage_that_reads_its_value_from_json_changes_no_header(pipe: Make) -> None:
+    def anew(message: Message, _: Context) -> Message:
+        return Message.model_validate(message.model_dump())
+
+    outcome = pipe(calling(anew, capabilities=["read_headers", *READ_MOST])).run(says("hi"))
+
+    assert outcome.decision.stages[0].changed is False
+    assert outcome.message is not None
+    assert outcome.message.extensions is not None
+    assert outcome.message.extensions.http == EXTENSIONS.http
+
+
 @pytest.mark.spec("STG-5")
 def test_the_first_header_of_a_message_that_had_none_is_on_record(pipe: Make) -> None:
     header = HttpExtension(headers={"X-Id": "7"})
