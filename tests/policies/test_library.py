@@ -16,7 +16,7 @@ from tests.policies.test_samples import EFFECT_OF, SAMPLES, hits, read, rule_of
 from cmf import adapters
 from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
-from pipeline import policy_set
+from pipeline import Guard, policy_set
 from pipeline.engines.base import Decided
 from pipeline.policy_set import PolicySet
 
@@ -157,3 +157,25 @@ def test_models_that_a_request_turns_to_are_held_to_the_list_too(
 
     assert list(hits(judged(policies, name, own), "request/model_allowed")) == ["deny"]
     assert not hits(judged(policies, name, {"max_tokens": 9, "contents": []}), "request/model_allowed")
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "openai_chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
+    "openai_responses": {"model": "m", "input": "hi", "store": False},
+    "anthropic_messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]},
+    "gemini": {"model": "m", "contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    "ollama": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
+}
+
+
+@pytest.mark.spec("GW-164")
+@pytest.mark.parametrize("dialect", BODIES)
+def test_no_dialect_takes_a_field_that_redirects_another_gateway(dialect: str) -> None:
+    adapter, guard = adapters.get(dialect), Guard()
+    beside = adapter.from_wire_request({**BODIES[dialect], "api_base": "http://169.254.169.254"})
+    within = adapter.from_wire_request({**BODIES[dialect], "metadata": {"extra_headers": {"x": "y"}}})
+    honest = adapter.from_wire_request({**BODIES[dialect], "metadata": {"user_id": "ann"}})
+
+    assert [reason.code for reason in guard.decide(beside).reasons] == ["request.overrides"]
+    assert [reason.code for reason in guard.decide(within).reasons] == ["request.overrides"]
+    assert guard.decide(honest).reasons == ()

@@ -1,0 +1,52 @@
+package cmf.rules.request.overrides_test
+
+import data.cmf.rules.request.overrides
+
+_settings := {
+	"fields": ["api_base", "mock_response"],
+	"containers": ["metadata", "fallbacks", "litellm_params"],
+	"allowed": ["mock_response"],
+}
+
+_denied(extra) := count(denials) if {
+	denials := overrides.deny with input as {"kind": "request", "properties": {"extra": extra}}
+		with data.cmf.defaults.request.overrides as _settings
+}
+
+test_denied_beside_the_messages if {
+	_denied({"openai_chat": {"api_base": "https://else.example"}}) == 1
+	_denied({"api_base": "https://else.example"}) == 1
+	_denied({"openai_chat": {"api_base": null}}) == 1
+}
+
+test_denied_in_other_letters if {
+	_denied({"openai_chat": {"API-Base": "https://else.example"}}) == 1
+}
+
+test_denied_where_gateways_look_for_settings if {
+	_denied({"openai_chat": {"metadata": {"api_base": "https://else.example"}}}) == 1
+	_denied({"openai_chat": {"fallbacks": [{"model": "m", "api_base": "https://else.example"}]}}) == 1
+	_denied({"openai_chat": {"fallbacks": [{"litellm_params": {"api_base": "https://else.example"}}]}}) == 1
+}
+
+test_allowed_by_the_operator if _denied({"openai_chat": {"mock_response": "x"}}) == 0
+
+test_allowed_elsewhere if {
+	_denied({"openai_chat": {"response_format": {"api_base": {"type": "string"}}}}) == 0
+	_denied({"openai_chat": {"metadata": {"user_id": "ann"}, "fallbacks": ["m"]}}) == 0
+	_denied({}) == 0
+}
+
+test_allowed_without_anything_besides if {
+	count(overrides.deny) == 0 with input as {"kind": "request", "properties": {}}
+		with data.cmf.defaults.request.overrides as _settings
+}
+
+test_denied_as_shipped if {
+	every name in ["api_base", "base_url", "api_key", "mock_response", "extra_headers", "user_config"] {
+		count(overrides.deny) == 1 with input as {"properties": {"extra": {"openai_chat": {name: "x"}}}}
+	}
+}
+
+# A request without properties cannot be looked at by this rule; other rules hold such a view to its form.
+test_allowed_when_the_properties_are_missing if count(overrides.deny) == 0 with input as {"kind": "request"}
