@@ -60,6 +60,26 @@ any_expression_matches(uri, spelled) if {
 	regex.match(expression, concat("", [uri, "/"]))
 }
 
+# METADATA
+# title: Tool pattern match
+# description: |
+#   As `uri_matches`, in whatever case: for rules that hold a tool to something. `Delete_Table` is what a person, and
+#   many a server, takes for `delete_table`. Lists of what is allowed are held to the letter.
+# scope: document
+tool_matches(uri, pattern) if uri_matches(lower(uri), lower(pattern))
+
+# METADATA
+# title: Tool pattern match, any of several
+# description: True if `uri` matches at least one of `patterns`, in whatever case.
+# scope: document
+any_tool_matches(uri, patterns) if any_uri_matches(lower(uri), [lower(pattern) | some pattern in patterns])
+
+# METADATA
+# title: Tool patterns, spelled out
+# description: What `any_expression_matches` takes, for a URI in lower case.
+# scope: document
+tool_expressions(patterns) := expressions([lower(pattern) | some pattern in patterns])
+
 # Each segment brings its own slash, so that `**` can stand for none.
 _expression(pattern) := concat("", ["^", concat("", [_segment(part) | some part in split(pattern, "/")]), "$"])
 

@@ -16,6 +16,17 @@ made(pattern) := sum([amount |
 	is_object(_counters)
 }
 
+# METADATA
+# title: Calls so far, in whatever case
+# description: As `made`, of tools whose names differ from the pattern in case alone too.
+made_alike(pattern) := sum([amount |
+	some name, amount in _counters
+	startswith(name, "calls:")
+	data.cmf.lib.tool_matches(substring(name, 6, -1), pattern)
+]) if {
+	is_object(_counters)
+}
+
 _counters := input.session.counters
 
 # METADATA

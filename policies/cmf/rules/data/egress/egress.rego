@@ -46,6 +46,6 @@ _held if not input.uri
 
 _held if input.kind != "tool_call"
 
-_held if lib.any_uri_matches(input.uri, _settings.tools)
+_held if lib.any_tool_matches(input.uri, _settings.tools)
 
 _settings := data.cmf.defaults.data.egress

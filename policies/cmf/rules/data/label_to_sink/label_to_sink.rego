@@ -34,11 +34,11 @@ deny contains {
 	not labels.in_force
 }
 
-_sink if lib.any_expression_matches(input.uri, _sinks)
+_sink if lib.any_expression_matches(lower(input.uri), _sinks)
 
 # A call that cannot be told from another may be any tool.
 _sink if not input.uri
 
-_sinks := lib.expressions(_settings.external_sinks)
+_sinks := lib.tool_expressions(_settings.external_sinks)
 
 _settings := data.cmf.defaults.data.label_to_sink

@@ -101,7 +101,7 @@ _values contains value if {
 	lower(name) in _settings.arguments
 }
 
-_reads_only if lib.any_expression_matches(input.uri, _reading)
+_reads_only if lib.any_expression_matches(lower(input.uri), _reading)
 
 # A call that cannot be told from another may be that of a reading tool, if there is any.
 _reads_only if {
@@ -109,7 +109,7 @@ _reads_only if {
 	count(_settings.reading_tools) > 0
 }
 
-_reading := lib.expressions(_settings.reading_tools)
+_reading := lib.tool_expressions(_settings.reading_tools)
 
 # What is left without texts and quoted names, in lower case.
 _bare contains lower(regex.replace(text, `'(?:[^']|'')*'|"(?:[^"]|"")*"|\x60[^\x60]*\x60`, " ")) if {

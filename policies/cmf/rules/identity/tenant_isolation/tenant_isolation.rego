@@ -34,7 +34,7 @@ deny contains {
 	not _of_one_of([named])
 }
 
-_meant(pattern) if lib.uri_matches(input.uri, pattern)
+_meant(pattern) if lib.tool_matches(input.uri, pattern)
 
 # What cannot be told from another may be anybody's.
 _meant(_) if not input.uri

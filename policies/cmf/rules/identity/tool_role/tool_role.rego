@@ -36,7 +36,7 @@ deny contains {
 
 _needs contains need if {
 	some pattern, need in data.cmf.defaults.identity.tool_role.tools
-	lib.uri_matches(input.uri, pattern)
+	lib.tool_matches(input.uri, pattern)
 }
 
 # A call that cannot be told from another is held to every requirement.

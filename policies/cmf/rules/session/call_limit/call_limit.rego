@@ -22,7 +22,7 @@ deny contains {
 	"detail": {"at_most": limit},
 } if {
 	some pattern, limit in _limits
-	calls.made(pattern) >= limit
+	calls.made_alike(pattern) >= limit
 }
 
 deny contains {
@@ -39,7 +39,7 @@ _limits[pattern] := limit if {
 	_meant(pattern)
 }
 
-_meant(pattern) if lib.uri_matches(input.uri, pattern)
+_meant(pattern) if lib.tool_matches(input.uri, pattern)
 
 # A call that cannot be told from another is held to every limit.
 _meant(_) if not input.uri

@@ -28,7 +28,7 @@ deny contains {
 	not _made(first)
 }
 
-_meant(step) if lib.uri_matches(input.uri, step.before)
+_meant(step) if lib.tool_matches(input.uri, step.before)
 
 # A call that cannot be told from another has to wait for every first step.
 _meant(_) if not input.uri

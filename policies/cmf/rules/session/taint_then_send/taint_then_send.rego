@@ -39,7 +39,7 @@ require_approval contains {
 
 _sends if {
 	calls.new
-	lib.any_uri_matches(input.uri, _settings.sending_tools)
+	lib.any_tool_matches(input.uri, _settings.sending_tools)
 }
 
 # A call that cannot be told from another may be any tool.

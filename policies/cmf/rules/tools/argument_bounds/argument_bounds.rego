@@ -41,7 +41,7 @@ _given contains name if some name, _ in input.arguments
 
 _bounds contains bounds if {
 	some pattern, bounds in data.cmf.defaults.tools.argument_bounds.bounds
-	lib.uri_matches(input.uri, pattern)
+	lib.tool_matches(input.uri, pattern)
 }
 
 # A call that cannot be told from another is held to every bound.

@@ -41,7 +41,10 @@ deny contains {
 	count(_settings.pins) + count(_settings.must_be_pinned) > 0
 }
 
-_must_be_pinned if lib.any_uri_matches(input.uri, _settings.must_be_pinned)
+# What differs from a pinned name in case alone passes for it.
+_must_be_pinned if lower(input.uri) in {lower(uri) | some uri, _ in _settings.pins}
+
+_must_be_pinned if lib.any_tool_matches(input.uri, _settings.must_be_pinned)
 
 _shown contains ["description", input.content]
 

@@ -24,19 +24,25 @@ require_approval contains {
 
 _destructive if {
 	count(_settings.destructive_tools) > 0
-	lib.any_uri_matches(input.uri, _settings.destructive_tools)
+	lib.any_tool_matches(input.uri, _settings.destructive_tools)
 }
 
-_destructive if input.name in _settings.destructive_names
+_destructive if lower(input.name) in _names
 
 _destructive if not input.uri
 
 # Servers that share one tool for many actions say in an argument which is meant.
 _destructive if {
 	some pattern, actions in _settings.destructive_arguments
-	lib.uri_matches(input.uri, pattern)
+	lib.tool_matches(input.uri, pattern)
 	some name, values in actions
-	input.arguments[name] in values
+	_is_one_of(input.arguments[name], values)
 }
+
+_is_one_of(value, values) if value in values
+
+_is_one_of(value, values) if lower(value) in {lower(listed) | some listed in values}
+
+_names contains lower(name) if some name in _settings.destructive_names
 
 _settings := data.cmf.defaults.tools.destructive_approval

@@ -22,6 +22,18 @@ test_asked_for_a_destructive_argument if {
 	_codes(view) == {"tools.destructive-approval"}
 }
 
+test_asked_in_whatever_case if {
+	_codes({"kind": "tool_call", "uri": "tool://DB/Drop_Table"}) == {"tools.destructive-approval"}
+	view := {"kind": "tool_call", "uri": "tool://cloud/Instances", "arguments": {"action": "Wipe"}}
+	_codes(view) == {"tools.destructive-approval"}
+	found := destructive_approval.require_approval with input as {
+		"kind": "tool_call",
+		"uri": "tool://_/Delete_Database",
+		"name": "Delete_Database",
+	}
+	count(found) == 1
+}
+
 test_asked_when_the_uri_is_missing if _codes({"kind": "tool_call"}) == {"tools.destructive-approval"}
 
 test_asked_as_shipped if {

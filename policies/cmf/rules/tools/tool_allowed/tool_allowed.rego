@@ -20,7 +20,7 @@ deny contains {
 	"reason": "This tool is not allowed here.",
 } if {
 	count(_settings.denied) > 0
-	lib.any_uri_matches(input.uri, _settings.denied)
+	lib.any_tool_matches(input.uri, _settings.denied)
 }
 
 deny contains {

@@ -16,6 +16,14 @@ test_denied_when_listed_as_denied if {
 	_codes({"kind": "tool_call", "uri": "tool://mail/delete_all"}) == {"tools.tool-allowed"}
 }
 
+test_denied_in_whatever_case if {
+	_codes({"kind": "tool_call", "uri": "tool://mail/Delete_all"}) == {"tools.tool-allowed"}
+}
+
+test_denied_when_only_the_case_differs_from_what_is_allowed if {
+	_codes({"kind": "tool_call", "uri": "tool://Mail/send"}) == {"tools.tool-allowed"}
+}
+
 test_denied_when_the_uri_is_missing if _codes({"kind": "tool_call"}) == {"tools.tool-allowed"}
 
 test_allowed_when_listed if {
