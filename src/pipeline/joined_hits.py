@@ -52,12 +52,13 @@ def _told_apart(
         elif "spans" not in hit.fields:
             kept.append(replace(hit, effect=Effect.DENY, code=BAD_EFFECT, fields={}, detail=_NO_FIELDS))
         else:
-            spans: dict[int, list[list[int]]] = defaultdict(list)
-            for at, start, end in _cuts(hit.fields["spans"], pieces):
+            spans: dict[tuple[int, bool], list[list[int]]] = defaultdict(list)
+            for at, start, end, stays in _cuts(hit.fields["spans"], pieces):
                 if (hit.rule, at, start, end) not in cut:
-                    spans[at].append([start, end])
-            for at, places in spans.items():
-                moved[at].append(replace(hit, fields={**hit.fields, "spans": places}))
+                    spans[at, stays].append([start, end])
+            for (at, stays), places in spans.items():
+                fields = {**hit.fields, "spans": places}
+                moved[at].append(replace(hit, fields=fields if stays else fields | {"replacement": "drop"}))
     return tuple(kept), moved
 
 
@@ -68,10 +69,12 @@ def _said(hit: Hit) -> tuple[str, str, Effect, object]:
     return hit.rule, hit.code, hit.effect, hit.fields.get("label")
 
 
-def _cuts(spans: Sequence[Sequence[int]], pieces: Sequence[Piece]) -> Iterator[tuple[int, int, int]]:
+def _cuts(spans: Sequence[Sequence[int]], pieces: Sequence[Piece]) -> Iterator[tuple[int, int, int, bool]]:
     """What each span covers of each piece: the index of the piece, and start and end in its text.
 
-    What lies beyond the last piece is said of that piece, where the edit is refused as one past the end of a text.
+    The last item says whether a replacement is to stand there. It does once for each span, where it begins, and where
+    nothing else would be left: formats refuse empty texts. What lies beyond the last piece is said of that piece, where
+    the edit is refused as one past the end of a text.
     """
     last = len(pieces) - 1
     for start, end in spans:
@@ -79,7 +82,8 @@ def _cuts(spans: Sequence[Sequence[int]], pieces: Sequence[Piece]) -> Iterator[t
         while at <= last and pieces[at].start < end:
             piece = pieces[at]
             until = end if at == last else min(end, piece.end)
-            yield at, max(start - piece.start, 0), until - piece.start
+            begin = max(start, piece.start)
+            yield at, begin - piece.start, until - piece.start, begin == start or (begin, until) == piece[1:]
             at += 1
 
 

@@ -30,7 +30,7 @@ def codes(guard: Guard, value: Any) -> set[str]:
     return {hit.code for hit in decision.hits if hit.rule == "tools/tool_name"}
 
 
-@pytest.mark.spec("POL-45")
+@pytest.mark.spec("POL-41")
 @pytest.mark.parametrize("name", HIDDEN)
 def test_a_definition_a_call_and_a_choice_with_such_a_name_are_refused(guard: Guard, name: str) -> None:
     call = Message(role="assistant", content=[ToolCallPart(name=name, arguments={})])
@@ -44,7 +44,7 @@ def test_a_definition_a_call_and_a_choice_with_such_a_name_are_refused(guard: Gu
     assert codes(guard, adapters.get("mcp").from_wire_request(mcp)) == {"tools.tool-name"}
 
 
-@pytest.mark.spec("POL-45")
+@pytest.mark.spec("POL-41")
 @pytest.mark.parametrize("name", ["delete_database", "Delete_Database", "DELETE_DATABASE"])
 def test_a_destructive_tool_needs_its_approval_in_whatever_case(guard: Guard, name: str) -> None:
     decision = guard.decide(Message(role="assistant", content=[ToolCallPart(name=name, arguments={})]))
@@ -52,7 +52,7 @@ def test_a_destructive_tool_needs_its_approval_in_whatever_case(guard: Guard, na
     assert "tools.destructive-approval" in {hit.code for hit in decision.hits}
 
 
-@pytest.mark.spec("POL-45")
+@pytest.mark.spec("POL-41")
 @pytest.mark.parametrize("name", ["get_weather", "mcp__mail--send", "fs.read/all:now", "查询天气", "날씨_조회"])
 def test_a_name_that_a_person_can_read_passes(guard: Guard, name: str) -> None:
     assert codes(guard, Message(role="assistant", content=[ToolCallPart(name=name, arguments={})])) == set()
