@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,19 @@ def test_an_engine_without_an_answer_is_an_outage_and_no_denial(guarded: Rules) 
     assert caught.value.retryable is True
     assert Denied.retryable is False
     assert caught.value.code == "engine.timeout"
+
+
+@pytest.mark.spec("ENG-8")
+def test_a_pattern_that_reads_on_from_each_match_is_stopped_at_the_deadline(guarded: Rules) -> None:
+    rule = 'deny contains {"code": "x", "reason": "x"} if count(regex.find_n(`a[^c]*?END|a`, input.content, -1)) == 1'
+    guard = guarded({"r": rule}, config=Config(timeout_seconds=0.1), kinds="text")
+
+    started = time.process_time()
+    with pytest.raises(PolicyUnavailable) as caught:
+        guard.check(says("a" * 400_000))
+
+    assert caught.value.code == "engine.timeout"
+    assert time.process_time() - started < 1  # two minutes when each match is looked for to the end
 
 
 @pytest.mark.spec("GRD-2")

@@ -6,9 +6,8 @@
 #![forbid(unsafe_code)]
 
 use crate::builtins::beyond;
-use crate::builtins::regexes::Cache;
+use crate::builtins::regexes::{Cache, Pattern};
 use anyhow::{anyhow, Result};
-use regex::Regex;
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
 use std::iter::Peekable;
@@ -22,8 +21,7 @@ pub fn matches(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Val
     let [Value::String(pattern), separators, Value::String(text)] = args else {
         return Err(anyhow!("not two strings around separators"));
     };
-    let found = compiled(pattern, separators_of(separators)?)?;
-    Ok(Value::Bool(found.is_match(text)))
+    compiled(pattern, separators_of(separators)?)?.is_match(text).map(Value::Bool)
 }
 
 /// The separator characters: none if null is given, and the dot if the array is empty.
@@ -43,7 +41,7 @@ fn separators_of(given: &Value) -> Result<String> {
     Ok(if found.is_empty() { ".".to_owned() } else { found })
 }
 
-fn compiled(pattern: &Arc<str>, separators: String) -> Result<Arc<Regex>> {
+fn compiled(pattern: &Arc<str>, separators: String) -> Result<Arc<Pattern>> {
     static CACHE: Cache<(Arc<str>, String)> = Cache::new();
     let key = (Arc::clone(pattern), separators);
     CACHE.get(&key, || regex_of(pattern, &key.1))

@@ -60,7 +60,6 @@ enum Bound {
     Range,
     Replace,
     ReplaceMany,
-    RegexReplace,
     Shift,
     Split,
 }
@@ -151,12 +150,12 @@ static ENTRIES: &[Entry] = entries! {
     "object.union" Tree false,
     "object.union_n" Tree false,
     "product" Elements false,
-    "regex.find_all_string_submatch_n" Product false,
-    "regex.find_n" Product false,
+    "regex.find_all_string_submatch_n" Linear false,
+    "regex.find_n" Linear false,
     "regex.is_valid" Linear false,
-    "regex.match" Product false,
-    "regex.replace" RegexReplace false,
-    "regex.split" Product false,
+    "regex.match" Linear false,
+    "regex.replace" Linear false,
+    "regex.split" Linear false,
     "replace" Replace false,
     "round" Linear false,
     "semver.compare" Linear false,
@@ -167,7 +166,7 @@ static ENTRIES: &[Entry] = entries! {
     "startswith" Linear false,
     "strings.any_prefix_match" Product false,
     "strings.any_suffix_match" Product false,
-    "strings.count" Product false,
+    "strings.count" Linear false,
     "strings.replace_n" ReplaceMany false,
     "strings.reverse" Linear false,
     "substring" Linear false,
@@ -178,10 +177,10 @@ static ENTRIES: &[Entry] = entries! {
     "time.parse_rfc3339_ns" Linear false,
     "time.weekday" Linear false,
     "to_number" Linear false,
-    "trim" Product false,
-    "trim_left" Product false,
+    "trim" Linear false,
+    "trim_left" Linear false,
     "trim_prefix" Linear false,
-    "trim_right" Product false,
+    "trim_right" Linear false,
     "trim_space" Linear false,
     "trim_suffix" Linear false,
     "type_name" Linear false,
@@ -395,18 +394,14 @@ fn within(bound: Bound, args: &[Value], weight: usize) -> bool {
             };
             places.saturating_mul(growth).saturating_add(weight) <= MAX_RESULT_WEIGHT
         }
-        Bound::ReplaceMany => {
-            let new: usize = match at(0) {
-                Some(Value::Object(patterns)) => patterns.values().map(|new| text_len(Some(new))).sum(),
-                _ => 0,
-            };
-            text_len(at(1)).saturating_add(1).saturating_mul(new.saturating_add(1)) <= MAX_RESULT_WEIGHT
-        }
-        Bound::RegexReplace => {
-            let text = text_len(at(0)).saturating_add(1);
-            text.saturating_mul(text_len(at(2)).saturating_add(1)) <= 2 * MAX_RESULT_WEIGHT
-                && text.saturating_mul(text_len(at(1)).max(1)) <= MAX_PRODUCT
-        }
+        Bound::ReplaceMany => match at(0) {
+            // The empty text stands around each letter.
+            Some(Value::Object(texts)) if texts.contains_key(&Value::from("")) => {
+                let new: usize = texts.values().map(|new| text_len(Some(new))).sum();
+                text_len(at(1)).saturating_add(1).saturating_mul(new.saturating_add(1)) <= MAX_RESULT_WEIGHT
+            }
+            _ => true,
+        },
         Bound::Shift => at(1).is_some_and(|n| n.as_u64().is_ok_and(|bits| bits <= 64)),
         Bound::Split => text_len(at(1)) > 0 || text_len(at(0)) <= 1 << 20,
     }

@@ -7,11 +7,12 @@
 //! - Decoded bytes need not be UTF-8; a percent sign without two digits is an error.
 #![forbid(unsafe_code)]
 
-use crate::builtins::{beyond, of_regorus, string, Function};
+use crate::builtins::{beyond, of_regorus, string, Function, MAX_RESULT_WEIGHT};
+use crate::evaluation::watch;
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The function to use in place of the one of regorus.
@@ -22,8 +23,8 @@ pub fn function(name: &str) -> Option<Function> {
         }
         "base64.decode" => |_, _, args, _| decoded(string(args, 0)?, STANDARD).map(|bytes| shown(&bytes)),
         "base64url.decode" => base64url_decode,
-        "indexof" => |span, params, args, strict| with_needle("indexof", span, params, args, strict),
-        "indexof_n" => |span, params, args, strict| with_needle("indexof_n", span, params, args, strict),
+        "indexof" => |_, _, args, _| Ok(places(args, 1)?.into_iter().next().unwrap_or_else(|| Value::from(-1_i64))),
+        "indexof_n" => |_, _, args, _| places(args, usize::MAX).map(Value::from),
         "json.is_valid" => |_, _, args, _| match args {
             [Value::String(text)] => Ok(Value::from(parsed(text)?.is_some())),
             _ => Ok(Value::from(false)),
@@ -39,6 +40,9 @@ pub fn function(name: &str) -> Option<Function> {
         "time.parse_rfc3339_ns" => parse_rfc3339,
         "time.weekday" => |span, params, args, strict| in_zone("time.weekday", span, params, args, strict),
         "to_number" => to_number,
+        "trim" => |_, _, args, _| trimmed(args, |text, cut| text.trim_matches(cut)),
+        "trim_left" => |_, _, args, _| trimmed(args, |text, cut| text.trim_start_matches(cut)),
+        "trim_right" => |_, _, args, _| trimmed(args, |text, cut| text.trim_end_matches(cut)),
         "upper" => |_, _, args, _| Ok(Value::from(upper(string(args, 0)?))),
         "urlquery.decode" => |_, _, args, _| percent_decoded(string(args, 0)?).map(Value::from),
         "urlquery.decode_object" => query_decode_object,
@@ -120,11 +124,23 @@ fn to_number(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) ->
     of_regorus("to_number", span, params, &[text], strict)
 }
 
-fn with_needle(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
-    if string(args, 1)?.is_empty() {
-        return Err(anyhow!("the empty string is not looked for"));
+/// Where a text occurs in another, in characters: the first `limit` places, which may overlap.
+fn places(args: &[Value], limit: usize) -> Result<Vec<Value>> {
+    let (text, needle) = (string(args, 0)?, string(args, 1)?);
+    let first = needle.chars().next().ok_or_else(|| anyhow!("the empty string is not looked for"))?;
+    let (mut listed, mut from, mut passed) = (Vec::new(), 0, 0_u64);
+    while let Some(length) = text[from..].find(needle.as_ref()).filter(|_| listed.len() < limit) {
+        let (before, behind) = (u64::try_from(text[from..from + length].chars().count())?, from + length);
+        listed.push(Value::from(passed + before));
+        (from, passed) = (behind + first.len_utf8(), passed + before + 1);
+        watch::step(needle.len() + length)?;
     }
-    of_regorus(name, span, params, args, strict)
+    Ok(listed)
+}
+
+fn trimmed(args: &[Value], trim: for<'a> fn(&'a str, &dyn Fn(char) -> bool) -> &'a str) -> Result<Value> {
+    let cut: BTreeSet<char> = string(args, 1)?.chars().collect();
+    Ok(Value::from(trim(string(args, 0)?, &|letter| cut.contains(&letter))))
 }
 
 fn lower(text: &str) -> String {
@@ -343,7 +359,12 @@ fn replace_n(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) ->
     let mut rest: &str = given;
     while let Some(next) = rest.chars().next() {
         let stands_here = |(old, _): &&(&str, &str)| rest.starts_with(*old);
-        match by_first.get(&rest.as_bytes()[0]).and_then(|listed| listed.iter().find(stands_here)) {
+        let candidates = by_first.get(&rest.as_bytes()[0]).map_or(&[][..], Vec::as_slice);
+        watch::step(1 + candidates.len())?;
+        if made.len() > MAX_RESULT_WEIGHT {
+            return Err(beyond());
+        }
+        match candidates.iter().find(stands_here) {
             Some((old, new)) => {
                 made.push_str(new);
                 rest = &rest[old.len()..];

@@ -29,6 +29,7 @@ thread_local! {
     static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
     /// The value of each checked rule for each list of arguments, in this evaluation.
     static VALUES: RefCell<BTreeMap<(usize, Vec<Value>), Value>> = const { RefCell::new(BTreeMap::new()) };
+    static STEPS: Cell<usize> = const { Cell::new(0) };
     static LATE: Cell<bool> = const { Cell::new(false) };
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
 }
@@ -60,6 +61,17 @@ pub fn is_strict() -> bool {
 
 pub fn is_late() -> bool {
     WATCH.get().deadline.is_some_and(|at| Instant::now() > at)
+}
+
+/// Counts steps of a loop inside a builtin; an error once the deadline has passed, which is looked at now and then.
+pub fn step(count: usize) -> anyhow::Result<()> {
+    const BETWEEN_LOOKS: usize = 1 << 16;
+    let steps = STEPS.get() + count;
+    STEPS.set(steps % BETWEEN_LOOKS);
+    if steps >= BETWEEN_LOOKS && is_late() {
+        return Err(late());
+    }
+    Ok(())
 }
 
 /// Takes `weight` from the memory budget; false if there is not enough left.

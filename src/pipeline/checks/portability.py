@@ -31,7 +31,7 @@ from pipeline.policies.schemas import view_schema
 
 DEFAULTS: Final = ("data", "cmf", "defaults")
 
-_PATTERN_AT: Final = {
+PATTERN_AT: Final = {
     "regex.find_all_string_submatch_n": 0,
     "regex.find_n": 0,
     "regex.is_valid": 0,
@@ -187,7 +187,7 @@ def _dialect(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
                 "write it as a string",
             )
         for call in definition.calls:
-            at = _PATTERN_AT.get(call.name)
+            at = PATTERN_AT.get(call.name)
             pattern = survey.text_of(call.arguments[at], data) if at is not None and at < len(call.arguments) else None
             problem = pattern_problem(pattern) if pattern is not None else None
             if problem is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 
@@ -65,7 +66,11 @@ def _doubling(start: str, step: str, last: str, count: int) -> str:
         ('x := split(input.long, "")', "engine.builtin-limit"),
         ('x := replace(input.long, "a", input.long)', "engine.builtin-limit"),
         ('x := regex.replace(input.long, "a", input.long)', "engine.builtin-limit"),
-        (f'x := regex.replace(input.long, "{"b" * 900}", "")', "engine.builtin-limit"),
+        (
+            'x := regex.replace(input.long, "a", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")',
+            "engine.builtin-limit",
+        ),
+        ('x := regex.find_n("", concat("", [input.long, input.long, input.long]), -1)', "engine.builtin-limit"),
         ('x := count(upper(concat("", [input.long | some i in numbers.range(1, 20)])))', "engine.builtin-limit"),
         (r'x := regex.match(`\pL{600}`, "a")', "engine.builtin-limit"),
         ('x := strings.replace_n({"a": input.long}, input.long)', "engine.builtin-limit"),
@@ -87,6 +92,49 @@ def test_no_builtin_makes_or_takes_without_bound(rules: str, code: str, compiled
 
     assert isinstance(result, Failed)
     assert result.code == code
+
+
+@pytest.mark.spec("ENG-8")
+@pytest.mark.parametrize(
+    "term",
+    [
+        "count(regex.find_n(`a[^c]*?END|a`, input.text, -1))",
+        "count(regex.find_all_string_submatch_n(`(a)[^c]*?END|a`, input.text, -1))",
+        "count(regex.split(`a[^c]*?END|a`, input.text))",
+        'count(regex.replace(input.text, `(a)[^c]*?END|a`, "$1b"))',
+        "count(indexof_n(input.text, substring(input.text, 0, 150000)))",
+        'count(strings.replace_n({sprintf("a%d", [i]): "" | some i in numbers.range(1, 9000)}, input.text))',
+    ],
+    ids=["find", "groups", "split", "replace", "index", "replace_n"],
+)
+@FORMS
+def test_a_builtin_ends_at_the_deadline_and_a_negation_of_it_does_not_hold(term: str, compiled: bool) -> None:
+    engine = engine_of(f"x if not {term} == -1", compiled=compiled)
+
+    started = time.process_time()
+    result = ask(engine, {"text": "a" * 1_000_000}, seconds=0.3)
+    took = time.process_time() - started
+
+    assert result == TimedOut()
+    assert took < 0.3 + 0.5
+
+
+@pytest.mark.spec("ENG-8")
+@pytest.mark.parametrize(
+    "term", ["regex.match(`[ab]*a[ab]{500}c`, input.text)", "regex.find_n(`[ab]*a[ab]{500}c`, input.text, 1) == []"]
+)
+@FORMS
+def test_a_long_search_whose_states_do_not_fit_is_given_up(term: str, compiled: bool) -> None:
+    letters = random.Random(29)
+    engine = engine_of(f"x if not {term}", compiled=compiled)
+
+    started = time.process_time()
+    result = ask(engine, {"text": "".join(letters.choices("ab", k=4_000_000))}, seconds=5)
+    took = time.process_time() - started
+
+    assert isinstance(result, Failed)
+    assert result.code == "engine.builtin-limit"
+    assert took < 2  # 16 s when it is searched to the end
 
 
 @pytest.mark.spec("ENG-8")

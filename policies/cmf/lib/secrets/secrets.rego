@@ -70,12 +70,25 @@ _lead(shape) := "" if {
 	shape.anywhere
 } else := _before
 
-_shaped(shapes, text) := {{"kind": kind, "secret": groups[1]} |
+_shaped(shapes, text) := _ended(shapes, text) | _unended(shapes, text)
+
+_ended(shapes, text) := {{"kind": kind, "secret": groups[1]} |
 	some kind, shape in shapes
 	some literal in shape.literals
 	contains(text, literal)
 	expression := concat("", [_lead(shape), "(", shape.pattern, ")"])
 	some groups in regex.find_all_string_submatch_n(expression, text, -1)
+}
+
+# What begins as a block and has no end. One pattern for both, "up to the end or what is there", would read the rest of
+# the text anew for each beginning.
+_unended(shapes, text) := {{"kind": kind, "secret": groups[1]} |
+	some kind, shape in shapes
+	unended := shape.unended
+	some literal in shape.literals
+	contains(text, literal)
+	rest := regex.replace(text, concat("", [_lead(shape), shape.pattern]), " ")
+	some groups in regex.find_all_string_submatch_n(concat("", [_lead(shape), "(", unended, ")"]), rest, -1)
 }
 
 _assigned(text) := {{"kind": kind, "secret": groups[1]} |
