@@ -1,7 +1,7 @@
 """Trying out a policy set in a subprocess before it goes into service. Spec: docs/spec/policies.md [POL-48].
 
-The subprocess reads and compiles the set, runs its tests and judges a few synthetic views. A set that crashes it, or
-exceeds its time or memory, is refused, and the caller keeps the set it had.
+The subprocess reads and compiles the set, runs its own tests and judges a few synthetic views. A set that crashes it,
+or exceeds its time or memory, is refused, and the caller keeps the set it had.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pipeline.decision import Effect, Mode
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.errors import PolicyError
+from pipeline.policies.library import shipped_tests
 from pipeline.policies.metadata import Module
 from pipeline.policies.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
@@ -185,7 +186,7 @@ def _vetted(recipe: Recipe) -> dict[str, Any]:
     policies = recipe.build()
     if recipe.engine == "opa":
         return {"revision": policies.revision, "tests": 0, "probes": 0}
-    tests = [test for test in run_tests(policies) if not test.skipped]
+    tests = [test for test in run_tests(policies, _is_own) if not test.skipped]
     failed = next((test for test in tests if not test.passed), None)
     if failed is not None:
         raise PolicyError(
@@ -196,6 +197,11 @@ def _vetted(recipe: Recipe) -> dict[str, Any]:
             code="policy.test-failed",
         )
     return {"revision": policies.revision, "tests": len(tests), "probes": probe(policies)}
+
+
+def _is_own(test: Module) -> bool:
+    """Whether it was written for this set: the shipped tests hold with the shipped settings, and not with others."""
+    return test not in shipped_tests()
 
 
 def probe(policies: PolicySet) -> int:

@@ -53,10 +53,10 @@ def serve(config: Path | None, *, port: int | None, quiet: bool) -> None:
             _announce(clients, beside, demo=demo)
             asyncio.run(workers.serve(settings, clients, beside, quiet=quiet, review=review))
             return
-        from pipeline.gateway.service import (
-            assembled,  # imports the engine: the workers' parent, above, saves 19 MB without it
-        )
+        # Imports the engine: the workers' parent, above, saves 19 MB without it.
+        from pipeline.gateway.service import assembled, vet_policies
 
+        vet_policies(settings)
         service = opened.enter_context(assembled(settings))
         _announce(clients, beside, demo=demo)
         asyncio.run(run(service, settings, clients, admin_app(settings, service.operations, review), beside))
@@ -103,8 +103,9 @@ def check_begins(settings: Settings) -> None:
         ConfigError, PolicyError: why it could not.
     """
     from pipeline.assembly import REDIS
-    from pipeline.gateway.service import built
+    from pipeline.gateway.service import built, vet_policies
 
+    vet_policies(settings)
     shared = settings.sessions.store
     with tempfile.TemporaryDirectory() as scratch:
         audit = settings.audit.model_copy(update={"key_file": None, "heads_file": None})

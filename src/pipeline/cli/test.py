@@ -31,6 +31,8 @@ from pipeline.decision import Mode
 from pipeline.display import visible
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.tap import Tap
+from pipeline.policies.library import shipped, shipped_tests
+from pipeline.policies.metadata import Module
 from pipeline.policy_set import PolicySet
 
 _CASE_FILES: Final = ("*.yaml", "*.yml")
@@ -154,8 +156,16 @@ def case_files(directory: Path) -> list[Path]:
 
 
 def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]:
-    """The results of the tests in `places`, without those of a library below them."""
-    for test in run_tests(policies, lambda module: any((place / module.path).is_file() for place in places)):
+    """The results of the tests in `places`, without those of a library below them.
+
+    Those of the shipped policies hold with their own settings: they are run if nothing was added to them.
+    """
+    others = frozenset() if {place.resolve() for place in places} == {shipped()} else shipped_tests()
+
+    def is_own(module: Module) -> bool:
+        return module not in others and any((place / module.path).is_file() for place in places)
+
+    for test in run_tests(policies, is_own):
         yield dataclasses.replace(test, path=file_of(test.path, places))
 
 

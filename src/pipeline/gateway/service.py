@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.assembly import Config, Policies, open_sessions
+from pipeline.assembly import Config, Policies, open_sessions, vetted
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.record import Record
 from pipeline.audit.recorder import Recorder
@@ -238,6 +238,14 @@ def policy_sets(settings: Settings) -> dict[tuple[Path, ...] | None, list[str]]:
     return sets
 
 
+def vet_policies(settings: Settings) -> None:
+    """Try out each policy set as a reload does, so that what begins can be loaded again. PolicyError: one fails."""
+    keys = signers(settings)
+    for directories in policy_sets(settings):
+        if directories is not None:  # the shipped set was tried out when it was built
+            vetted(list(directories), "embedded", Config(bundle_keys=keys))
+
+
 def _guards(
     settings: Settings,
     sessions: SessionStore,
@@ -299,4 +307,14 @@ def _upstream(name: str, one: UpstreamSettings, settings: Settings, environment:
     return HttpUpstream(name, one, key, reply_bytes=settings.limits.reply_bytes)
 
 
-__all__ = ["Service", "assembled", "built", "identities", "policy_sets", "seal_key", "signers", "store_of"]
+__all__ = [
+    "Service",
+    "assembled",
+    "built",
+    "identities",
+    "policy_sets",
+    "seal_key",
+    "signers",
+    "store_of",
+    "vet_policies",
+]

@@ -19,7 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.gateway.admin import AdminApp
 from pipeline.gateway.running import run
 from pipeline.gateway.server import BACKLOG
-from pipeline.gateway.service import Service, assembled
+from pipeline.gateway.service import Service, assembled, vet_policies
 from pipeline.gateway.settings import Settings
 from pipeline.gateway.workers import REFUSED
 from pipeline.json_log import log_to_standard_error
@@ -31,6 +31,7 @@ def main() -> int:
     settings = Settings.model_validate(loads(sys.stdin.buffer.readline()))
     log_to_standard_error(quiet=sys.argv[3:] == ["quiet"])
     try:
+        vet_policies(settings)
         with assembled(settings) as service, socket.socket(socket.AF_UNIX) as beside:
             beside.bind(sys.argv[2])
             beside.listen(BACKLOG)

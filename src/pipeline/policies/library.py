@@ -56,6 +56,13 @@ def missing(modules: Iterable[Module], data: Mapping[str, Any]) -> tuple[list[Mo
     return added, settings
 
 
+@functools.cache
+def shipped_tests() -> frozenset[Module]:
+    """The tests of the shipped policies, which hold with the settings that are shipped [POL-47]."""
+    root = shipped()
+    return frozenset(_module(path, root) for path in root.rglob("*_test.rego"))
+
+
 def _packages(text: str) -> set[str]:
     """The library packages that a text may refer to: `data.cmf.lib.pii`, or `data.cmf.lib` for a function of it."""
     return (
@@ -88,8 +95,12 @@ def _library() -> dict[str, Module]:
     """The library's modules by package."""
     root = shipped()
     paths = sorted(path for path in (root / "cmf" / "lib").rglob("*.rego") if not path.name.endswith("_test.rego"))
-    found = [Module(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
-    return {package_of(module): module for module in found}
+    modules = [_module(path, root) for path in paths]
+    return {package_of(module): module for module in modules}
+
+
+def _module(path: Path, root: Path) -> Module:
+    return Module(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -97,4 +108,4 @@ def _settings() -> Mapping[str, Any]:
     return {"cmf": {"defaults": loads((shipped() / "cmf" / "defaults" / "data.json").read_bytes())}}
 
 
-__all__ = ["PACKAGE", "WORD", "missing", "shipped"]
+__all__ = ["PACKAGE", "WORD", "missing", "shipped", "shipped_tests"]

@@ -99,6 +99,22 @@ def test_check_compiles_every_policy_set(config: str, tmp_path: Path, monkeypatc
     assert "a.rego" in result.output
 
 
+@pytest.mark.slow
+@pytest.mark.spec("POL-48", "CLI-60")
+def test_what_a_reload_would_refuse_does_not_start(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_SUCH_KEY", "x")
+    own = tmp_path / "p"
+    own.mkdir()
+    (own / "own_test.rego").write_text("package own_test\n\ntest_own if 1 == 2\n", encoding="utf-8")
+    Path(config).write_text(yaml.safe_dump(SETTINGS | {"policies": ["shipped", "p"]}), encoding="utf-8")
+
+    for result in (cmf("config", "check", "-c", config), cmf("serve", "-c", config, "--port", "0")):
+        assert result.exit_code == 3
+        assert "own_test.test_own failed" in result.output
+
+
 @pytest.mark.spec("CLI-60", "GW-21")
 def test_a_key_is_shown_once_and_kept_as_its_hash(config: str) -> None:
     made = cmf("config", "key", "ci", "--subject", "ci-runner", "--role", "agent")

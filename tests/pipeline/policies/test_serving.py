@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import threading
 import time
@@ -60,7 +61,9 @@ def test_no_decision_is_lost_or_mixed_while_sets_are_swapped(sets: list[PolicySe
         value = message()
         while not done.is_set():
             decision = pipeline.run(value).decision
-            if marks(decision) != expected[decision.revision] or decision.coverage.evaluated != 5:
+            if (
+                marks(decision) != expected[decision.revision] or decision.coverage.evaluated != 6
+            ):  # five parts, and the joined text
                 problems.append(decision)
             counts[number] += 1
 
@@ -183,6 +186,37 @@ def test_a_set_that_is_refused_changes_nothing(write: Write) -> None:
         ]
         assert isinstance(heard[0], PoliciesRefused)
         assert heard[0].place.startswith(f"{PLACE}:")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("POL-47", "POL-49")
+def test_settings_of_every_shipped_rule_come_into_force_by_a_reload(tmp_path: Path) -> None:
+    settings = {
+        "data": {
+            "egress": {"allowed_hosts": ["api.example.com"], "mail_domains": ["example.com"]},
+            "pii": {"redact": ["payment_card"]},
+            "ssrf": {"allowed_hosts": ["localhost"]},
+            "path_traversal": {"max_steps_up": 1},
+        },
+        "content": {"markdown_exfiltration": {"allowed_hosts": ["img.shields.io"]}},
+        "tools": {
+            "tool_allowed": {"allowed": ["tool://_/search"]},
+            "destructive_approval": {"destructive_names": ["nuke"]},
+        },
+        "request": {"overrides": {"allowed": ["mock_response"]}},
+    }
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"cmf": {"defaults": settings}}), encoding="utf-8")
+    call = Message(role=Role.ASSISTANT, content=[ToolCallPart(tool_call_id="c", name="search", arguments={"q": "x"})])
+    with Guard(tmp_path) as guard:
+        guard.reload()
+        assert guard.decide(call).reasons == ()
+        settings["tools"]["tool_allowed"] = {"denied": ["tool://_/search"]}
+        data.write_text(json.dumps({"cmf": {"defaults": settings}}), encoding="utf-8")
+
+        guard.reload()
+
+        assert [reason.code for reason in guard.decide(call).reasons] == ["tools.tool-allowed"]
 
 
 @pytest.mark.slow
