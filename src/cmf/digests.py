@@ -124,7 +124,16 @@ def _canonical(value: Any) -> Any:
 def _number(number: int | float) -> Any:
     if -SAFE_INTEGER <= number <= SAFE_INTEGER:
         return int(number) if number == int(number) else ready(rfc8785.dumps(number))
-    return f"int:{int(number)}" if float(number).is_integer() else ready(rfc8785.dumps(number))
+    if isinstance(number, float) and not number.is_integer():  # refused there: it is not finite
+        return ready(rfc8785.dumps(number))
+    return f"int:{_spelt(int(number))}"  # a double that large is a whole number
+
+
+def _spelt(number: int) -> str:
+    try:
+        return str(number)
+    except ValueError:  # more digits than Python writes
+        return hex(number)
 
 
 def _ordered(items: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Nothing of a part may be left out: each of its strings is in `content`, `argumen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
@@ -29,7 +30,7 @@ from cmf.content import (
     VideoPart,
 )
 from cmf.enums import ViewKind
-from cmf.errors import UnmappedPartError
+from cmf.errors import DecodeError, UnmappedPartError
 from cmf.outlines import OUTLINES
 from cmf.uris import normalise, segment
 from cmf.value import to_json
@@ -93,10 +94,18 @@ def _exact(value: Any, pointer: str, found: list[str]) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_exact(item, f"{pointer}/{index}", found) for index, item in enumerate(value)]
-    if type(value) in (int, float) and not -SAFE_INTEGER <= value <= SAFE_INTEGER and float(value).is_integer():
+    # A double that large is a whole number; infinity, which is no JSON, is left to the writer to refuse.
+    if type(value) in (int, float) and SAFE_INTEGER < abs(value) < math.inf:
         found.append(pointer)
-        return str(int(value))
+        return _digits(int(value))
     return value
+
+
+def _digits(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise DecodeError("a number has too many digits", code="json.not-finite", hint="send it as text") from None
 
 
 # -- one function a kind -----------------------------------------------------------------------------------------------

@@ -78,10 +78,12 @@ def apply_edits(
     if mode is not Mode.ENFORCE:
         return value
     before = value
-    for view in reversed(list(views)):
-        hits = [hit for hit in view.hits if hit.effect in EDITS and hit.enforced]
-        if hits:
-            value = edit(value, view.path, partial(_edited_or_removed, hits, view.path, replacer, removed_paths))
+    changes = [
+        (view.path, partial(_edited_or_removed, hits, view.path, replacer, removed_paths))
+        for view in reversed(list(views))
+        if (hits := [hit for hit in view.hits if hit.effect in EDITS and hit.enforced])
+    ]
+    value = edit(value, changes) if changes else value
     if isinstance(value, Request):
         _check_tool_choice(value)
     return value if value is before else _without_echoes(before, value)
@@ -97,11 +99,8 @@ def _edited_or_removed(hits: list[Hit], path: str, replacer: Replacer, removed: 
 def _edited(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:
     if any(hit.effect is Effect.STRIP_TOOL for hit in hits):
         return None
-    for hit in _without_moving([hit for hit in hits if "pointer" in hit.fields]):
-        if hit.effect is Effect.REWRITE:
-            part = _rewritten(part, hit.fields["pointer"], hit.fields["value"], path)
-        else:
-            part = _redact_pointer(part, hit.fields["pointer"], hit.fields.get("replacement", "mask"), path, replacer)
+    pointed = [hit for hit in hits if "pointer" in hit.fields]
+    part = _edited_fields(part, pointed, path, replacer) if pointed else part
     spans = _merged_spans(hits)
     return _redact_spans(part, spans, path, replacer) if spans else part
 
@@ -173,6 +172,7 @@ _STRICT: Final = ("drop", "mask", "token", "hash")
 
 
 def _cut(text: str, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> str:
+    pieces, until = [], len(text)  # from the back
     for start, end, how in spans:
         if end > len(text):
             raise EffectError(
@@ -181,8 +181,9 @@ def _cut(text: str, spans: list[tuple[int, int, str]], path: str, replacer: Repl
                 code="effect.span-outside",
                 hint="spans are offsets in input.content",
             )
-        text = text[:start] + replacer(text[start:end], how) + text[end:]
-    return text
+        pieces += [text[end:until], replacer(text[start:end], how)]
+        until = start
+    return "".join(reversed([*pieces, text[:until]]))
 
 
 def _redact_spans(part: Part, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> Part | None:
@@ -262,17 +263,47 @@ def _tokens(pointer: str) -> list[str]:
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
 
 
-def _redact_pointer(part: Any, pointer: str, how: str, path: str, replacer: Replacer) -> Any:
-    tokens = _tokens(pointer)
-    if tokens[0] == "arguments" and isinstance(part, ToolCallPart | PromptRequestPart) and len(tokens) > 1:
+def _edited_fields(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:
+    """The part with the edits of its arguments and extra fields, which are copied once for all of them."""
+    opened: dict[str, Any] = {}
+    gaps: dict[int, list[Any]] = {}
+    for hit in _without_moving(hits):
+        name, tokens = _field_of(part, hit, path)
+        if name not in opened:
+            opened[name] = thaw(getattr(part, name))
+        if hit.effect is Effect.REWRITE:
+            _edit_at(opened[name], tokens, partial(_given, hit), path, gaps, adds=True)
+        elif _removes(hit):
+            _edit_at(opened[name], tokens, lambda _: _REMOVED, path, gaps)
+        else:
+            _edit_at(opened[name], tokens, partial(_hidden, hit, replacer), path, gaps)
+    for items in gaps.values():
+        items[:] = [item for item in items if item is not _REMOVED]
+    if "extra" in opened:
+        part = replace(part, extra=FrozenDict(opened["extra"]) or None)
+    return part.edited(arguments=FrozenDict(opened["arguments"])) if "arguments" in opened else part
 
-        def hide(found: Any) -> Any:
-            return _REMOVED if how == "drop" else replacer(found if isinstance(found, str) else _text(found), how)
 
-        return _edit_arguments(part, tokens[1:], hide, path)
+def _field_of(part: Any, hit: Hit, path: str) -> tuple[str, list[str]]:
+    """The field of the part that the hit's pointer leads into, and where in it.
+
+    Raises:
+        EffectError: the part has no such field, or the effect may not edit it.
+    """
+    tokens = _tokens(hit.fields["pointer"])
+    is_call = isinstance(part, ToolCallPart | PromptRequestPart)
+    if hit.effect is Effect.REWRITE and not is_call:
+        raise EffectError(
+            "only arguments can be rewritten", path=path, code="effect.bad-pointer", hint="redact it instead"
+        )
+    if hit.effect is Effect.REWRITE or (tokens[0] == "arguments" and is_call and len(tokens) > 1):
+        if part.arguments is None:
+            raise EffectError(
+                "the call has no readable arguments", path=path, code="effect.no-arguments", hint="deny it instead"
+            )
+        return "arguments", tokens[1:]
     if tokens[:2] == ["properties", "extra"] and getattr(part, "extra", None) is not None and len(tokens) > 2:
-        extra = _at(thaw(part.extra), tokens[2:], lambda _: _REMOVED, path)
-        return replace(part, extra=FrozenDict(extra) or None)
+        return "extra", tokens[2:]
     raise EffectError(
         "this pointer cannot be redacted",
         path=path,
@@ -281,37 +312,31 @@ def _redact_pointer(part: Any, pointer: str, how: str, path: str, replacer: Repl
     )
 
 
-def _rewritten(part: Any, pointer: str, value: Any, path: str) -> Any:
-    if not isinstance(part, ToolCallPart | PromptRequestPart):
-        raise EffectError(
-            "only arguments can be rewritten", path=path, code="effect.bad-pointer", hint="redact it instead"
-        )
-    return _edit_arguments(part, _tokens(pointer)[1:], lambda _: value, path, adds=True)
+def _given(hit: Hit, _: Any) -> Any:
+    return thaw(hit.fields["value"])
 
 
-def _edit_arguments(
-    part: ToolCallPart | PromptRequestPart,
-    tokens: list[str],
-    change: Callable[[Any], Any],
-    path: str,
-    *,
-    adds: bool = False,
-) -> Any:
-    if part.arguments is None:
-        raise EffectError(
-            "the call has no readable arguments", path=path, code="effect.no-arguments", hint="deny it instead"
-        )
-    return part.edited(arguments=FrozenDict(_at(thaw(part.arguments), tokens, change, path, adds=adds)))
+def _hidden(hit: Hit, replacer: Replacer, found: Any) -> str:
+    return replacer(found if isinstance(found, str) else _text(found), hit.fields.get("replacement", "mask"))
 
 
 _REMOVED: Final = object()
 _INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")  # one spelling for each place, as RFC 6901 has it
 
 
-def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *, adds: bool = False) -> Any:
-    """`root`, which is a fresh copy, with `change` applied to what the pointer's tokens name.
+def _edit_at(
+    root: Any,
+    tokens: list[str],
+    change: Callable[[Any], Any],
+    path: str,
+    gaps: dict[int, list[Any]],
+    *,
+    adds: bool = False,
+) -> None:
+    """Apply `change` to what the pointer's tokens name in `root`, which is a fresh copy.
 
-    With `adds`, the last token may be a new key of an object; `change` is then called with None.
+    What is removed from a list leaves a gap, and the list is added to `gaps`: to close each gap at once would move all
+    that follows it. With `adds`, the last token may be a new key of an object; `change` is then called with None.
     """
     holder = root
     for token in tokens[:-1]:
@@ -319,12 +344,14 @@ def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *
     last = tokens[-1]
     is_new = adds and isinstance(holder, dict) and last not in holder
     done = change(None if is_new else _step(holder, last, path))
-    key: Any = int(last) if isinstance(holder, list) else last
-    if done is _REMOVED:
-        del holder[key]
+    if isinstance(holder, list):
+        holder[int(last)] = done
+        if done is _REMOVED:
+            gaps[id(holder)] = holder
+    elif done is _REMOVED:
+        del holder[last]
     else:
-        holder[key] = done
-    return root
+        holder[last] = done
 
 
 def _step(holder: Any, token: str, path: str) -> Any:

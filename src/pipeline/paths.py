@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cmf.content import ToolResultPart
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.value import replace
 
+Change: TypeAlias = Callable[[Any], Any]
 _WHOLE: Final = frozenset({"request", "response", "message"})
 _STEP: Final = re.compile(r"(\w+)\[(\d+)\]|(\w+)")
 
@@ -24,28 +25,48 @@ def steps_of(path: str) -> tuple[tuple[str, int | None], ...]:
     )
 
 
-def edit(value: Any, path: str, change: Callable[[Any], Any]) -> Any:
-    """A copy of `value` in which what `path` names is replaced by `change(it)`; None removes it from its list.
+def edit(value: Any, changes: Iterable[tuple[str, Change]]) -> Any:
+    """A copy of `value` in which what each path names is replaced by `change(it)`; None removes it from its list.
 
-    Everything off the path is the very same object as before. The paths `request`, `response` and `message` name the
-    whole value.
+    Everything off the paths is the very same object as before. The paths `request`, `response` and `message` name the
+    whole value. What stands inside of something is changed before it, however the two are ordered; the places are
+    those of `value`, whatever is removed. Each list is copied once, however many of its items change.
     """
-    steps = steps_of(path)
-    if path in _WHOLE:
-        return change(value)
-    return _edit(value, steps, change)
+    root = _Place()
+    for path, change in changes:
+        place = root
+        for step in () if path in _WHOLE else steps_of(path):
+            if step not in place.inner:
+                place.inner[step] = _Place()
+            place = place.inner[step]
+        place.changes.append(change)
+    return _edited(value, root)
 
 
-def _edit(value: Any, steps: tuple[tuple[str, int | None], ...], change: Callable[[Any], Any]) -> Any:
-    if not steps:
-        return change(value)
-    (name, index), rest = steps[0], steps[1:]
-    held = getattr(value, name)
-    if index is None:
-        return _with(value, name, _edit(held, rest, change))
-    done = _edit(held[index], rest, change)
-    items = held[:index] + held[index + 1 :] if done is None else (*held[:index], done, *held[index + 1 :])
-    return _with(value, name, items)
+class _Place:
+    """The changes to one value, and those to what it holds, in the order in which they are made."""
+
+    __slots__ = ("changes", "inner")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.inner: dict[tuple[str, int | None], _Place] = {}
+
+
+def _edited(value: Any, place: _Place) -> Any:
+    held: dict[str, Any] = {}
+    for (name, index), inner in place.inner.items():
+        if index is None:
+            held[name] = _edited(getattr(value, name), inner)
+            continue
+        if name not in held:
+            held[name] = list(getattr(value, name))
+        held[name][index] = _edited(held[name][index], inner)
+    for name, found in held.items():
+        value = _with(value, name, tuple(item for item in found if item is not None) if type(found) is list else found)
+    for change in place.changes:
+        value = None if value is None else change(value)
+    return value
 
 
 def _with(value: Any, name: str, held: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -27,18 +28,19 @@ def added_labels(
     The source event is made from the message's content. A client that sends the message again causes no new event, so
     that a label which was declassified for it stays away.
     """
-    labels: dict[str, frozenset[str]] = {}
-    label_sources: set[tuple[str, str]] = set()
+    by_message: dict[str, set[str]] = defaultdict(set)
     for view in views:
         added = {str(hit.fields["label"]) for hit in view.hits if hit.effect is Effect.LABEL}
-        if not added:
-            continue
-        where = message_path(view.path)
-        event = _event(value, where)
+        if added:
+            by_message[message_path(view.path)] |= added
+    labels: dict[str, frozenset[str]] = {}
+    label_sources: set[tuple[str, str]] = set()
+    for where, added in by_message.items():
+        event = _event(value, where)  # reads the whole message: once, however many of its parts were labelled
         if event is not None:
             added = {label for label in added if (label, event) not in lifted}
             label_sources |= {(label, event) for label in added}
-        labels[where] = labels.get(where, frozenset()) | added
+        labels[where] = frozenset(added)
     return labels, frozenset(label_sources)
 
 

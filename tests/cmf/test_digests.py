@@ -110,3 +110,13 @@ def test_generated_ids_do_not_change_a_digest_and_content_does() -> None:
 
     assert content_digest(two) == content_digest(one)
     assert content_digest(told("b", inner="1", outer="2")) != content_digest(one)
+
+
+@pytest.mark.spec("ID-8")
+@pytest.mark.parametrize("digits", [309, 310, 4_300, 4_301, 10_000])
+def test_integers_of_any_length_have_digests_of_their_own(digits: int) -> None:
+    number = 10 ** (digits - 1)
+
+    found = {canonical_bytes({"n": number + step}) for step in (-1, 0, 1)}
+
+    assert len(found) == 3

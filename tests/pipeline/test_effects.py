@@ -409,3 +409,30 @@ def test_hits_on_a_part_that_is_removed_are_done_with_it() -> None:
     )
 
     assert edited(user(ThinkingPart(text="ab", signature="s")), more).content == ()
+
+
+@pytest.mark.spec("EFF-11")
+def test_many_items_that_are_removed_leave_those_between_them() -> None:
+    call = ToolCallPart(tool_call_id="c", name="f", arguments={"items": list(range(6)), "kept": [[1, 2], 3]})
+    gone = [
+        asked("content[0]", Effect.REDACT, pointer=f"/arguments/items/{at}", replacement="drop") for at in (1, 3, 5)
+    ]
+    inner = asked("content[0]", Effect.REDACT, pointer="/arguments/kept/0/0", replacement="drop")
+    hits = [hit for view in (*gone, inner) for hit in view.hits]
+
+    left = edited(Message(role="assistant", content=[call]), dataclasses.replace(gone[0], hits=tuple(hits)))
+
+    assert left.content[0].arguments == {"items": [0, 2, 4], "kept": [[2], 3]}
+
+
+@pytest.mark.spec("EFF-1")
+def test_parts_of_one_message_are_removed_and_edited_at_once() -> None:
+    message = user(*(TextPart(text=f"abcdef{at}") for at in range(4)))
+    signed = Message(role="assistant", content=[ThinkingPart(text="abcdef", signature="s"), TextPart(text="abcdef")])
+    views = [asked(f"content[{at}]", Effect.REDACT, spans=[[0, 6]]) for at in (0, 2)]
+
+    left = edited(message, *views)
+
+    assert [part.text for part in left.content] == [f"{MASK}0", "abcdef1", f"{MASK}2", "abcdef3"]
+    assert left.content[1] is message.content[1]
+    assert len(edited(signed, *(asked(f"content[{at}]", Effect.REDACT, spans=[[0, 6]]) for at in (0, 1))).content) == 1

@@ -252,3 +252,13 @@ def test_a_context_or_subject_of_the_wrong_type_is_refused_with_what_to_write(gu
         with pytest.raises(ShapeError, match=r"write \{'id': …, 'roles': \[…\]\}") as caught:
             guard.decide(says("x"), subject=subject)  # type: ignore[arg-type]
         assert caught.value.path == path
+
+
+@pytest.mark.spec("VIEW-15")
+@pytest.mark.parametrize("digits", [309, 310, 4_300])
+def test_an_integer_beyond_doubles_is_judged(digits: int) -> None:
+    call = ToolCallPart(tool_call_id="c", name="f", arguments={"amount": 10 ** (digits - 1)})
+
+    decision = Guard().decide(Message(role="assistant", content=[call]))
+
+    assert decision.verdict == "allow"

@@ -13,7 +13,7 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 from enum import StrEnum
 from heapq import nsmallest
 from itertools import chain, islice, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pipeline.origins import spelling
 from pipeline.origins.equivalents import keys_in, kind_of
@@ -21,6 +21,9 @@ from pipeline.origins.equivalents import keys_in, kind_of
 MAX_PROBES: Final = 8  # pairs of words by which a value is looked up: its rarest ones
 MAX_CANDIDATES: Final = 2_048  # places per group that are compared with a value; past them `complete` is False
 MAX_OTHERWISE: Final = 8  # the same for other spellings of a value that was found as it is
+MAX_GROUPS: Final = (
+    64  # kinds of sources that a value is looked for in, the first and the last ones; the same past them
+)
 MAX_GRADED: Final = 4  # occurrences per group that are graded to report the best
 _PLACE_BITS: Final = 32  # a place is text number << 32 | character offset
 
@@ -231,7 +234,7 @@ class Occurrences:
         return nsmallest(MAX_PROBES, held, key=lambda item: item[0].total)
 
     def _compare(self, search: _Search, folded: str, probes: list[tuple[_Places, int]], most: int) -> None:
-        for group in min((held.groups for held, _ in probes), key=len):
+        for group in search.some(min((held.groups for held, _ in probes), key=len)):
             self.work += 1
             lists = [(held.groups[group], offset) for held, offset in probes if group in held.groups]
             if len(lists) == len(probes):
@@ -256,10 +259,18 @@ class _Search:
 
     def take_all(self, groups: dict[int, list[int]]) -> None:
         """Take texts that are known to contain the value."""
-        for group, numbers in groups.items():
-            for number in numbers[:MAX_GRADED]:
+        for group in self.some(groups):
+            for number in groups[group][:MAX_GRADED]:
                 if self._take(group, self._index.text(number)) is Match.EXACT:
                     break
+
+    def some(self, groups: dict[int, Any]) -> Iterable[int]:
+        """The groups to search: all of them, or the first and the last if they are too many."""
+        if len(groups) <= MAX_GROUPS:
+            return groups
+        self.complete = False
+        half = MAX_GROUPS // 2
+        return (*islice(groups, half), *islice(reversed(groups), half))
 
     def compare(self, group: int, folded: str, places: Iterable[int], offset: int) -> None:
         """Compare the value with the text at `places`, where its word at `offset` (in characters) occurs."""

@@ -531,3 +531,15 @@ def test_only_so_much_is_looked_up_in_other_forms_for_one_call(monkeypatch: pyte
 
     assert not is_trusted(index.origins(call)[-1])
     assert trusts(index, "+14155550132") == {"trusted"}
+
+
+@pytest.mark.spec("PROV-10")
+def test_a_value_in_very_many_kinds_of_sources_is_looked_for_in_the_first_and_the_last() -> None:
+    fields = {f"field{at}": "Acme 123-45-6789" for at in range(200)}
+    index = index_of(says("user", "look"), *used("lookup", {}, fields, "c"), says("user", "use Acme 123-45-6789"))
+
+    call = calls("lookup", {"q": "Acme 123-45-6789"}).content[0]
+    entry = next(entry for entry in values_of(index, call) if entry["path"] == "/q")
+
+    assert entry["complete"] is False
+    assert "user" in {source["kind"] for source in entry["sources"]}

@@ -24,6 +24,7 @@ redact contains {
 	"replacement": _settings.replacement,
 } if {
 	count(_chosen) > 0
+	count(_chosen) <= _settings.max_masked
 	scan.cuttable
 }
 

@@ -31,6 +31,7 @@ redact contains {
 	secrets.worth_a_look
 	scan.cuttable
 	count(secrets.in_content) > 0
+	count(secrets.in_content) <= _settings.max_masked
 }
 
 deny contains {

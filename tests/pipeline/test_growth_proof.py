@@ -1,0 +1,171 @@
+"""The work of a run grows no faster than its input, whatever the input has many of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import ALL_KINDS, write_rules
+from tests.pipeline.growth import calls_of, exponent, seconds_of
+
+from cmf import adapters
+from cmf.message import Message
+from cmf.request import Request, Response
+from pipeline import Config, Pipeline
+
+pytestmark = [pytest.mark.proof, pytest.mark.no_cover]
+
+MOST = 1.1  # the exponent allowed; that of CPU time, which depends on caches too, may be a little more
+MOST_OF_TIME = 1.25
+TIMES = 4
+CHAT = adapters.get("openai_chat")
+SSN = "123-45-6789"
+EDITS = """
+label contains {"code": "l", "reason": "r", "label": concat("-", ["seen", input.role])} if input.kind == "text"
+redact contains {"code": "p", "reason": "r", "pointer": sprintf("/arguments/items/%d", [at]), "replacement": how} if {
+\tsome at, item in input.arguments.items
+\tstartswith(item, "123-45")
+\thow := {0: "drop", 1: "hash"}[at % 2]
+}
+rewrite contains {"code": "w", "reason": "r", "pointer": sprintf("/arguments/%s", [key]), "value": {"was": "k"}} if {
+\tsome key, item in input.arguments
+\titem == "123-45-0000"
+}
+redact contains {"code": "s", "reason": "r", "spans": spans, "replacement": "token"} if {
+	spans := [[at, at + 6] | some at in indexof_n(input.content, "123-45")]
+\tinput.kind in {"text", "tool_result"}
+\tcontains(input.content, "123-45")
+}
+"""
+
+
+def asked(messages: list[dict[str, Any]], **fields: Any) -> Request:
+    return CHAT.from_wire_request({"model": "openai:m", "messages": messages, **fields})
+
+
+def said(content: object) -> Request:
+    return asked([{"role": "user", "content": content}])
+
+
+def called(arguments: object, name: str = "fetch", call_id: str = "a") -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+    }
+
+
+def returned(content: str, call_id: str = "a") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def answered(message: dict[str, Any]) -> Response:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
+    return CHAT.from_wire_response(
+        {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    )
+
+
+def tool(number: int, properties: int) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {f"path{at}": {"type": "string"} for at in range(properties)}}
+    return {"type": "function", "function": {"name": f"tool{number}", "description": "Reads.", "parameters": schema}}
+
+
+def turns(count: int) -> list[dict[str, Any]]:
+    pairs = (
+        (called({"q": f"value {n}"}, call_id=f"a{n}"), returned(f"row {n} x{n}@e.com", f"a{n}")) for n in range(count)
+    )
+    return [{"role": "user", "content": "look"}, *(message for pair in pairs for message in pair)]
+
+
+def mails(count: int) -> list[str]:
+    return [f"x{number}@e.com" for number in range(count)]
+
+
+def sends(addresses: list[str]) -> dict[str, Any]:
+    return called({"to": addresses}, "send_mail", "b")
+
+
+def fields(count: int) -> str:
+    return json.dumps({f"k{number}": {"id": number} for number in range(count)})
+
+
+def call_number(number: int) -> dict[str, Any]:
+    call: dict[str, Any] = called({"q": SSN}, call_id=f"a{number}")["tool_calls"][0]
+    return call
+
+
+USER = {"role": "user", "content": "send it to bob3@example.com"}
+INPUTS: dict[str, Callable[[int], Request | Response | Message]] = {
+    "spans of a text": lambda n: said(f"{SSN} " * n),
+    "spans of a result": lambda n: asked([USER, called({}), returned(f"{SSN} " * n)]),
+    "secrets of a text": lambda n: said(" ".join(f"AKIA{n * 7919 + 10**15:016X}" for n in range(n))),
+    "labelled parts": lambda n: said([{"type": "text", "text": SSN}] * n),
+    "plain parts": lambda n: said([{"type": "text", "text": "hello you"}] * n),
+    "labelled messages": lambda n: asked([{"role": "user", "content": SSN}] * n),
+    "plain messages": lambda n: asked([{"role": "user", "content": "hello"}] * n),
+    "words of a text": lambda n: said("the quick brown fox " * n),
+    "links of a page": lambda n: asked(
+        [USER, called({}), returned("".join(f"<p><a href='https://e.com/{i}'>x{i}@e.com</a></p>" for i in range(n)))]
+    ),
+    "tools": lambda n: asked([USER], tools=[tool(i, 1) for i in range(n)]),
+    "properties of a tool": lambda n: asked([USER], tools=[tool(0, n)]),
+    "turns with calls": lambda n: asked(turns(n)),
+    "keys of arguments": lambda n: asked([USER, called({f"key{i}": f"value {i}" for i in range(n)})]),
+    "like arguments": lambda n: asked([USER, called({f"key{i}": SSN for i in range(n)})]),
+    "items of arguments": lambda n: asked([USER, called({"items": [f"{SSN[:-4]}{i}" for i in range(n)]})]),
+    "rewritten arguments": lambda n: asked([USER, called({f"key{i}": "123-45-0000" for i in range(n)})]),
+    "fields of a result": lambda n: asked([USER, called({}), returned(fields(n))]),
+    "addresses to write to": lambda n: asked([USER, called({}), returned(" ".join(mails(n))), sends(mails(n))]),
+    "calls of a reply": lambda n: answered({"content": None, "tool_calls": [*map(call_number, range(n))]}),
+    "spans of a reply": lambda n: answered({"content": f"{SSN} " * n}),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
+    own = tmp_path_factory.mktemp("rules")
+    write_rules(own, {"edits": EDITS}, kinds=ALL_KINDS)
+    patient = Config(timeout_seconds=60.0)
+    return {"shipped": Pipeline(config=patient), "own": Pipeline(policies=[own], config=patient)}
+
+
+EDITED = ("spans of a text", "spans of a result", "labelled parts", "labelled messages", "items of arguments",
+          "rewritten arguments", "spans of a reply")  # fmt: skip
+CASES = [*((name, "shipped") for name in INPUTS), *((name, "own") for name in EDITED)]
+
+
+@pytest.mark.spec("PIPE-19")
+@pytest.mark.parametrize(("name", "rules"), CASES)
+def test_the_work_of_a_run_grows_no_faster_than_its_input(
+    pipelines: dict[str, Pipeline], rules: str, name: str, proof_scale: float, proof_row: Callable[..., None]
+) -> None:
+    small = int(150 * (10 * proof_scale) ** 0.5)
+    values = [INPUTS[name](small), INPUTS[name](TIMES * small)]
+    runs = [partial(pipelines[rules].run, value) for value in values]
+    for run in runs:  # so that neither finds the caches empty
+        run()
+
+    grown = exponent(*map(calls_of, runs), times=TIMES)
+
+    proof_row(f"work grows with {name} ({rules})", exponent=f"{grown:.2f}")
+    assert grown <= MOST
+
+
+@pytest.mark.spec("PIPE-19")
+@pytest.mark.parametrize(("name", "rules"), CASES)
+def test_the_time_of_a_run_grows_no_faster_than_its_input(
+    pipelines: dict[str, Pipeline], rules: str, name: str, proof_scale: float, proof_row: Callable[..., None]
+) -> None:
+    if proof_scale < 1:
+        pytest.skip("only at full size, where native code takes long enough to be measured")
+    sizes = [INPUTS[name](2_000), INPUTS[name](TIMES * 2_000)]
+
+    grown = exponent(*(seconds_of(partial(pipelines[rules].run, value)) for value in sizes), times=TIMES)
+
+    proof_row(f"time grows with {name} ({rules})", exponent=f"{grown:.2f}")
+    assert grown <= MOST_OF_TIME
