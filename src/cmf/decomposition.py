@@ -33,6 +33,7 @@ from cmf.projection import Scope
 from cmf.request import Request, Response
 from cmf.tiers import Grants
 from cmf.tools import ToolDefinition, schema_findings
+from cmf.value import replace
 from cmf.view import MessageView, view_of
 
 MAX_NESTING: Final = 8  # parts inside results inside results; deeper is refused, not truncated [B2]
@@ -164,7 +165,7 @@ _NESTING: Final = frozenset({ToolResultPart, PromptResultPart})
 
 def _inner_views(view: MessageView, part: Part, depth: int = 0) -> Iterator[MessageView]:
     """The views of what is inside `part`, whose own view is `view`."""
-    nested = _nested(part, view.role)
+    nested = _nested(part, view.role, view.scope)
     if nested and depth == MAX_NESTING:
         raise ShapeError(
             f"parts nested deeper than {MAX_NESTING}", path=view.path, code="view.too-deep", hint="flatten it"
@@ -177,14 +178,14 @@ def _inner_views(view: MessageView, part: Part, depth: int = 0) -> Iterator[Mess
         yield from _joined_views(parts, f"{view.path}.{step}", role, view.scope, view.uri)
 
 
-def _nested(part: Part, role: Role) -> list[tuple[str, Role, Part]]:
+def _nested(part: Part, role: Role, scope: Scope) -> list[tuple[str, Role, Part]]:
     if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
         return [(f"content[{index}]", role, inner) for index, inner in enumerate(part.content)]
     if isinstance(part, PromptResultPart):
         return [
             (f"messages[{at}].content[{index}]" if message.content else f"messages[{at}]", message.role, inner)
             for at, message in enumerate(part.messages)
-            for index, inner in enumerate(_parts_of(message))
+            for index, inner in enumerate(_parts_of(message, scope))
         ]
     return []
 
@@ -216,10 +217,11 @@ def _joined_views(
 _JOINED: Final = ((TextPart, "text", JoinedText), (ThinkingPart, "thinking", JoinedThinking))
 
 
-def _parts_of(message: Message) -> list[Part]:
-    """The parts of a message inside a prompt result, and one for whatever else it carries."""
+def _parts_of(message: Message, scope: Scope) -> list[Part]:
+    """The parts of a message inside a prompt result, and one for whatever else it carries, as far as granted."""
     parts: list[Part] = list(message.content)
-    rest = {name: item for name, item in message.model_dump().items() if name not in _STRUCTURE}
+    shown = scope.veil.message(replace(message, content=()), scope.veil.extensions(message.extensions))
+    rest = {name: item for name, item in shown.model_dump().items() if name not in _STRUCTURE}
     if rest or not parts:
         parts.append(OpaquePart(provider="canonical", type="message", value=FrozenDict(rest)))
     return parts

@@ -6,17 +6,19 @@ Spec: docs/spec/views.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cmf.content import Part, PromptResultPart, ToolResultPart
 from cmf.enums import Capability, Hook, MessageStatus
-from cmf.extensions import AgentExtension, Extensions, RequestExtension
+from cmf.extensions import AgentExtension, Extensions, HttpExtension, RequestExtension
 from cmf.frozen import FrozenDict
 from cmf.headers import without_sensitive
 from cmf.security import SecurityExtension, SubjectExtension
 from cmf.tiers import SLOTS, SUBJECT_FIELDS, Grants, granted
-from cmf.value import REQUIRED, entries, fields_of, trusted
+from cmf.value import REQUIRED, entries, fields_of, replace, trusted
 
 if TYPE_CHECKING:
     from cmf.message import Message
@@ -30,7 +32,7 @@ _NOTHING: Final = FrozenDict()
 class Scope:
     """The context that the views of one message share. `grants` None means the host itself, which sees everything."""
 
-    __slots__ = ("_extensions", "_grants", "_message", "_subject", "facts", "hook", "security")
+    __slots__ = ("_extensions", "_grants", "_message", "_source", "_subject", "facts", "hook", "security")
 
     security: SecurityExtension
     """The ungated security block; for this module's callers, never for a reader."""
@@ -42,9 +44,12 @@ class Scope:
         self, message: Message | None, extensions: Extensions | None, grants: Grants, hook: Hook | None
     ) -> None:
         self._message = message
-        self._extensions = _EMPTY if extensions is None else extensions
+        self._source = self._extensions = _EMPTY if extensions is None else extensions
         self.security = self._extensions.security or _NO_SECURITY
         self._grants = grants
+        if (agent := self._extensions.agent) is not None and agent.conversation is not None:
+            shown = self.veil.agent(agent)
+            self._extensions = self._source if shown is agent else replace(self._source, agent=shown)
         self.hook = hook
         self.facts = None
         self._subject: SubjectExtension | bool | None = False
@@ -52,7 +57,12 @@ class Scope:
     @property
     def context_id(self) -> int:
         """A number that is equal for scopes over the same extensions object, as long as one of them is alive."""
-        return id(self._extensions)
+        return id(self._source)
+
+    @property
+    def veil(self) -> Veil:
+        """What is hidden of the messages inside this one [VIEW-25]."""
+        return veil_for(self._grants, written=True)
 
     def grants(self, capability: Capability | None) -> bool:
         """Whether the reader holds `capability`."""
@@ -66,11 +76,7 @@ class Scope:
         return self._subject
 
     def _gated_subject(self) -> SubjectExtension | None:
-        subject = self.security.subject
-        if subject is None or self._grants is None:
-            return subject
-        fields = {name: getattr(subject, name) for name in shown_to(self._grants).subject}
-        return trusted(SubjectExtension, **fields) if fields else None
+        return self.veil.subject_shown(self.security.subject)
 
     def subject_set(self, field: str) -> frozenset[str] | None:
         """Roles, permissions or teams; None where not granted or not known."""
@@ -154,6 +160,131 @@ class Scope:
         if security:
             shown["security"] = security
         return shown
+
+
+# -- messages, with what a reader may see of them ----------------------------------------------------------------------
+
+
+class Veil(NamedTuple):
+    """What a set of grants hides of a message, and of the messages inside it at any depth.
+
+    It has slots; fields of `security`, each with what replaces it; fields of the subject. `session` is whether the id
+    of the session is hidden, `headers` whether not even the names of sensitive headers are shown.
+    """
+
+    slots: tuple[str, ...]
+    security: tuple[tuple[str, Any], ...]
+    subject: tuple[str, ...]
+    session: bool
+    headers: bool
+
+    def message(self, message: Message, extensions: Extensions | None) -> Message:
+        """The message with these extensions, without what is hidden; the same object if that changes nothing."""
+        changed: dict[str, Any] = {} if extensions is message.extensions else {"extensions": extensions}
+        if self.session and message.session_id is not None:
+            changed["session_id"] = None
+        content = self._parts(message.content)
+        if content is not message.content:
+            changed["content"] = content
+        return replace(message, **changed) if changed else message
+
+    def extensions(self, extensions: Extensions | None) -> Extensions | None:
+        """The extensions without what is hidden; the same object if nothing of it is."""
+        if extensions is None:
+            return None
+        hidden: dict[str, Any] = {slot: None for slot in self.slots if getattr(extensions, slot) is not None}
+        if "agent" not in hidden and (agent := self.agent(extensions.agent)) is not extensions.agent:
+            hidden["agent"] = agent
+        if self.headers and "http" not in hidden and extensions.http is not None:
+            hidden["http"] = HttpExtension(headers=without_sensitive(extensions.http.headers))
+        security = self._security(extensions.security)
+        if security is not extensions.security:
+            hidden["security"] = security
+        return replace(extensions, **hidden) if hidden else extensions
+
+    def agent(self, agent: AgentExtension | None) -> AgentExtension | None:
+        """The agent, with the messages of its history without what is hidden."""
+        conversation = None if agent is None else agent.conversation
+        if agent is None or conversation is None or not conversation.history:
+            return agent
+        history = self._messages(conversation.history)
+        if history is conversation.history:
+            return agent
+        return replace(agent, conversation=replace(conversation, history=history))
+
+    def subject_shown(self, subject: SubjectExtension | None) -> SubjectExtension | None:
+        """The subject with only the granted fields; None where none of them is granted [C2]."""
+        if subject is None or len(self.subject) == len(SUBJECT_FIELDS):
+            return None
+        hidden = {name: None for name in self.subject if getattr(subject, name) is not None}
+        return replace(subject, **hidden) if hidden else subject
+
+    def _security(self, security: SecurityExtension | None) -> SecurityExtension | None:
+        if security is None:
+            return None
+        changed: dict[str, Any] = {
+            field: nothing for field, nothing in self.security if getattr(security, field) != nothing
+        }
+        subject = self.subject_shown(security.subject)
+        if subject is not security.subject:
+            changed["subject"] = subject
+        return replace(security, **changed) if changed else security
+
+    def _messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        shown = tuple([self.message(each, self.extensions(each.extensions)) for each in messages])
+        return messages if all(map(is_, shown, messages)) else shown
+
+    def _parts(self, parts: Sequence[Part]) -> Sequence[Part]:
+        if _HOLDING.isdisjoint(map(type, parts)):
+            return parts
+        shown = tuple(map(self._part, parts))
+        return parts if all(map(is_, shown, parts)) else shown
+
+    def _part(self, part: Part) -> Part:
+        if isinstance(part, PromptResultPart):
+            messages = self._messages(part.messages)
+            return part if messages is part.messages else replace(part, messages=messages)
+        if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
+            content = self._parts(part.content)
+            return part if content is part.content else replace(part, content=content)
+        return part
+
+
+_HOLDING: Final = frozenset({PromptResultPart, ToolResultPart})
+
+
+@lru_cache(maxsize=256)  # as many as an installation has stages and policy sets
+def veil_for(grants: Grants, *, written: bool = False) -> Veil:
+    """What `grants` hide; it is all empty or false if they hide nothing. `written` hides the names of headers too."""
+    return Veil(
+        slots=tuple(slot for slot, needs in _READ_SLOT.items() if not granted(grants, needs)),
+        security=tuple(
+            (field, getattr(_NO_SECURITY, field))
+            for field in ("labels", "classification", "objects", "data")
+            if not granted(grants, SLOTS[f"security.{field}"].read)
+        ),
+        subject=tuple(name for name, needs in SUBJECT_FIELDS.items() if not granted(grants, needs)),
+        session=not granted(grants, Capability.READ_AGENT),
+        headers=written,
+    )
+
+
+def messages_inside(message: Message) -> list[Message]:
+    """The messages that stand in the parts of a message, or in its agent's history."""
+    agent = None if message.extensions is None else message.extensions.agent
+    conversation = None if agent is None else agent.conversation
+    inside = list(conversation.history or ()) if conversation is not None else []
+    parts = list(message.content) if not _HOLDING.isdisjoint(map(type, message.content)) else []
+    while parts:
+        part = parts.pop()
+        if isinstance(part, PromptResultPart):
+            inside += part.messages
+        elif isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
+            parts += part.content
+    return inside
+
+
+# -- what a reader is shown of a message's context ---------------------------------------------------------------------
 
 
 class Shown(NamedTuple):

@@ -22,6 +22,7 @@ from cmf.extensions import (
 )
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
+from cmf.projection import messages_inside
 from cmf.request import Request, Response
 from cmf.security import (
     DataPolicies,
@@ -33,7 +34,7 @@ from cmf.security import (
     SubjectExtension,
 )
 from cmf.value import Str, Value, replace, value
-from pipeline.draft import labels_of, messages_of, with_messages
+from pipeline.draft import brought_labels, labels_of, messages_of, with_messages
 
 _T = TypeVar("_T", bound=Message | Request | Response)
 Texts = Annotated[dict[Str, Str], AfterValidator(frozen_mapping)]
@@ -127,15 +128,17 @@ def ingest(
 ) -> _T:
     """`traffic` with the context's facts in the extensions of each message; equal extensions are one shared object.
 
-    Labels that a message brings, those of its data (`known`, one per message), of all earlier messages (`before`, and
-    those in the traffic), of the context and of the session are united: labels only grow [PIPE-4]. `done` are the first
-    messages of a request as an earlier call with the same facts returned them.
+    Labels that a message and those inside it bring, those of its data (`known`, one per message), of all earlier
+    messages (`before`, and those in the traffic), of the context and of the session are united: labels only grow
+    [PIPE-4]. `done` are the first messages of a request as an earlier call with the same facts returned them.
     """
     messages = messages_of(traffic)[len(done) :]
     before |= context.labels | session_labels
+    if context.agent is not None and context.agent.conversation is not None:
+        before = before.union(*map(brought_labels, context.agent.conversation.history or ()))
     before = before.union(labels_of(done[-1])) if done else before
     arrivals = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
-    if arrivals.count(NOTHING_KNOWN) == len(arrivals) and all(one.extensions is None for one in messages):
+    if arrivals.count(NOTHING_KNOWN) == len(arrivals) and all(_is_bare(one) for one in messages):
         shared = _extensions(_NONE, context, before, NOTHING_KNOWN)  # the common case: traffic from a wire format
         return with_messages(traffic, done + tuple([replace(one, extensions=shared) for one in messages]))
     labels = carried_labels(messages, arrivals, before, together=isinstance(traffic, Response))
@@ -150,6 +153,10 @@ def ingest(
     return with_messages(traffic, done + tuple(new))
 
 
+def _is_bare(message: Message) -> bool:
+    return message.extensions is None and not messages_inside(message)
+
+
 def carried_labels(
     messages: Sequence[Message], known: Sequence[Known], before: frozenset[str], *, together: bool
 ) -> list[frozenset[str]]:
@@ -157,7 +164,7 @@ def carried_labels(
 
     Choices, which stand `together`, share theirs [C3].
     """
-    own = [labels_of(one) | about.labels for one, about in zip(messages, known, strict=True)]
+    own = [brought_labels(one) | about.labels for one, about in zip(messages, known, strict=True)]
     if together:
         return [before.union(*own)] * len(own)
     carried = []

@@ -6,15 +6,17 @@ slot, tier and path, and nothing of the stage's work is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
-from cmf.enums import Tier
+from cmf.content import PromptResultPart, ToolResultPart
+from cmf.enums import Role, Tier
 from cmf.extensions import DelegationExtension, Extensions, HttpExtension, exposed
-from cmf.frozen import freeze
+from cmf.frozen import freeze, thaw
 from cmf.headers import is_sensitive
 from cmf.message import Message
+from cmf.projection import messages_inside
 from cmf.request import Request, Response
 from cmf.security import SecurityExtension
 from cmf.tiers import SLOTS, granted
@@ -129,17 +131,72 @@ def _message(merge: _Merge, original: Message, given: Message, returned: Message
     if changed:
         # It is validated, since a stage may have built it by hand, of wrong types or of objects that can change. The
         # copy has no layout: a layout describes the message as it came, and is accepted from no stage [A15].
-        anew = {name: _anew(item, getattr(given, name)) for name, item in changed.items()}
+        anew = {name: to_json(item) for name, item in changed.items() if name != "content"}
+        if "content" in changed:
+            parts = original.content, given.content, returned.content
+            anew["content"] = _parts(merge, *parts, path=f"{path}.content")
         return original.model_copy(update={**anew, "extensions": extensions})
     return original if extensions is original.extensions else replace(original, extensions=extensions)
 
 
-def _anew(returned: Any, given: Any) -> Any:
-    """The JSON form of what a stage returned, in which parts that it was given stay the objects they are."""
-    if not isinstance(returned, tuple):
+def _parts(merge: _Merge, original: Any, given: Any, returned: Any, *, path: str) -> Any:
+    """The JSON form of the parts that a stage returned, in which those that it did not change are the original ones.
+
+    Messages inside a part have context that the stage may not have seen: they are held to the tiers as all others are.
+    """
+    if not isinstance(returned, tuple | list) or not isinstance(given, tuple):
         return to_json(returned)
-    own = {id(part) for part in given}
-    return tuple(part if id(part) in own else to_json(part) for part in returned)
+    own = {id(seen): part for part, seen in zip(original, given, strict=True)}
+    made = []
+    for index, part in enumerate(returned):
+        at = f"{path}[{index}]"
+        if id(part) in own:
+            made.append(own[id(part)])
+        elif index < len(given) and type(part) is type(given[index]):
+            made.append(_part(merge, original[index], given[index], part, at))
+        else:
+            made.append(_new_part(merge, part, at))
+    return tuple(made)
+
+
+def _part(merge: _Merge, original: Any, given: Any, returned: Any, path: str) -> Any:
+    if returned == given:
+        return original
+    if isinstance(returned, PromptResultPart):
+        messages = _inner_messages(merge, original.messages, given.messages, returned.messages, f"{path}.messages")
+        return {**to_json(replace(returned, messages=())), "messages": messages}
+    if isinstance(returned, ToolResultPart):
+        content = _parts(merge, original.content, given.content, returned.content, path=f"{path}.content")
+        return {**to_json(replace(returned, content=None)), "content": content}
+    return to_json(returned)
+
+
+def _inner_messages(merge: _Merge, original: Any, given: Any, returned: Any, path: str) -> list[Any]:
+    """The messages of a prompt's result: each that was there keeps its context, and none is new that brings any."""
+    if len(returned) == len(given):
+        threes = enumerate(zip(original, given, returned, strict=True))
+        return [_message(merge, own, seen, new, f"{path}[{index}]") for index, (own, seen, new) in threes]
+    own = {id(seen): message for message, seen in zip(original, given, strict=True)}
+    return [own.get(id(new)) or _new_message(merge, new, f"{path}[{index}]") for index, new in enumerate(returned)]
+
+
+def _new_message(merge: _Merge, message: Message, path: str) -> Any:
+    _bring_nothing(merge, [message], path)
+    return to_json(message)
+
+
+def _new_part(merge: _Merge, part: Any, path: str) -> Any:
+    """The JSON form of a part that was not there."""
+    _bring_nothing(merge, messages_inside(trusted(Message, role=Role.TOOL, content=(part,))), path)
+    return to_json(part)
+
+
+def _bring_nothing(merge: _Merge, messages: Iterable[Message], path: str) -> None:
+    """Refuse messages that a stage put into a part, if they, or those inside them, bring context of their own."""
+    for message in messages:
+        if message.extensions is not None:
+            raise merge.violation("extensions", Tier.IMMUTABLE, path)
+        _bring_nothing(merge, messages_inside(message), path)
 
 
 def _extensions(
@@ -152,7 +209,7 @@ def _extensions(
             continue
         own = getattr(original, slot)
         if rule.tier is Tier.MUTABLE:
-            changed[slot] = _on_top(own, before, after)
+            changed[slot] = thaw(_on_top(own, before, after))  # made anew: the stage has what it returned [STG-15]
         elif slot == "http":
             headers = _http(merge, own, before, after, f"{path}.http")
             changed |= {} if headers is own else {slot: headers}
@@ -216,10 +273,9 @@ def _delegation(
     old = tuple(before.chain) if before is not None else ()
     if not merge.may_read("delegation") or after is None or tuple(after.chain[: len(old)]) != old:
         raise merge.violation("delegation", Tier.MONOTONIC, path)
-    if own is None or own is before or own == before:
-        return after
-    # A concurrent stage extended the chain too: both extensions are kept.
-    return replace(own, chain=(*own.chain, *after.chain[len(old) :]))
+    # A concurrent stage may have extended the chain too: both extensions are kept. They are read anew [STG-15].
+    added = to_json(after.chain[len(old) :])
+    return DelegationExtension.model_validate({"chain": [*(() if own is None else own.chain), *added]})
 
 
 def _security(

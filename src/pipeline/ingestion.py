@@ -18,7 +18,7 @@ from cmf.tools import ToolDefinition
 from cmf.value import replace, to_bytes, trusted
 from pipeline.context import Context, carried_labels, ingest, labelled
 from pipeline.data_policy import DataRule
-from pipeline.draft import labels_of, messages_of, with_messages
+from pipeline.draft import brought_labels, messages_of, with_messages
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.registry import Lookup, Registry, look_up, retention_of
@@ -114,7 +114,7 @@ def take_in(
     so_far = () if before is None else before
     found = look_up(traffic, registry, session.lifted, so_far)
     # What this process remembers is labelled in the session; what the host gives brings its labels with it.
-    given = map(labels_of, so_far if context.history is not None else ())
+    given = map(brought_labels, so_far if context.history is not None else ())
     earlier = frozenset[str]().union(*given, *(one.stamped(session.lifted) for one in found.earlier))
     value = ingest(traffic, context, session.labels, found.known, before=earlier)
     return trusted(Ingested, value=value, registry=registry, found=found, session=session, before=so_far)
@@ -125,7 +125,7 @@ def _request_taken_in(
 ) -> Ingested:
     given, tools = tuple(request.messages), tuple(request.tools)
     lasting = replace(context, request=None, recorded=FrozenDict(), history=None, call_id=None)
-    facts = (to_bytes(lasting), session.labels, session.lifted)
+    facts = (to_bytes(lasting), lasting.headers, session.labels, session.lifted)
     same, done = 0, None
     if kept is not None and kept.facts == facts:
         same, prints = equal_start(kept.given, kept.prints, given)

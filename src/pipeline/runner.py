@@ -152,7 +152,7 @@ class Runner:
         """
         memory = self._memory(history, context)
         taken = self._taken_in(traffic, context, session, history, memory)
-        context, begin = _without_history(context), perf_counter_ns()
+        begin = perf_counter_ns()
         staged = self._stages.run(taken.value, context)
         steps = self._governed(taken, staged, session, history, context, memory)
         spent = perf_counter_ns() - begin
@@ -174,7 +174,7 @@ class Runner:
         """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
         memory = self._memory(history, context)
         taken = self._taken_in(traffic, context, session, history, memory)
-        context, begin = _without_history(context), perf_counter_ns()
+        begin = perf_counter_ns()
         staged = await self._stages.arun(taken.value, context)
         steps = self._governed(taken, staged, session, history, context, memory)
         spent = perf_counter_ns() - begin
@@ -210,11 +210,11 @@ class Runner:
 
     def afterwards(self, staged: Traffic, context: Context) -> None:
         """Run the fire-and-forget stages on what the other stages made."""
-        self._stages.afterwards(staged, _without_history(context))
+        self._stages.afterwards(staged, context)
 
     def afterwards_in_background(self, staged: Traffic, context: Context) -> None:
         """Start the fire-and-forget stages as tasks."""
-        self._stages.afterwards_in_background(staged, _without_history(context))
+        self._stages.afterwards_in_background(staged, context)
 
     def _memory(self, history: History, context: Context) -> TurnMemory:
         # If profiles call functions of the host, their answers may have changed since the last turn: nothing is reused.
@@ -393,11 +393,6 @@ def _broken(batch: Batch, error: BaseException) -> list[EngineResult]:
 def _edit_failed(code: str) -> Hit:
     reason = "What policy asked for could not be carried out."
     return Hit(rule="pipeline", code=code, effect=Effect.DENY, reason=reason, severity="critical")
-
-
-def _without_history(context: Context) -> Context:
-    """The context for stages, without the conversation: stages see of messages only what they are granted."""
-    return context if context.history is None else replace(context, history=None)
 
 
 def _unjudged(value: Traffic) -> Coverage:

@@ -61,9 +61,10 @@ StageCall: TypeAlias = Callable[[Any, Context], StageResult | Awaitable[StageRes
 class Stage:
     """A callable `(value, context)` with its name, its capabilities and its limits.
 
-    It gets the traffic with only the extensions that `capabilities` grant. It returns a changed copy, a `Refuse`, an
-    `Ask`, or, if it changed nothing, None or the object it was given. A plain function runs inline and cannot be
-    interrupted: if it takes longer than `timeout_seconds`, it has failed when it returns. A coroutine is cancelled.
+    It gets copies of the traffic and of the context, with only what `capabilities` grant of either. It returns a
+    changed copy, a `Refuse`, an `Ask`, or, if it changed nothing, None or the object it was given. A plain function
+    runs inline and cannot be interrupted: if it takes longer than `timeout_seconds`, it has failed when it returns. A
+    coroutine is cancelled.
 
     Attributes:
         on_error: the consequence if it raises, takes too long or returns something else; `allow` only for stages that

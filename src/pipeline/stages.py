@@ -17,10 +17,11 @@ from cmf.tiers import Grants
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.context import Context
 from pipeline.decision import Effect, Hit, Mode, StageRecord
-from pipeline.draft import drafted, labels_of, messages_of
+from pipeline.draft import labels_of, messages_of
 from pipeline.enforcement import TierViolationError, merged
 from pipeline.errors import ConfigError, where_from
 from pipeline.events import Events, LabelAdded
+from pipeline.isolation import Given
 from pipeline.stage import (
     MAY_CHANGE,
     MAY_REFUSE,
@@ -52,7 +53,7 @@ class Staged:
     mode: Mode
     records: list[StageRecord] = field(default_factory=list)
     stopped: bool = False
-    _drafts: dict[Grants, tuple[Traffic, Traffic]] = field(default_factory=dict)
+    _given: dict[Grants, tuple[Traffic, Given]] = field(default_factory=dict)
 
     def add(self, record: StageRecord) -> None:
         """Append a record, and note whether it stops the run."""
@@ -61,11 +62,11 @@ class Staged:
         if record.closed or (refused and self.mode is Mode.ENFORCE):
             self.stopped = True
 
-    def draft(self, base: Traffic, grants: Grants) -> Traffic:
-        """`base` as a stage with `grants` may see it. Stages in a row with the same grants share it."""
-        known = self._drafts.get(grants)
+    def give(self, base: Traffic, context: Context, grants: Grants) -> Given:
+        """What a stage with `grants` is given. Stages in a row with the same grants share it."""
+        known = self._given.get(grants)
         if known is None or known[0] is not base:
-            known = self._drafts[grants] = (base, drafted(base, grants))
+            known = self._given[grants] = (base, Given(base, context, grants))
         return known[1]
 
 
@@ -108,8 +109,8 @@ class Stages:
         for group in self._groups:
             base = staged.value
             for stage in group:
-                given = staged.draft(base, stage.capabilities)
-                self._settle(staged, stage, given, _called(stage, given, context))
+                given = staged.give(base, context, stage.capabilities)
+                self._settle(staged, stage, given, _called(stage, given))
                 if staged.stopped:
                     return staged
         return staged
@@ -121,8 +122,8 @@ class Stages:
             base = staged.value
             if len(group) == 1:
                 stage = group[0]
-                given = staged.draft(base, stage.capabilities)
-                self._settle(staged, stage, given, await _acalled(stage, given, context))
+                given = staged.give(base, context, stage.capabilities)
+                self._settle(staged, stage, given, await _acalled(stage, given))
             else:
                 await self._together(staged, group, base, context)
             if staged.stopped:
@@ -137,12 +138,13 @@ class Stages:
         try:
             for stage in group:
                 begin = time.monotonic()
-                result = _begun(stage, staged.draft(base, stage.capabilities), context)
+                given = staged.give(base, context, stage.capabilities)
+                result = _begun(stage, given)
                 if _is_pending(result):
                     pending.append(result)
                     tasks[asyncio.create_task(_timed(stage, result, begin))] = stage
                     continue
-                self._settle(staged, stage, staged.draft(base, stage.capabilities), _in_time(stage, result, begin))
+                self._settle(staged, stage, given, _in_time(stage, result, begin))
                 if staged.stopped:
                     break
             waiting = set(tasks)
@@ -152,10 +154,10 @@ class Stages:
                     result = _result(task)
                     if isinstance(result, Refuse | _Failure):
                         stage = tasks.pop(task)
-                        self._settle(staged, stage, staged.draft(base, stage.capabilities), result)
+                        self._settle(staged, stage, staged.give(base, context, stage.capabilities), result)
             if not staged.stopped:
                 for task, stage in tasks.items():  # in the order of the stages, whichever was done first
-                    self._settle(staged, stage, staged.draft(base, stage.capabilities), _result(task))
+                    self._settle(staged, stage, staged.give(base, context, stage.capabilities), _result(task))
         finally:
             for task in tasks:
                 task.cancel()
@@ -164,23 +166,25 @@ class Stages:
                 if inspect.iscoroutine(one):
                     one.close()  # one whose task never began would say that nobody awaited it
 
-    def _settle(self, staged: Staged, stage: Stage, given: Traffic, result: StageResult | _Failure) -> None:
+    def _settle(self, staged: Staged, stage: Stage, given: Given, result: StageResult | _Failure) -> None:
         """Put what a stage returned into `staged`: merged into the value, or as the hit that stops the run."""
-        if result is None or result is given:
+        if (change := given.change()) is not None:
+            staged.add(_violated(stage, *change))
+        elif result is None or result is given.value:
             staged.records.append(self._nothing[stage.name])
         elif isinstance(result, _Failure):
             self._settle_failure(staged, stage, str(result))
         elif isinstance(result, Refuse | Ask):
             self._note_refusal(staged, stage, result)
         else:
-            self._settle_change(staged, stage, given, result)
+            self._settle_change(staged, stage, given.value, result)
 
     def _settle_change(self, staged: Staged, stage: Stage, given: Traffic, result: Traffic) -> None:
         try:
             # Concurrent neighbours were all given the same base: what this one changed goes on top of theirs.
             value, headers = merged(stage, staged.value, given, result)
         except TierViolationError as violation:
-            staged.add(_violated(stage, violation))
+            staged.add(_violated(stage, violation.slot, violation.tier, violation.path))
             return
         except Exception as error:  # noqa: BLE001  (a return that cannot even be compared is nonsense)
             self._settle_failure(staged, stage, str(_failed(stage, error, "stage.bad-result")))
@@ -222,7 +226,8 @@ class Stages:
     def afterwards(self, value: Traffic, context: Context) -> None:
         """Run the fire-and-forget stages, which can change and stop nothing, before returning [STG-10]."""
         for stage in self._afterwards:
-            _report(stage, _called(stage, drafted(value, stage.capabilities), context))
+            given = Given(value, context, stage.capabilities)
+            _report(stage, given, _called(stage, given))
 
     def afterwards_in_background(self, value: Traffic, context: Context) -> None:
         """Start the fire-and-forget stages as tasks of the running loop; `aclose` ends them."""
@@ -232,7 +237,8 @@ class Stages:
             task.add_done_callback(self._background.discard)
 
     async def _afterwards_one(self, stage: Stage, value: Traffic, context: Context) -> None:
-        _report(stage, await _acalled(stage, drafted(value, stage.capabilities), context))
+        given = Given(value, context, stage.capabilities)
+        _report(stage, given, await _acalled(stage, given))
 
     async def aclose(self) -> None:
         """Cancel what still runs in the background, and wait until it is gone."""
@@ -251,17 +257,17 @@ def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
             yield from ([stage] for stage in neighbours)
 
 
-def _called(stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
+def _called(stage: Stage, given: Given) -> StageResult | _Failure:
     begin = time.monotonic()
-    result = _begun(stage, given, context)
+    result = _begun(stage, given)
     if _is_pending(result):
         result = _not_awaited(stage, result) if _in_loop() else asyncio.run(_finished(stage, result))
     return _in_time(stage, result, begin)
 
 
-async def _acalled(stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
+async def _acalled(stage: Stage, given: Given) -> StageResult | _Failure:
     begin = time.monotonic()
-    result = _begun(stage, given, context)
+    result = _begun(stage, given)
     if _is_pending(result):
         result = await _finished(stage, result)
     return _in_time(stage, result, begin)
@@ -283,10 +289,10 @@ def _not_awaited(stage: Stage, result: Any) -> _Failure:
     return _Failure("stage.not-awaited")
 
 
-def _begun(stage: Stage, given: Traffic, context: Context) -> Any:
+def _begun(stage: Stage, given: Given) -> Any:
     """What the stage returned, which may have to be awaited."""
     try:
-        return stage.call(given, context)
+        return stage.call(given.value, given.context)
     except PROCESS_EXITS:
         raise
     except BaseException as error:  # noqa: BLE001  (see above)
@@ -339,7 +345,9 @@ def _failed(stage: Stage, error: BaseException, code: str = "stage.error") -> _F
     return _Failure(code)
 
 
-def _report(stage: Stage, result: StageResult | _Failure) -> None:
+def _report(stage: Stage, given: Given, result: StageResult | _Failure) -> None:
+    if given.change() is not None:
+        result = _Failure("stage.tier-violation")
     if isinstance(result, _Failure):
         _log.error("stage %s failed afterwards: %s", stage.name, result)
 
@@ -351,12 +359,6 @@ def _stopped(stage: Stage, code: str, reason: str, **detail: str) -> StageRecord
     return StageRecord(stage=stage.name, mode=stage.mode.value, hit=hit, closed=True)
 
 
-def _violated(stage: Stage, violation: TierViolationError) -> StageRecord:
-    return _stopped(
-        stage,
-        "stage.tier-violation",
-        "A processing step changed what it may not.",
-        slot=violation.slot,
-        tier=violation.tier,
-        path=violation.path,
-    )
+def _violated(stage: Stage, slot: str, tier: str, path: str) -> StageRecord:
+    reason = "A processing step changed what it may not."
+    return _stopped(stage, "stage.tier-violation", reason, slot=slot, tier=tier, path=path)
