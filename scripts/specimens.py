@@ -184,7 +184,7 @@ ORIGINS: Final[Sequence[Mapping[str, Any]]] = (
     {"path": "/body", "type": "address", "use": "content", "span": [9, 31], "sources": []},
 )
 
-_WIRE: Final = {"cache_control": {"type": "ephemeral"}}
+_WIRE: Final = {"cache_control": {"type": "ephemeral"}, "note": "VGhlIHBsYW4sIGluIGJhc2U2NC4="}
 _IN_PARTS: Final = {"id": "msg-2", "parent_id": "msg-1", "session_id": "s-1", "channel": "final"}
 _TEXT: Final = {"content_type": "text", "text": "the plan"}
 _PICTURE: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeGuard
 from urllib.parse import unquote_to_bytes
 
+_READABLE: Final = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]{8,}")  # shorter words are in random bytes, too
+_ENCODED: Final = re.compile(r"[A-Za-z0-9+/_=\s-]{16,}")  # 16 characters spell 12 bytes: less says nothing
 TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/x-ndjson", "image/svg+xml")
 
 
@@ -60,12 +63,14 @@ def _is_one_type(declared: str | None) -> TypeGuard[str]:
     return declared is not None and "/" in declared and "*" not in declared
 
 
-def describe(field: str, text: str, declared_type: str | None = None) -> dict[str, Any]:
+def describe(field: str, text: str, declared_type: str | None = None, *, shown: bool = True) -> dict[str, Any]:
     """The facts for policy about base64 (or otherwise opaque) `text` in `field`.
 
     Keys: field, sha256 (of the text as it stands), length (characters); for valid base64 also decoded_sha256,
-    decoded_length (bytes), sniffed_type, `text` where the bytes are UTF-8 text, and `mismatch` where the bytes are not
-    of the declared type. What is no base64, or only because words without their spaces could be, is text itself.
+    decoded_length (bytes), sniffed_type, `text` where the bytes are UTF-8 text, `readable` with the text in bytes of
+    unknown or no declared type, and `mismatch` where the bytes are not of the declared type. What is no base64, or only
+    because words without their spaces could be, is text itself. Where the input does not have `text` anywhere else
+    (`shown`), it is the first of `readable`: a word may be base64 by its letters alone.
     """
     facts: dict[str, Any] = {"field": field, "sha256": hashlib.sha256(text.encode()).hexdigest(), "length": len(text)}
     if declared_type is not None:
@@ -78,7 +83,24 @@ def describe(field: str, text: str, declared_type: str | None = None) -> dict[st
     facts |= describe_bytes(raw, declared_type)
     if "sniffed_type" not in facts and len(text.split(maxsplit=1)) > 1:
         facts["text"] = text
+    if declared_type is None and "text" not in facts and not shown:
+        facts["readable"] = [text, *facts.get("readable", ())]
     return facts
+
+
+def decoded_texts(value: Any, pointer: str = "") -> Iterator[dict[str, Any]]:
+    """The texts that base64 in the strings of a JSON value spells: each its `pointer`, and `text` or `readable`."""
+    if isinstance(value, str):
+        if _ENCODED.fullmatch(value) and (raw := decoded(value)) is not None:
+            facts = describe_bytes(raw)
+            if "text" in facts or "readable" in facts:
+                yield {"pointer": pointer, **{name: facts[name] for name in ("text", "readable") if name in facts}}
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from decoded_texts(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from decoded_texts(item, f"{pointer}/{index}")
 
 
 def describe_bytes(raw: bytes, declared_type: str | None = None) -> dict[str, Any]:
@@ -89,9 +111,25 @@ def describe_bytes(raw: bytes, declared_type: str | None = None) -> dict[str, An
         facts["sniffed_type"] = kind
     if kind == "text/plain":
         facts["text"] = raw.decode("utf-8")
+    readable = [*_readable(raw, kind)] if declared_type is None else []
+    if readable:
+        facts["readable"] = readable
     if declared_type is not None and not agrees(declared_type, kind):
         facts["mismatch"] = True
     return facts
+
+
+def _readable(raw: bytes, kind: str | None, *, again: bool = True) -> Iterator[str]:
+    """The text in bytes of unknown kind, and in bytes that are base64 once more."""
+    if kind is None:
+        yield from _READABLE.findall(raw.decode("utf-8", "replace"))
+    elif kind == "text/plain" and again and _ENCODED.fullmatch(text := raw.decode("utf-8")):
+        inner = decoded(text) or b""
+        inner_kind = sniff(inner)
+        if inner_kind == "text/plain":
+            yield inner.decode("utf-8")
+        else:
+            yield from _readable(inner, inner_kind, again=False)
 
 
 def sniff(raw: bytes) -> str | None:

@@ -161,7 +161,7 @@ _LINES: Final = {
 
 def _signed(part: ThinkingPart, _: dict[str, Any], properties: dict[str, Any]) -> None:
     if part.signature is not None:
-        properties["data"] = [binary.describe("signature", part.signature)]
+        properties["data"] = [binary.describe("signature", part.signature, shown=False)]
 
 
 def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:

@@ -131,6 +131,24 @@ def test_bytes_of_unknown_type_are_shown_only_by_digest() -> None:
 
 
 @pytest.mark.spec("VIEW-14")
+def test_text_among_other_bytes_and_under_a_second_layer_is_readable() -> None:
+    secret = b"the key is AKIAIOSFODNN7EXAMPLE"
+    among, twice = b"\xff\x00" + secret + b"\x81", base64.b64encode(secret)
+
+    assert describe("data", base64.b64encode(among).decode())["readable"] == [secret.decode()]
+    assert describe("data", base64.b64encode(twice).decode())["readable"] == [secret.decode()]
+    assert describe("data", base64.b64encode(base64.b64encode(among)).decode())["readable"] == [secret.decode()]
+    assert "readable" not in describe("data", base64.b64encode(among).decode(), "audio/wav")
+    assert "readable" not in describe("data", base64.b64encode(b"abcdefghijklmnopqrstuvwxyz").decode())
+
+
+@pytest.mark.spec("VIEW-14")
+def test_a_word_that_is_base64_by_its_letters_alone_is_shown_where_nothing_else_shows_it() -> None:
+    assert describe("signature", "AKIAIOSFODNN7EXAMPLE", shown=False)["readable"][0] == "AKIAIOSFODNN7EXAMPLE"
+    assert "readable" not in describe("data", "AKIAIOSFODNN7EXAMPLE")
+
+
+@pytest.mark.spec("VIEW-14")
 @given(st.binary(max_size=64))
 def test_any_spelling_of_base64_is_read_to_the_same_bytes(raw: bytes) -> None:
     standard = base64.b64encode(raw).decode()

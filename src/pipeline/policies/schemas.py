@@ -104,6 +104,7 @@ def _properties_schema() -> dict[str, Any]:
         **dict.fromkeys(("big_integers", "other_models"), _STRINGS),
         "choices": {"type": "array", "items": choice},
         "data": {"type": "array", "items": _ANY_OBJECT},
+        "decoded": {"type": "array", "items": _ANY_OBJECT},
         "error": _object(error),
         "executed_by": {"type": "string", "enum": ["client", "provider"]},
         "input_schema": {"type": ["object", "boolean"]},
@@ -154,7 +155,7 @@ PROPERTY_KINDS: Final[Mapping[str, frozenset[ViewKind]]] = {
         (_OF_REQUESTS, (ViewKind.REQUEST,)),
         (("tool_count",), (ViewKind.REQUEST, ViewKind.RESPONSE)),
         (("choice_count", "usage", "error", "choices"), (ViewKind.RESPONSE,)),
-        (("container", "message", "extra", "big_integers"), tuple(ViewKind)),
+        (("container", "message", "extra", "decoded", "big_integers"), tuple(ViewKind)),
     )
     for name in names
 }
