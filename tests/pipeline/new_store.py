@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from pipeline.store import database
 from pipeline.store.engine import open_engine
 
 
@@ -24,3 +29,11 @@ def _template() -> bytes:
         open_engine(f"sqlite:///{file}").dispose()
         assert [one.name for one in file.parent.iterdir()] == [file.name], "what is in its journal would be missing"
         return file.read_bytes()
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Stores that are opened inside share nothing with those that are open, as if another process had opened them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_open_at", lambda _: None)
+        yield

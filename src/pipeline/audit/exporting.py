@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
@@ -28,16 +29,16 @@ class HeadSink(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class HeadFile:
     """An append-only file of heads, a line of JSON each. Best on another disk, or owned by another user."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    file: Path
 
     def put(self, heads: list[Head]) -> None:
         """Append the lines and sync them to disk."""
         lines = b"".join(dumps(head.to_json()) + b"\n" for head in heads)
-        with open(os.open(self._file, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o644), "a+b") as opened:
+        with open(os.open(self.file, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o644), "a+b") as opened:
             if opened.tell() and not _ends_line(opened):  # an earlier write was interrupted, as by a full disk
                 lines = b"\n" + lines
             opened.write(lines)
@@ -108,6 +109,7 @@ class Exporter:
         self._newest: dict[str, Head] = {}
         self._gate = threading.Condition()
         self._closed = False
+        self._asked = self._served = 0  # calls of `flush`
         self.failures = 0
         self.exported: dict[str, int] = {}  # log → the size of its newest exported head
         self._thread = threading.Thread(target=self._run, name="cmf-head-exporter", daemon=True)
@@ -119,26 +121,38 @@ class Exporter:
             is_first = not self._newest
             self._newest[head.log] = head
             if is_first:  # wake the thread once: a writer commits many times between two exports
-                self._gate.notify()
+                self._gate.notify_all()
+
+    def flush(self) -> None:
+        """Export what was offered; return once that was done, or failed."""
+        with self._gate:
+            self._asked = asked = self._asked + 1
+            self._gate.notify_all()
+            self._gate.wait_for(lambda: self._closed or self._served >= asked)
 
     def close(self) -> None:
         """Export what is left, and stop."""
         with self._gate:
             self._closed = True
-            self._gate.notify()
+            self._gate.notify_all()
         self._thread.join()
 
     def _run(self) -> None:
         closing = False
         while not closing:
             with self._gate:
-                self._gate.wait_for(lambda: self._newest or self._closed)
-                if not self._closed:
-                    self._gate.wait_for(lambda: self._closed, timeout=self._every)
-                closing = self._closed
+                self._gate.wait_for(lambda: self._newest or self._hurries())
+                self._gate.wait_for(self._hurries, timeout=self._every)
+                closing, asked = self._closed, self._asked
                 heads, self._newest = self._newest, {}
             if heads:
                 self._put(heads)
+            with self._gate:
+                self._served = asked
+                self._gate.notify_all()
+
+    def _hurries(self) -> bool:
+        return self._closed or self._asked > self._served
 
     def _put(self, heads: dict[str, Head]) -> None:
         try:

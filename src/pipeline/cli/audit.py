@@ -29,7 +29,7 @@ from pipeline.moments import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
 from pipeline.sessions.keys import shown_subject
 from pipeline.store.database import Store, key_beside
-from pipeline.store.engine import SCHEMA, file_of, open_any_schema, open_to_read
+from pipeline.store.engine import SCHEMA, file_of, is_database, open_any_schema, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.search import Search
@@ -48,7 +48,7 @@ def verify_place(
     with one_line_errors(), _as_unreadable():
         exported = [] if heads is None else read_heads(heads)
         trusted = [PublicKey.at(file) for file in keys] or None
-        if is_bundle(place):
+        if not is_database(Path(place)) and is_bundle(place):
             report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
         else:
             with reading(place) as engine, StoreEvidence.at_one_moment(engine) as evidence:

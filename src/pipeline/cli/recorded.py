@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from pipeline.authority import holder
 from pipeline.cli.audit import check_key, other_key, reading
@@ -13,22 +12,14 @@ from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store, key_beside
-from pipeline.store.engine import check_is_store, file_of
+from pipeline.store.engine import check_is_store, file_of, is_database
 from pipeline.store.evidence import StoreEvidence
-
-_SQLITE: Final = b"SQLite format 3\x00"
 
 
 def is_store(place: str) -> bool:
     """Whether `place` is a database, file or server, and not a file of recorded inputs; ConfigError: another URL."""
     file = file_of(place)
-    if file is None:
-        return True
-    try:
-        with file.open("rb") as opened:
-            return opened.read(len(_SQLITE)) == _SQLITE
-    except OSError:
-        return False
+    return file is None or is_database(file)
 
 
 @contextmanager

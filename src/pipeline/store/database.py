@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
-from weakref import WeakSet
+from threading import Condition
+from typing import Final, NamedTuple, cast
 
+from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from cmf.identity import Clock
 from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
-from pipeline.audit.heads import Signer
+from pipeline.audit.heads import Head, Signer
 from pipeline.audit.record import Record
 from pipeline.authority import Authorise
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, StoreError
 from pipeline.sessions.base import wall_clock
 from pipeline.store.contents import ContentRules, Contents
-from pipeline.store.engine import BUSY_SECONDS, address_of, open_engine
+from pipeline.store.engine import BUSY_SECONDS, address_of, identity_of, open_engine, resolved
 from pipeline.store.ledger import Ledger
 from pipeline.store.log import Log
 from pipeline.store.overrides import MAY, StoreOverrides
@@ -35,8 +37,63 @@ class AuditState(NamedTuple):
     export_failures: int
 
 
+class _Shared:
+    """What all stores of one database file in this process share. A server is not shared: its locks are its own."""
+
+    def __init__(self, engine: Engine, key: Path | None, *, keyless: bool, clock: Clock, max_waiting: int) -> None:
+        is_file = engine.dialect.name == "sqlite"
+        self.engine = engine
+        self.file = identity_of(str(engine.url.database)) if is_file else None
+        self.key = key_beside(str(engine.url.database)) if key is None and is_file else key
+        if self.key is None and not keyless:
+            engine.dispose()
+            raise _no_key()
+        self.heads: HeadSink | None = None
+        self.exporter: Exporter | None = None
+        self.log = Log(self.signer, clock=clock, offer=self._offer)
+        self.writer = Writer(engine, self.log, max_waiting=max_waiting)
+        self.stores = 0
+        self.closing = False
+
+    def join(self, key: Path | None, heads: HeadSink | None, heads_seconds: float) -> None:
+        """Count one more store, which wants this key and these heads."""
+        if self.stores and key is not None and key.resolve() != cast("Path", self.key).resolve():
+            raise _open_otherwise("key")
+        if heads is not None and self.heads not in (None, heads):
+            raise _open_otherwise("heads")
+        if heads is not None and self.exporter is None:
+            self.heads, self.exporter = heads, Exporter(heads, every_seconds=heads_seconds)
+        self.stores += 1
+
+    def signer(self) -> Signer:
+        """The key that signs here; created if it is missing."""
+        if self.key is None:
+            raise _no_key()
+        return Signer.at(self.key)
+
+    def _offer(self, head: Head) -> None:
+        if self.exporter is not None:
+            self.exporter.offer(head)
+
+    def finish(self) -> None:
+        """Have all queued writes done, and heads exported; nothing is closed."""
+        with suppress(StoreError):  # each write was told why it failed
+            self.writer.call(lambda _: None).result()
+        if self.exporter is not None:
+            self.exporter.flush()
+
+    def close(self) -> None:
+        """Finish queued writes and close all connections."""
+        self.writer.close()
+        if self.exporter is not None:
+            self.exporter.close()
+        self.engine.dispose()
+
+
 class Store:
     """An open, migrated database. Close it once; queued writes are finished first.
+
+    Stores of one SQLite file in a process share one engine, writer and log, until the last of them is closed [REC-25].
 
     Args:
         url: see `open_engine`; `Store.at(path)` takes a SQLite file, `Store.named(place)` what a user typed.
@@ -48,6 +105,10 @@ class Store:
         heads_seconds: the shortest time between two exports.
         keyless: opened for reading and indexing only; recording anything would fail.
         clock: the time of heads.
+
+    Raises:
+        ConfigError: a URL of another kind, or this process has the file open with another key, or other exported heads.
+        StoreError: see `open_engine`.
     """
 
     def __init__(
@@ -62,17 +123,19 @@ class Store:
         heads_seconds: float = EVERY_SECONDS,
         clock: Clock = wall_clock,
     ) -> None:
-        self.engine = open_engine(url, busy_seconds=busy_seconds)
-        is_file = self.engine.dialect.name == "sqlite"
-        self._key = key_beside(str(self.engine.url.database)) if key is None and is_file else key
-        if self._key is None and not keyless:
-            self.engine.dispose()
-            raise _no_key()
-        self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
-        offer = _discard if self.exporter is None else self.exporter.offer
-        log = self._log = Log(self.signer, clock=clock, offer=offer)
-        self.writer = Writer(self.engine, log, max_waiting=max_waiting)
-        _opened.add(self)
+        target = resolved(url)
+        with _gate:
+            while (shared := _open_at(target)) is not None and shared.closing:
+                _gate.wait()
+            if shared is None:
+                engine = open_engine(target, busy_seconds=busy_seconds)
+                shared = _Shared(engine, key, keyless=keyless, clock=clock, max_waiting=max_waiting)
+                _opened.append(shared)
+            shared.join(key, heads, heads_seconds)
+        self._shared: Final = shared
+        self._closed = False
+        self.engine: Final = shared.engine
+        self.writer: Final = shared.writer
 
     @classmethod
     def at(cls, file: str | Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
@@ -105,12 +168,17 @@ class Store:
         waited(self.writer.insert(RECORDS, row_of(record)))
 
     @property
+    def exporter(self) -> Exporter | None:
+        """What exports heads, if anything does."""
+        return self._shared.exporter
+
+    @property
     def audit_state(self) -> AuditState:
         """The state of this process's log."""
-        exporter = self.exporter
-        exported = 0 if exporter is None else exporter.exported.get(self._log.id, 0)
+        exporter, log = self._shared.exporter, self._shared.log
+        exported = 0 if exporter is None else exporter.exported.get(log.id, 0)
         failures = 0 if exporter is None else exporter.failures
-        return AuditState(self._log.size, self._log.size - min(exported, self._log.size), failures)
+        return AuditState(log.size, log.size - min(exported, log.size), failures)
 
     @property
     def key_id(self) -> str:
@@ -127,9 +195,7 @@ class Store:
         Raises:
             ConfigError: it cannot be read or created, or none was given for a server.
         """
-        if self._key is None:
-            raise _no_key()
-        return Signer.at(self._key)
+        return self._shared.signer()
 
     def contents(self, *, rules: ContentRules | None = None, clock: Clock = wall_clock) -> Contents:
         """The stored content of runs; usable while this store is open."""
@@ -140,16 +206,23 @@ class Store:
         return StoreOverrides(self.engine, self.writer, clock=clock, may=may)
 
     def close(self) -> None:
-        """Finish queued writes and close all connections."""
-        self.writer.close()
-        if self.exporter is not None:
-            self.exporter.close()
-        self.engine.dispose()
-
-    def disown(self) -> None:
-        """Keep this process, a fork of the one that opened the store, off its log and its connections."""
-        self.engine.dispose(close=False)
-        self.writer.disown()
+        """Finish queued writes; the last store of a file closes all connections."""
+        shared = self._shared
+        with _gate:
+            if self._closed or shared not in _opened:
+                return
+            self._closed = True
+            shared.stores -= 1
+            shared.closing = not shared.stores
+        if not shared.closing:
+            shared.finish()
+            return
+        try:
+            shared.close()
+        finally:
+            with _gate:
+                _opened.remove(shared)
+                _gate.notify_all()
 
     def __enter__(self) -> Store:
         return self
@@ -158,12 +231,25 @@ class Store:
         self.close()
 
 
-_opened: Final[WeakSet[Store]] = WeakSet()
+_gate = Condition()  # of what follows
+_opened: Final[list[_Shared]] = []
+
+
+def _open_at(target: URL) -> _Shared | None:
+    """What this process has open at the SQLite file, by whatever name."""
+    file = identity_of(str(target.database)) if target.get_backend_name() == "sqlite" else None
+    return None if file is None else next((shared for shared in _opened if shared.file == file), None)
 
 
 def _disown_all() -> None:
-    for store in tuple(_opened):
-        store.disown()
+    """Keep this process, a fork of the one that opened the stores, off their logs and connections."""
+    global _gate  # another thread may have held it
+    _gate = Condition()
+    for shared in _opened:
+        shared.writer.disown()
+        if shared.file is None:
+            shared.engine.dispose(close=False)
+    _opened.clear()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
@@ -179,5 +265,6 @@ def _no_key() -> ConfigError:
     return ConfigError("a database server needs a key file", path="key", hint="name the file of the key")
 
 
-def _discard(_: object) -> None:
-    """A sink that exports heads nowhere."""
+def _open_otherwise(name: str) -> ConfigError:
+    problem = f"this process has the store open with another value of `{name}`"
+    return ConfigError(problem, code="config.store", hint="give both the same, or close the other one first")

@@ -5,21 +5,24 @@ Spec: docs/spec/recorder.md.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, LargeBinary, Table, event, insert
+from sqlalchemy import Connection, Engine, LargeBinary, QueuePool, Table, event, insert
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
@@ -37,6 +40,9 @@ _PADDING: Final = "0" * 64 * 1024  # about the size of a few records with their 
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # the start of a URL, never of a file path
 _URL_HINT: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
 _BEGIN: Final = "cmf_begin"  # execution option: how a SQLite transaction begins
+_FILE_HINT: Final = "name a file, or use `MemorySessions` if sessions may be lost"
+_SMALLEST: Final = 512  # bytes of a database; what is smaller has no page
+Identity = tuple[int, int]  # of a file, whatever its name: its device, and its number there
 
 
 def address_of(place: str | Path) -> URL:
@@ -46,8 +52,8 @@ def address_of(place: str | Path) -> URL:
         ConfigError: a URL of another kind.
     """
     if isinstance(place, str) and _SCHEME.match(place):
-        return _target(place)
-    return URL.create("sqlite", database=str(Path(place).absolute()))
+        return resolved(place)
+    return resolved(URL.create("sqlite", database=str(place)))
 
 
 def file_of(place: str | Path) -> Path | None:
@@ -67,7 +73,7 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
         ConfigError: a URL of another kind. StoreError: the database cannot be opened, is newer than this code
             (`store.newer-schema`), or cannot be migrated.
     """
-    target = _target(url)
+    target = resolved(url)
     try:
         engine = _postgres_engine(target, busy_seconds) if _is_server(target) else _sqlite_engine(target, busy_seconds)
         migrate(engine)
@@ -82,13 +88,17 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
 
 
 def _sqlite_engine(target: URL, busy_seconds: float) -> Engine:
-    """An engine for a SQLite file on this machine."""
-    _make_private(Path(str(target.database)))
+    """An engine for a SQLite file on this machine; a missing one is created."""
+    file = Path(str(target.database))
+    _make_private(file)
+    _check_names(file)
     engine = sqlalchemy.create_engine(
         target, connect_args={"timeout": busy_seconds, "cached_statements": _CACHED_STATEMENTS}
     )
+    event.listen(engine, "do_connect", partial(_check_own, file))
     event.listen(engine, "connect", partial(_durable, busy_seconds))
     event.listen(engine, "begin", _begin)
+    _engines[engine] = file
     return engine
 
 
@@ -159,8 +169,12 @@ def open_any_schema(place: str | Path) -> tuple[Engine, str]:
         check_is_there(place)
         reported = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if _is_at_rest(file) else {})
         to_read = URL.create("sqlite", database=f"file:{quote(str(file.absolute()))}", query=reported)
+        if not _is_at_rest(file):
+            _check_names(file)
         engine = sqlalchemy.create_engine(to_read, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(engine, "do_connect", partial(_check_own, file))
         event.listen(engine, "connect", _read_any_text)
+        _engines[engine] = file
     shown = _display_name(engine.url, str(file))
     try:
         with engine.connect() as connection:
@@ -205,7 +219,12 @@ def _is_server(target: URL) -> bool:
     return target.get_backend_name() == "postgresql"
 
 
-def _target(url: str | URL) -> URL:
+def resolved(url: str | URL) -> URL:
+    """The URL with the driver that we use, or the path of the file itself in place of a link to it.
+
+    Raises:
+        ConfigError: a URL of another kind.
+    """
     try:
         target = make_url(url)
     except ArgumentError:
@@ -216,14 +235,94 @@ def _target(url: str | URL) -> URL:
         return target.set(drivername="postgresql+psycopg")
     if target.get_backend_name() != "sqlite":
         raise ConfigError("the store is SQLite or PostgreSQL", hint=_URL_HINT)
-    if target.database in (None, "", ":memory:"):
-        raise ConfigError("the store needs a file", hint="name a file, or use `MemorySessions` if sessions may be lost")
-    return target
+    if target.database in (None, "", ":memory:") or target.database.startswith("file:"):
+        raise ConfigError("the store needs a file", hint=_FILE_HINT)
+    if target.query:
+        raise ConfigError("the URL of a SQLite file takes no options", hint=_URL_HINT)
+    # SQLite follows links too: its journal, and our key, are beside the file itself.
+    return target.set(database=os.path.realpath(target.database))
 
 
 def _make_private(file: Path) -> None:
-    # SQLite gives its journal files the mode of the database file.
-    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    """Create the file if it is missing: SQLite would let others read it. Its journal files get the same mode.
+
+    A database is opened by SQLite alone: as soon as a process closes any descriptor of a file, it loses all its locks
+    on it (POSIX). Another process's SQLite then deletes the journal, with all that this one goes on to write [REC-25].
+    Nobody can have locked a file that is created here.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _check_names(file: Path) -> None:
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    # Its journal is beside one of its names; whoever opens it by another one has a second journal.
+    if (names := file.stat().st_nlink) > 1:
+        hint = "remove the other names (hard links); copy a database with SQLite's `.backup`"
+        raise StoreError(f"the database file has {names} names", path=str(file), code="store.linked", hint=hint)
+
+
+def identity_of(file: str | Path) -> Identity | None:
+    """The identity of the file; None if there is none. The file is not opened."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def is_database(file: Path) -> bool:
+    """Whether the file is a SQLite database. Only SQLite opens it, because this process may have it open [REC-25]."""
+    if not file.is_file() or file.stat().st_size < _SMALLEST:
+        return False
+    # Whoever only reads leaves a journal behind; so write, if nobody has a journal open: there is nothing to clear.
+    mode = "ro" if file.with_name(f"{file.name}-wal").exists() else "rw"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode={mode}", uri=True)) as connection:
+            connection.execute("PRAGMA schema_version")
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB"  # damaged, locked, or not ours to read
+    return True
+
+
+_engines: Final[WeakKeyDictionary[Engine, Path]] = WeakKeyDictionary()  # of SQLite files
+_inherited: Final[set[Identity]] = set()  # files that the parent of this process had open when it forked
+_kept: Final[list[object]] = []  # its connections
+
+
+def keep_forever(connections: object) -> None:
+    """Keep a parent's connections as they are: to close them here could undo what the parent is writing."""
+    _kept.append(connections)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connections))  # also when the interpreter ends
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: never use, nor close, the connections that the parent opened."""
+    for engine, file in tuple(_engines.items()):
+        pool = cast("QueuePool", engine.pool)
+        found = identity_of(file)
+        if pool.checkedin() + pool.checkedout():
+            keep_forever(pool)
+            engine.dispose(close=False)
+            if found is not None:
+                _inherited.add(found)
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _check_own(file: Path, *_: object) -> None:
+    # SQLite takes the parent's locks for this process's and asks for none: what this process wrote would be lost.
+    if _inherited and identity_of(file) in _inherited:
+        raise forked()
+
+
+def forked() -> StoreError:
+    """The error for using a store that the parent process had open when it forked."""
+    hint = "open a store in each process, after the fork, and none before it; or start processes by `spawn`"
+    return StoreError("the store was opened by the parent process", code="store.forked", hint=hint)
 
 
 def _durable(busy_seconds: float, connection: Any, _: object) -> None:

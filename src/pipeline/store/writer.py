@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from pipeline.errors import StoreBusy, StoreError
-from pipeline.store.engine import insert_rows, unavailable, writing
+from pipeline.store.engine import Identity, forked, identity_of, insert_rows, keep_forever, unavailable, writing
 from pipeline.store.log import Log
 from pipeline.store.tables import CONTENTS, RECORDS
 
@@ -117,6 +117,10 @@ class Writer:
         self._closed = False
         self._is_forked = False
         self._connection: Connection | None = None
+        self._places = places_of(engine)
+        self._file = identity_of(self._places[0]) if self._places else None
+        self._journal: Identity | None = None  # as the connection found it
+        self._lost = False
         self.failure: StoreError | None = None  # why the last commit failed; None if it did not
         self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
         self._thread.start()
@@ -188,15 +192,12 @@ class Writer:
         """Refuse every write from now on, in a process that was forked from the writer's: its thread is not here."""
         self._gate = threading.Lock()  # another thread may have held it
         self._closed = self._is_forked = True
-        if self._connection is not None:
-            with contextlib.suppress(SQLAlchemyError):
-                self._connection.detach()  # nothing may be sent over it any more, not even at the end
+        keep_forever(self._connection)
 
     def _put(self, item: _Insert | _Call) -> None:
         with self._gate:
             if self._is_forked:
-                hint = "open a store of its own in each process, after the fork"
-                raise StoreError("the store was opened by the parent process", code="store.forked", hint=hint)
+                raise forked()
             if self._closed:
                 raise StoreError("the store is closed", code="store.closed", hint="open it again")
             if self._waiting.qsize() >= self._max_waiting:  # under the lock, nobody else adds to the queue
@@ -263,7 +264,9 @@ class Writer:
         done: list[tuple[Any, Any]] = []
         refused: list[tuple[Future[Any], Exception]] = []
         try:
+            self._check_kept()
             with self._connected().begin():
+                self._note_journal()
                 rows: list[tuple[Table, Row]] = []
                 for item in batch:
                     if isinstance(item, _Insert):
@@ -272,11 +275,13 @@ class Writer:
                     else:
                         rows += self._execute(item, done, refused)
                 self._insert_rows(rows)
+                self._check_kept()
+            self._check_kept()
         except Exception as error:  # noqa: BLE001 - every waiting request must hear of any failure
             self._disconnect()
-            self.failure = unavailable("the write to the store failed", error)
+            self.failure = _failed(error)
             for item in batch:
-                item.future.set_exception(unavailable("the write to the store failed", error))
+                item.future.set_exception(_failed(error))
             return
         # Only now is anything durable, and only now is anything reported.
         self.failure = None if done else self.failure
@@ -322,13 +327,43 @@ class Writer:
             self._connection = writing(self._engine.connect())
         return self._connection
 
+    def _note_journal(self) -> None:
+        if self._places and self._journal is None:
+            self._journal = identity_of(self._places[1])
+
+    def _check_kept(self) -> None:
+        """Check that the database file, and the journal this connection writes to, are still where others find them.
+
+        If somebody removed one, or put another in its place, what is committed here would end with this process.
+        """
+        if self._places:
+            file, journal = map(identity_of, self._places)
+            self._lost |= file != self._file or self._journal not in (None, journal)
+            if self._lost:
+                raise _removed()
+
     def _disconnect(self) -> None:
         # A transaction may still be open on it: discard the connection, never return it to the pool.
         if self._connection is not None:
             with contextlib.suppress(SQLAlchemyError):
                 self._connection.invalidate()
                 self._connection.close()
-            self._connection = None
+            self._connection = self._journal = None
+
+
+def places_of(engine: Engine) -> tuple[str, ...]:
+    """The database file and its journal; nothing for a server."""
+    file = str(engine.url.database)
+    return (file, f"{file}-wal") if engine.dialect.name == "sqlite" else ()
+
+
+def _failed(error: Exception) -> StoreError:
+    return _removed() if isinstance(error, StoreError) else unavailable("the write to the store failed", error)
+
+
+def _removed() -> StoreError:
+    hint = "stop everything that has it open, find out what removed it or its `-wal` file, and start again"
+    return StoreError("the database file was removed or replaced while it was open", code="store.removed", hint=hint)
 
 
 def _unstorable() -> StoreError:

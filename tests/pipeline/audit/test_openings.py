@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.pipeline.new_store import apart
 from tests.pipeline.review.traffic import keep, record
 
 from cmf import SubjectExtension
@@ -35,7 +36,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("kept") / "s.sqlite3"
     with Store.at(file) as gateway:
         keep(gateway, *(record(content=Content.of(b"said")) for _ in range(3)))
-        with Store.at(file) as other:
+        with apart():
+            other = Store.at(file)
+        with other:
             other.contents().hold(actor=EVE, reason="a case", subject="ann")
         change(file, LIFT)
         gateway.contents().erase(actor=EVE, reason="to hide it", subject="ann")

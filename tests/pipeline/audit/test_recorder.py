@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
-from tests.pipeline.new_store import migrated
+from tests.pipeline.new_store import apart, migrated
 from tests.pipeline.run_records import made_record
 from tests.pipeline.sessions.test_killed import finished, started
 
@@ -157,8 +157,9 @@ async def test_a_record_refused_by_a_full_queue_leaves_no_pending_future(
 @pytest.mark.spec("REC-9")
 def test_a_store_that_another_process_holds_fails_in_its_time(tmp_path: Path) -> None:
     file = tmp_path / "s.sqlite3"
-    holder = Store.at(file)
-    with Store(f"sqlite:///{file}", busy_seconds=0.2) as store:
+    with apart():
+        holder = Store.at(file)
+    with apart(), Store(f"sqlite:///{file}", busy_seconds=0.2) as store:
         recorder = Recorder(store)
         with holder.engine.connect() as other, other.begin():
             other.exec_driver_sql("CREATE TABLE held (a)")

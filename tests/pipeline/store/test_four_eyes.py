@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.pipeline.new_store import migrated
+from tests.pipeline.new_store import apart, migrated
 from tests.pipeline.run_records import ANN, made_record
 from tests.pipeline.session_stores import Clock
 
@@ -127,6 +127,7 @@ def test_two_programs_at_once_grant_a_request_once(
     asked = contents.four_eyes.ask(records[0], actor=EVE, reason="a complaint")
 
     with (
+        apart(),
         Store(database.engine.url, key=tmp_path / "audit.pem", clock=clock) as other,
         ThreadPoolExecutor(8) as people,
     ):
