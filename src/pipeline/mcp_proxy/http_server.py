@@ -33,6 +33,7 @@ VERSION: Final = "mcp-protocol-version"
 JSON: Final = "application/json"
 SSE: Final = "text/event-stream"
 MAX_STREAM_BYTES: Final = 1 << 40  # a notification stream may stay open forever; each event has its own limit
+_NO_STREAM: Final = (202, 204, 405)  # 405 by the protocol; some servers accept a GET, and send nothing
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
 
 
@@ -155,10 +156,10 @@ class HttpServer:
         if any(one.lower() != "identity" for one in reply.headers.getall("content-encoding", [])):
             raise _unreadable()
         kind = reply.content_type
+        if method == "GET" and reply.status in _NO_STREAM:
+            raise Refused(refusals.REFUSED, "mcp.no-stream", "The server has no stream of its own.")
         if reply.status == 202 or (not reads and reply.status < 300):
             return
-        if method == "GET" and reply.status == 405:
-            raise Refused(refusals.REFUSED, "mcp.no-stream", "The server has no stream of its own.")
         if reply.status == 404 and self.session is not None:
             raise _closed("mcp.session-lost", "The server knows this session no more.")
         if kind == JSON and method == "POST" and reads and reply.status in (200, 400, 404):

@@ -55,6 +55,65 @@ def test_calls_beyond_the_concurrency_limit_are_503_with_retry_after(tmp_path: P
     assert (status, headers["retry-after"], code_of(raw)) == (503, "1", "gateway.busy")
 
 
+_VALUE = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}'
+
+
+@pytest.mark.spec("MCPX-64")
+@pytest.mark.parametrize(
+    ("answer", "status", "code"),
+    [
+        ((202, {}, []), 405, "mcp.no-stream"),
+        ((202, {"content-type": "application/json"}, [_VALUE]), 405, "mcp.no-stream"),
+        ((204, {}, []), 405, "mcp.no-stream"),
+        ((405, {}, []), 405, "mcp.no-stream"),
+        ((200, {"content-type": "application/json"}, [_VALUE]), 502, "mcp.unreadable"),
+        ((200, {}, []), 502, "mcp.unreadable"),
+        ((302, {"location": "/"}, []), 502, "mcp.unreadable"),
+        ((404, {}, []), 502, "mcp.session-lost"),
+        ((200, {"content-type": "text/event-stream"}, []), 200, None),
+        ((200, {"content-type": "text/event-stream; charset=utf-8"}, [b": ping\r\n\r\nid: 1\ndata:\n\n"]), 200, None),
+    ],
+)  # fmt: skip
+def test_no_answer_of_a_server_to_a_get_is_an_error_of_the_gateway(
+    tmp_path: Path, small: str, answer: Any, status: int, code: str | None
+) -> None:
+    server = polite(lambda said: answer if said.method == "GET" else None)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        session = begun(gateway)
+        found, headers, raw = send(gateway, method="GET", mcp_session_id=session)
+        again = send(gateway, method="GET", mcp_session_id=session)[0]
+        alive = send(gateway, PING, mcp_session_id=session)[0]
+        ended = send(gateway, method="DELETE", mcp_session_id=session)[0]
+
+    assert (found, code_of(raw) if code else None) == (status, code)
+    assert headers.get("allow") == ("POST, DELETE" if status == 405 else None)
+    assert (again, alive, ended) == (status, 200, 204)
+
+
+@pytest.mark.spec("MCPX-62", "MCPX-65")
+@pytest.mark.parametrize("status", [200, 202, 204, 405, 404, 500])
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", ""])
+def test_no_answer_of_a_server_to_what_needs_none_is_an_error_of_the_gateway(
+    tmp_path: Path, small: str, status: int, kind: str
+) -> None:
+    note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    answer: Any = (status, {"content-type": kind} if kind else {}, [])
+
+    def is_odd(said: Said) -> bool:
+        return said.method == "DELETE" or bool(said.body and said.body.get("method") in (note["method"], "ping"))
+
+    server = polite(lambda said: answer if is_odd(said) else None)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        session = begun(gateway)
+        noted = send(gateway, note, mcp_session_id=session)[0]
+        called, _, raw = send(gateway, PING, mcp_session_id=session)
+        ended = send(gateway, method="DELETE", mcp_session_id=session)[0]
+
+    assert noted == (202 if status < 300 else 502)
+    assert (called, "error" in json.loads(raw)) == (200, True)
+    assert ended == 204
+
+
 @pytest.mark.spec("MCPX-64")
 @pytest.mark.parametrize(
     ("answer", "status", "heard"),
