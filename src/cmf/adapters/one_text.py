@@ -20,7 +20,6 @@ def in_one_text(
     response: Response,
     format_name: str,
     *,
-    between: str = "",
     is_own: Callable[[Part], bool],
     neighbours: bool = False,
 ) -> Response:
@@ -29,7 +28,7 @@ def in_one_text(
     With `neighbours`, only those that follow each other. What is the format's own (`is_own`) has a place of its own and
     stays as it is.
     """
-    join = _Join(format_name, between, is_own, neighbours)
+    join = _Join(format_name, is_own, neighbours)
     messages = [join(choice.message) for choice in response.choices]
     if all(new is choice.message for new, choice in zip(messages, response.choices, strict=True)):
         return response
@@ -39,7 +38,6 @@ def in_one_text(
 
 class _Join(NamedTuple):
     format_name: str
-    between: str
     is_own: Callable[[Part], bool]
     neighbours: bool
 
@@ -62,7 +60,7 @@ class _Join(NamedTuple):
         for place, several in texts.items():
             if len(several) > 1:
                 kind = parts[place].content_type.value
-                text = loss.joined(self.format_name, kind, several, self.between, message=message)
+                text = loss.joined(self.format_name, kind, several, message=message)
                 parts[place] = TextPart(text=text) if isinstance(parts[place], TextPart) else ThinkingPart(text=text)
         return replace(message, content=tuple(parts))
 

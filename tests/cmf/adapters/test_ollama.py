@@ -269,7 +269,7 @@ class TestAnswers:
         )
         with collecting() as losses:
             out = OLLAMA.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=content),)))
-        assert out["messages"] == [{"role": "assistant", "content": "one\n\ntwo", "thinking": "hm", "images": [PNG]}]
+        assert out["messages"] == [{"role": "assistant", "content": "onetwo", "thinking": "hm", "images": [PNG]}]
         assert [loss.block_type for loss in losses] == [
             "redacted_thinking", "thinking_signature", "opaque", "tool_call", "text",
         ]  # fmt: skip

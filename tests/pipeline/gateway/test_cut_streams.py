@@ -258,3 +258,23 @@ def test_a_refused_request_between_two_others_and_one_within_a_body_answer_for_t
     assert b"said: one" in told[0]
     assert b"no.word" in told[1]
     assert b"hidden" not in got
+
+
+@pytest.mark.spec("OLL-11", "GW-70")
+@pytest.mark.parametrize("window", [None])
+def test_a_text_that_a_service_cuts_into_parts_has_no_blank_lines_in_ollama(guard: _Noting, window: int | None) -> None:
+    """Gemini signs the first chunk of a text, which makes it a part of its own."""
+    parts = [
+        {"text": "The quick brown fox jum", "thoughtSignature": "c2ln"},
+        {"text": "ps over "},
+        {"text": "hm", "thought": True},
+        {"text": "the lazy dog, and then it sleeps."},
+    ]
+    chunks = [{"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]} for part in parts]
+    chunks[-1]["candidates"][0]["finishReason"] = "STOP"  # type: ignore[assignment]
+
+    got = served(
+        guard, _upstream("gemini", [f"data: {json.dumps(one)}\n\n".encode() for one in chunks]), "ollama", window=window
+    )
+
+    assert spoken("ollama", got) == "The quick brown fox jumps over the lazy dog, and then it sleeps."

@@ -21,7 +21,7 @@ from cmf.adapters.ollama.decode import (
     opened,
     read_response,
 )
-from cmf.adapters.ollama.encode import BETWEEN, encode_envelope, encode_message, plain_response
+from cmf.adapters.ollama.encode import encode_envelope, encode_message, plain_response
 from cmf.adapters.ollama.stream import LiveDecoder, fold_events, wire_events
 from cmf.adapters.one_text import in_one_text
 from cmf.adapters.stream import StreamEvent
@@ -91,7 +91,7 @@ class OllamaAdapter(Adapter):
 
     def in_one_text(self, response: Response, *, streamed: bool = False) -> Response:
         """The response with its texts as one, and its thinking."""
-        return in_one_text(response, FORMAT, between=BETWEEN, is_own=lambda _: False)
+        return in_one_text(response, FORMAT, is_own=lambda _: False)
 
     @locating_errors
     def to_wire_response(self, response: Response) -> Any:

@@ -27,7 +27,7 @@ from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.tools import ToolDefinition
 
 _RAW: Final = {StopReason.MAX_TOKENS: "length"}  # every other end is a stop
-BETWEEN: Final = "\n\n"  # this format has one text where others have several
+_BETWEEN: Final = "\n\n"  # this format has one text where others have several
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -73,9 +73,10 @@ def _wire_message(message: Message, parts: Iterable[Part], *, reply: bool) -> di
         else:
             loss.drop(FORMAT, part.content_type.value, "the format has no such part", message=message)
     role = "system" if message.role is Role.DEVELOPER else message.role.value
-    encoded: dict[str, Any] = {"role": role, "content": loss.joined(FORMAT, "text", texts, BETWEEN, message=message)}
+    between = "" if message.role is Role.ASSISTANT else _BETWEEN  # a model's text is cut wherever its service cuts it
+    encoded: dict[str, Any] = {"role": role, "content": loss.joined(FORMAT, "text", texts, between, message=message)}
     if thoughts:
-        encoded["thinking"] = loss.joined(FORMAT, "thinking", thoughts, BETWEEN, message=message)
+        encoded["thinking"] = loss.joined(FORMAT, "thinking", thoughts, between, message=message)
     if images:
         encoded["images"] = images
     if calls:
