@@ -310,7 +310,9 @@ class _Attempt:
             health.answered()
         if retryable is not None and not is_last and not self._reply.begun:
             raise _TryNext(retryable)
-        facts = known if window is None else window.facts
+        facts = known
+        if window is not None:
+            facts, response = window.facts, window.as_arrived(response)
         outcome = await self._judged(self._as_judged(response), facts)
         await self._runtime.links.keep(self._incoming, outcome.response)
         if window is None or not self._reply.begun:

@@ -2,24 +2,27 @@
 
 Whenever enough text has arrived, the answer so far is judged as if it ended there. What policy leaves of it goes out,
 except for as many characters at its end as the rules look ahead: these may be the beginning of something that a rule
-matches. Whatever is not text is held until the end, when the whole answer is judged once more.
+matches. The texts of an answer are one text for this, whatever stands between them, and so is its thinking. Whatever is
+neither is held until the end, when the whole answer is judged once more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from cmf import adapters
 from cmf.adapters.base import WireEvent
-from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
-from cmf.content import TextPart, ThinkingPart
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta
+from cmf.content import Part, TextPart, ThinkingPart
 from cmf.enums import MessageStatus, StopReason, ViewKind
 from cmf.errors import CmfError
+from cmf.message import Message
 from cmf.request import Response
 from cmf.value import replace
 from pipeline.context import Context
+from pipeline.decision import Action
 from pipeline.emission import emit_events
 from pipeline.errors import Denied, EmissionError
 from pipeline.gateway.dialects import Dialect
@@ -60,33 +63,25 @@ class Window:
         self._reply = reply
         self._as_judged = as_judged
         self._step = step
-        self._kind: ViewKind | None = None  # of the part that is arriving
-        self._part_size = 0  # its characters so far
-        self._word = 0  # characters of the unfinished word at its end
-        self._total = 0
+        self._kind: ViewKind | None = None  # of the text that is arriving
+        self._sizes: dict[ViewKind, int] = {}  # characters so far
+        self._words: dict[ViewKind, int] = {}  # characters of the unfinished word at the end
         self._judged_at: int | None = None  # the total when the answer was last judged
-        self._next_part_begun = False  # whether a part was completed since then
         self._holds_rest = False  # whether everything from here on is held until the end
         self._policies = guard.policies
         self._needs: dict[ViewKind, Lookaheads | None] = {}
-        self._refused_at: int | None = None  # the total when policy first refused the answer so far
+        self._refused_at: dict[ViewKind, int] = {}  # the sizes when policy first refused the answer so far
         self._sent = Sent(dialect)
         self.released = 0  # characters of the answer that were sent
 
     def observe(self, event: StreamEvent) -> None:
         """Take note of an event that arrived."""
-        match event:
-            case TextDelta() | ThinkingDelta():
-                kind = ViewKind.TEXT if isinstance(event, TextDelta) else ViewKind.THINKING
-                if kind is not self._kind:
-                    self._next_part_begun = self._kind is not None
-                    self._kind, self._part_size, self._word = kind, 0, 0
-                word = open_word(event.text)
-                self._word = word + (self._word if word == len(event.text) else 0)
-                self._part_size += len(event.text)
-                self._total += len(event.text)
-            case ToolUseStart():
-                self._next_part_begun = True
+        if not isinstance(event, TextDelta | ThinkingDelta):
+            return
+        kind = self._kind = ViewKind.TEXT if isinstance(event, TextDelta) else ViewKind.THINKING
+        word = open_word(event.text)
+        self._words[kind] = word + (self._words.get(kind, 0) if word == len(event.text) else 0)
+        self._sizes[kind] = self._sizes.get(kind, 0) + len(event.text)
 
     async def pause(self, so_far: Callable[[], Response]) -> None:
         """Judge the answer so far if enough has arrived, and release what may go.
@@ -96,28 +91,44 @@ class Window:
         """
         if self._holds_rest or not self._is_due():
             return
-        self._judged_at, self._next_part_begun = self._total, False
-        found = self._judgeable(so_far())
-        if found is None:
+        self._judged_at = self._total
+        answer = self._judgeable(self.as_arrived(so_far()))
+        if answer is None:
             return
-        answer, held = found
+        held = self._held(answer.message.content)
         try:
             outcome = raised(await _judged_to_the_end(self._guard, answer, self.facts))
-        except Denied:
-            if self._is_settled(held):
+        except Denied as error:
+            if self._is_settled(error, answer.message.content, held):
                 raise
             return
-        self._refused_at = None
-        hidden = self._hidden(answer, outcome, held)
-        if hidden is None:
+        self._refused_at = {}
+        shown = self._shown(answer, outcome, held)
+        if not any(shown):
             return
         try:
-            new = self._sent.partly(emit_events(outcome, self._dialect.name), hidden)
+            texts = _by_text(outcome.response, shown)
+            new = self._sent.partly(emit_events(outcome, self._dialect.name), texts)
         except (Diverged, CmfError, EmissionError):  # judging the whole answer will show what is wrong
             self._holds_rest = True
             return
-        self.released = max(self.released, _characters(outcome.response) - len(hidden))
+        self.released = max(self.released, sum(map(len, shown)))
         await self._write(new, outcome)
+
+    def as_arrived(self, response: Response) -> Response:
+        """The response, written plainly, with its first text before its thinking if it arrived before that.
+
+        How a body was written depends on the whole of it, and some formats have both in fields that have no order.
+        """
+        choices = [replace(choice, message=self._in_order(choice.message)) for choice in response.choices]
+        return replace(response, choices=tuple(choices), provider_raw=None)
+
+    def _in_order(self, message: Message) -> Message:
+        parts = message.content
+        first = next((at for at, part in enumerate(parts) if not isinstance(part, ThinkingPart)), 0)
+        if next(iter(self._sizes), None) is ViewKind.TEXT and first and isinstance(parts[first], TextPart):
+            parts = (parts[first], *parts[:first], *parts[first + 1 :])
+        return replace(message, content=parts, provider_raw=None)
 
     async def end(self, outcome: Outcome, events: list[WireEvent]) -> None:
         """Send the rest. `events` are the whole answer's; Diverged if what was sent is not how they begin."""
@@ -133,20 +144,27 @@ class Window:
         """The events that were sent."""
         return self._sent
 
+    @property
+    def _total(self) -> int:
+        return sum(self._sizes.values())
+
     def _is_due(self) -> bool:
         fresh = self._total - (self._judged_at or 0)
-        if fresh < (1 if self._judged_at is None else max(self._step, self._total // _SHARE)):
+        if self._kind is None or fresh < (1 if self._judged_at is None else max(self._step, self._total // _SHARE)):
             return False
-        if self._next_part_begun:
-            return True
-        ahead = None if self._kind is None else self._needed(self._kind)
-        return ahead is not None and self._part_size > least_held(self._word, ahead)
+        ahead = self._needed(self._kind)
+        return ahead is not None and self._sizes[self._kind] > least_held(self._words[self._kind], ahead)
 
-    def _is_settled(self, held: int) -> bool:
+    def _is_settled(self, error: Denied, parts: Sequence[Part], held: Sequence[int]) -> bool:
         """Whether a refusal is final: no text to come can change what was there when policy first refused."""
-        if self._refused_at is None:
-            self._refused_at = self._total
-        return self._total - held >= self._refused_at
+        sizes, fixed = dict.fromkeys(_KINDS.values(), 0), dict.fromkeys(_KINDS.values(), 0)
+        for part, size in zip(parts, held, strict=True):
+            sizes[_KINDS[type(part)]] += len(_text(part))
+            fixed[_KINDS[type(part)]] += len(_text(part)) - size
+        self._refused_at = self._refused_at or sizes
+        refused = {line.kind for line in error.decision.views if line.outcome is Action.REFUSE}
+        kinds = [kind for kind in fixed if kind in refused] or fixed
+        return all(fixed[kind] >= self._refused_at[kind] for kind in kinds)
 
     def _needed(self, kind: ViewKind) -> Lookaheads | None:
         """How far the current rules look ahead; None if one of them has to see the whole text."""
@@ -157,10 +175,10 @@ class Window:
             self._needs[kind] = policies.lookaheads(kind)
         return self._needs[kind]
 
-    def _judgeable(self, response: Response) -> tuple[Response, int] | None:
-        """The answer so far as if it ended here, and how many characters at its end are held; None to wait for more.
+    def _judgeable(self, response: Response) -> Response | None:
+        """The answer so far as if it ended here; None to wait for more.
 
-        It ends before the first part that is not text, and before text whose rules must see the whole of it.
+        It ends before the first part that is no text, and before text whose rules must see the whole of it.
         """
         response = self._in_one_text(response)
         if response.error is not None or len(response.choices) != 1 or self._needed(ViewKind.RESPONSE) is None:
@@ -169,49 +187,48 @@ class Window:
         (choice,) = response.choices
         parts = choice.message.content
         count = next((at for at, part in enumerate(parts) if type(part) not in _KINDS), len(parts))
-        held = 0
-        if count < len(parts):
-            self._holds_rest = True  # what follows another part is held with it
-        elif count:
-            last = parts[-1]
-            ahead = self._needed(_KINDS[type(last)])
-            held = len(_text(last)) if ahead is None else held_at_end(_text(last), ahead)
-            if held >= len(_text(last)):
-                count, held = count - 1, 0
+        self._holds_rest = count < len(parts)  # what follows another part is held with it
+        waits = (at for at, part in enumerate(parts[:count]) if self._needed(_KINDS[type(part)]) is None)
+        count = next(waits, count)
         if not count:
             return None
         message = replace(choice.message, content=parts[:count], status=MessageStatus.COMPLETE)
         ended = replace(choice, message=message, stop_reason=StopReason.END, raw_stop_reason=None)
-        return self._as_judged(replace(response, choices=(ended,))), held
+        return self._as_judged(replace(response, choices=(ended,)))
 
-    def _hidden(self, answer: Response, outcome: Outcome, held: int) -> str | None:
-        """The end of the last text, as policy left it, that is not sent yet; None if nothing is sent now.
+    def _held(self, parts: Sequence[Part]) -> list[int]:
+        """How many characters at the end of each part are held: of the parts of a kind, the end of their joined text.
 
-        A redaction is final only if it begins before the last `held` characters; after any other, text is held back.
+        More text may go on with that end, whatever stands in between.
         """
+        left = {}
+        for kind in dict.fromkeys(_KINDS[type(part)] for part in parts):
+            joined = "".join(_text(part) for part in parts if _KINDS[type(part)] is kind)
+            left[kind] = held_at_end(joined, self._needed(kind) or ())
+        held = []
+        for part in reversed(parts):
+            held.append(min(left[_KINDS[type(part)]], len(_text(part))))
+            left[_KINDS[type(part)]] -= held[-1]
+        return held[::-1]
+
+    def _shown(self, answer: Response, outcome: Outcome, held: Sequence[int]) -> list[str]:
+        """How the texts that policy left begin, as far as they may be sent; [] if nothing is sent now."""
         judged = outcome.response
         if (
             judged is None
             or self._in_one_text(judged) is not judged
             or outcome.decision.revision != self._policies.revision
         ):
-            return None
-        if not held:
-            return ""
-        last, left = answer.message.content[-1], (judged.message.content or (None,))[-1]
-        if type(left) is not type(last):
-            return None
-        before, after = _text(last), _text(left)
-        if before == after:
-            return after[-held:]
-        if isinstance(last, ThinkingPart):
-            return None  # once its signature arrives, changed thinking is removed whole
-        if after[-held:] == before[-held:]:
-            return after[-held:]
-        settled = len(before) - held
-        pairs = zip(before[:settled], after, strict=False)
-        shown = next((at for at, (one, other) in enumerate(pairs) if one != other), min(settled, len(after)))
-        return after[shown:] if shown else None
+            return []
+        before, after = answer.message.content, judged.message.content
+        if list(map(type, before)) != list(map(type, after)):
+            return []
+        # Changed thinking is removed whole, once its signature arrives.
+        if any(
+            isinstance(was, ThinkingPart) and _text(was) != _text(part) for was, part in zip(before, after, strict=True)
+        ):
+            return []
+        return [_settled(_text(was), _text(part), size) for was, part, size in zip(before, after, held, strict=True)]
 
     def _in_one_text(self, response: Response) -> Response:
         return adapters.get(self._dialect.name).in_one_text(response, streamed=True)
@@ -223,12 +240,28 @@ class Window:
             )
 
 
-def _text(part: object) -> str:
+def _text(part: Part) -> str:
     return part.text or "" if isinstance(part, TextPart | ThinkingPart) else ""
 
 
-def _characters(response: Response | None) -> int:
-    return 0 if response is None else sum(len(_text(part)) for part in response.message.content)
+def _settled(before: str, after: str, held: int) -> str:
+    """The beginning of `after`, which policy made of `before`, that text behind the last `held` characters leaves.
+
+    A redaction is final only if it begins before these characters; after any other, text is held back.
+    """
+    if not held or after[-held:] == before[-held:]:
+        return after[: len(after) - held]
+    settled = len(before) - held
+    pairs = zip(before[:settled], after, strict=False)
+    return after[: next((at for at, (one, other) in enumerate(pairs) if one != other), min(settled, len(after)))]
+
+
+def _by_text(response: Response | None, shown: Sequence[str]) -> dict[str, str]:
+    """What is shown of each text; of equal ones, the least."""
+    texts: dict[str, str] = {}
+    for part, begin in zip(() if response is None else response.message.content, shown, strict=True):
+        texts[_text(part)] = min(begin, texts.get(_text(part), begin), key=len)
+    return texts
 
 
 _judging: Final[set[asyncio.Task[Outcome]]] = set()

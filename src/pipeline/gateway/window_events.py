@@ -1,13 +1,15 @@
 """The events of a streamed answer that were sent to the client, and those still to be sent.
 
 The events of the answer so far and those of the whole answer come from the same writer, so they are equal up to the
-text that is still growing. What is new in that text is sent as a further event; all other events follow in order.
+texts that are still growing. What is new in these is sent as further events; all other events follow in order. Where a
+text may still go on, what would close it waits for the end.
 Spec: docs/spec/gateway.md [GW-70] ff.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cmf.adapters.base import WireEvent
@@ -21,6 +23,18 @@ class Diverged(Exception):
 
 class _TextEvents(Protocol):
     """How a dialect's events hold text that a further event can continue."""
+
+    def place(self, at: int, data: Any, /) -> Hashable:
+        """What tells the event, the one at `at`, from the others of the answer, also from those yet to come."""
+        ...
+
+    def block(self, data: Any, /) -> Hashable:
+        """The block in which the event's text stands, and which a later event closes; None if there are no blocks."""
+        ...
+
+    def is_thinking(self, data: Any, /) -> bool:
+        """Whether the text in the event is thinking."""
+        ...
 
     def read(self, data: Any, /) -> str | None:
         """The text in the event; None if it has none."""
@@ -39,41 +53,60 @@ class _TextEvents(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Out:
+    """What was sent of an event: its text, if it has one, and the event without that."""
+
+    text: str | None
+    frame: Any
+
+
 class Sent:
     """The events that were sent to one client; `number` of them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._text_events = _TEXT_EVENTS[dialect.name]
-        self._texts: list[str | None] = []  # by event: its text as it would be in the whole stream
-        self._last: Any = None
+        self._out: dict[Hashable, _Out] = {}  # by place
         self.number = 0
 
-    def partly(self, events: Sequence[WireEvent], hidden: str) -> list[WireEvent]:
-        """What is new in the events of an unfinished answer, up to its last text without `hidden`, the end of that.
+    def partly(self, events: Sequence[WireEvent], shown: Mapping[str, str]) -> list[WireEvent]:
+        """What is new in the events of an unfinished answer up to its last text.
 
-        Nothing, if the last text does not end with `hidden`.
+        Args:
+            events: of the answer as if it ended here.
+            shown: how each text in them begins, as far as it may be sent.
 
         Raises:
-            Diverged: what was sent is not how it begins.
+            Diverged: what was sent is not how it begins, or one of its texts is not in `shown`.
         """
-        last = max((at for at, event in enumerate(events) if self._read(event) is not None), default=-1)
-        text = None if last < 0 else self._read(events[last])
-        if text is None or not text.endswith(hidden):
-            return []
-        shown = text[: len(text) - len(hidden)]
-        if not shown:
-            return self._grown(events[:last])
-        going_on = self._text_events.write(self._text_events.unended(events[last].get("data")), shown)
-        return self._grown([*events[:last], _with(events[last], going_on)])
+        texts = [self._read(event) for event in events]
+        last = max((at for at, text in enumerate(texts) if text is not None), default=-1)
+        growing = {self._text_events.is_thinking(events[at].get("data")): at for at in range(last + 1) if texts[at]}
+        open_blocks: set[Hashable] = set()
+        partial: dict[int, WireEvent] = {}
+        for at, event in enumerate(events[: last + 1]):
+            data, text = event.get("data"), texts[at]
+            block = self._text_events.block(data)
+            if text is None:
+                if block is None or block not in open_blocks:
+                    partial[at] = event
+                continue
+            if text not in shown:
+                raise Diverged
+            if shown[text]:
+                partial[at] = _with(event, self._text_events.write(self._text_events.unended(data), shown[text]))
+            if at in growing.values() or shown[text] != text:
+                open_blocks.add(block)
+        return self._grown(events, partial)
 
     def rest(self, events: Sequence[WireEvent]) -> list[WireEvent]:
         """The events of the whole answer that are still to be sent; Diverged as for `partly`."""
-        if not self._texts:
-            return self._grown(events)
-        first = events[0].get("data")
-        later = (_with(event, self._text_events.late(event.get("data"), first)) for event in events[1:])
-        return self._grown([*events[:1], *later])
+        if self._out:
+            first = events[0].get("data")
+            later = (_with(event, self._text_events.late(event.get("data"), first)) for event in events[1:])
+            events = [*events[:1], *later]
+        return self._grown(events, dict(enumerate(events)), whole=True)
 
     def error(self, refusal: Refusal, request_id: str) -> WireEvent:
         """The event that ends the stream in place of the rest of the answer."""
@@ -85,32 +118,40 @@ class Sent:
             return {"event": "error", "data": fields}
         return {"data": fields}
 
-    def _grown(self, events: Sequence[WireEvent]) -> list[WireEvent]:
-        out = len(self._texts)
-        texts = [self._read(event) for event in events]
-        if len(events) < out or texts[:out][:-1] != self._texts[:-1]:
+    def _grown(
+        self, events: Sequence[WireEvent], ready: Mapping[int, WireEvent], *, whole: bool = False
+    ) -> list[WireEvent]:
+        """What is new in the events that are ready; Diverged if one that was sent is not among `events`."""
+        places = [self._text_events.place(at, event.get("data")) for at, event in enumerate(events)]
+        if not self._out.keys() <= set(places):
             raise Diverged
-        new = list(events[out:])
-        if out:
-            new = [*self._continued(events[out - 1], texts[out - 1]), *new]
-        self._texts = texts
-        if events:
-            self._last = events[-1].get("data")
+        new: list[WireEvent] = []
+        for at, event in ready.items():
+            out = self._out.get(places[at])
+            text, data = self._read(event), event.get("data")
+            if out is None:
+                new.append(event)
+            else:
+                more = self._more(out, text, whole=whole)
+                if more is None:
+                    continue
+                if text is not None and (more or self._text_events.write(data, "") != out.frame):
+                    new.append(_with(event, self._text_events.write(data, more)))
+            self._out[places[at]] = _Out(text, None if text is None else self._text_events.write(data, ""))
         return [self._numbered(event) for event in new]
 
-    def _continued(self, event: WireEvent, text: str | None) -> list[WireEvent]:
-        """Events for what the newest response has beyond what was sent: more text, and fields that were left out."""
-        before = self._texts[-1]
-        if before is None or text is None:
-            if before is not text:
+    @staticmethod
+    def _more(out: _Out, text: str | None, *, whole: bool) -> str | None:
+        """The text beyond what was sent; None where an unfinished answer shows less for now."""
+        if out.text is None or text is None:
+            if out.text is not text:
                 raise Diverged
-            return []
-        if not text.startswith(before):
+            return ""
+        if text.startswith(out.text):
+            return text[len(out.text) :]
+        if whole or not out.text.startswith(text):
             raise Diverged
-        more, data = text[len(before) :], event.get("data")
-        if not more and self._text_events.write(data, "") == self._text_events.write(self._last, ""):
-            return []
-        return [_with(event, self._text_events.write(data, more))]
+        return None
 
     def _read(self, event: WireEvent) -> str | None:
         return self._text_events.read(event.get("data"))
@@ -133,6 +174,9 @@ def _with(event: WireEvent, data: Any) -> WireEvent:
 
 
 class _Plain:
+    def block(self, _data: Any) -> Hashable:
+        return None
+
     def unended(self, data: Any) -> Any:
         return data
 
@@ -142,6 +186,17 @@ class _Plain:
 
 class _Chat(_Plain):
     _KEYS: Final = ("content", "reasoning_content", "reasoning", "reasoning_text", "refusal")
+
+    def place(self, at: int, data: Any) -> Hashable:
+        """The field: the writer puts them in an order of its own, whichever began first."""
+        choices = data.get("choices") if isinstance(data, dict) else None
+        if not choices:
+            return at
+        field = next(iter(choices[0]["delta"]), None)
+        return (choices[0]["index"], field) if field in (*self._KEYS, "role") else at
+
+    def is_thinking(self, data: Any) -> bool:
+        return self._key(data) not in ("content", "refusal")
 
     def read(self, data: Any) -> str | None:
         key = self._key(data)
@@ -164,6 +219,16 @@ class _Responses(_Plain):
         {"response.output_text.delta", "response.refusal.delta", "response.reasoning_summary_text.delta"}
     )
 
+    def place(self, at: int, data: Any) -> Hashable:
+        return at, data["type"]
+
+    def block(self, data: Any) -> Hashable:
+        number: Hashable = data.get("output_index")
+        return number
+
+    def is_thinking(self, data: Any) -> bool:
+        return str(data["type"]).startswith("response.reasoning")
+
     def read(self, data: Any) -> str | None:
         return str(data["delta"]) if data["type"] in self._DELTAS else None
 
@@ -173,6 +238,16 @@ class _Responses(_Plain):
 
 class _Messages(_Plain):
     _KEYS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
+
+    def place(self, at: int, data: Any) -> Hashable:
+        return at, data["type"], (data.get("content_block") or data.get("delta") or {}).get("type")
+
+    def block(self, data: Any) -> Hashable:
+        number: Hashable = data.get("index")
+        return number
+
+    def is_thinking(self, data: Any) -> bool:
+        return bool(data["delta"]["type"] == "thinking_delta")
 
     def read(self, data: Any) -> str | None:
         delta = data["delta"] if data["type"] == "content_block_delta" else {}
@@ -191,6 +266,12 @@ class _Messages(_Plain):
 
 
 class _Gemini(_Plain):
+    def place(self, at: int, data: Any) -> Hashable:
+        return at, self.is_thinking(data)
+
+    def is_thinking(self, data: Any) -> bool:
+        return any(part.get("thought") for part in self._parts(data))
+
     def read(self, data: Any) -> str | None:
         parts = self._parts(data)
         texts = [part["text"] for part in parts if _is_text(part, "text")]
@@ -204,7 +285,12 @@ class _Gemini(_Plain):
 
     def unended(self, data: Any) -> Any:
         (candidate,) = data["candidates"]
-        kept = {key: candidate[key] for key in ("content", "index") if key in candidate}
+        content = candidate["content"]
+        parts = [{key: part[key] for key in ("text", "thought") if key in part} for part in content["parts"]]
+        kept = {
+            "content": {**content, "parts": parts},
+            **{key: candidate[key] for key in ("index",) if key in candidate},
+        }
         return {**{key: data[key] for key in ("modelVersion", "responseId") if key in data}, "candidates": [kept]}
 
     @staticmethod
@@ -215,6 +301,13 @@ class _Gemini(_Plain):
 
 
 class _Ollama(_Plain):
+    def place(self, at: int, data: Any) -> Hashable:
+        """The field, as for chat completions; the last line has neither."""
+        return self._key(data.get("message", {})) or at
+
+    def is_thinking(self, data: Any) -> bool:
+        return self._key(data["message"]) == "thinking"
+
     def read(self, data: Any) -> str | None:
         message = data.get("message", {})
         key = self._key(message)

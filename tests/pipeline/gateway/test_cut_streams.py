@@ -103,7 +103,7 @@ def _stream(dialect: str) -> list[bytes]:
     """The text as a stream of many events."""
     whole = identified(answer([TextPart(text=TEXT)], MessageStatus.COMPLETE), dialect, str(ULID.from_int(7)))
     said, sent = get(dialect).to_wire_events(whole), Sent(DIALECTS[dialect])
-    news = [event for at in range(3, len(TEXT), 9) for event in sent.partly(said, TEXT[at:])]
+    news = [event for at in range(3, len(TEXT), 9) for event in sent.partly(said, {TEXT: TEXT[:at]})]
     return [DIALECTS[dialect].frame(event) for event in (*news, *sent.rest(said))]
 
 
@@ -261,7 +261,7 @@ def test_a_refused_request_between_two_others_and_one_within_a_body_answer_for_t
 
 
 @pytest.mark.spec("OLL-11", "GW-70")
-@pytest.mark.parametrize("window", [None])
+@pytest.mark.parametrize("window", [None, 1, 16])
 def test_a_text_that_a_service_cuts_into_parts_has_no_blank_lines_in_ollama(guard: _Noting, window: int | None) -> None:
     """Gemini signs the first chunk of a text, which makes it a part of its own."""
     parts = [

@@ -275,8 +275,9 @@ def test_nothing_is_partly_out_where_no_text_ends_as_it_should(dialect: str) -> 
     sent = Sent(DIALECTS[dialect])
     call = ToolCallPart(name="f", tool_call_id="1", arguments={})
 
-    assert sent.partly(_events(dialect, call), "") == []
-    assert sent.partly(_events(dialect, TextPart(text="abc")), "x") == []
+    assert sent.partly(_events(dialect, call), {}) == []
+    with pytest.raises(Diverged):
+        sent.partly(_events(dialect, TextPart(text="abc")), {"x": "x"})
     assert sent.number == 0
 
 
@@ -285,7 +286,7 @@ def test_text_that_is_hidden_in_full_leaves_what_came_before_it(dialect: str) ->
     sent = Sent(DIALECTS[dialect])
     whole = _events(dialect, TextPart(text="abc"))
 
-    first = sent.partly(whole, "abc")
+    first = sent.partly(whole, {"abc": ""})
     rest = sent.rest(whole)
 
     assert len(first) + len(rest) == len(whole)
@@ -301,7 +302,7 @@ def test_an_answer_that_begins_otherwise_diverges(dialect: str) -> None:
         [ToolCallPart(name="f", tool_call_id="1", arguments={})],
     ):
         sent = Sent(DIALECTS[dialect])
-        sent.partly(_events(dialect, TextPart(text="abc")), "")
+        sent.partly(_events(dialect, TextPart(text="abc")), {"abc": "abc"})
         with pytest.raises(Diverged):
             sent.rest(_events(dialect, *later))
 
@@ -310,7 +311,8 @@ def test_an_answer_that_begins_otherwise_diverges(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", CLIENTS)
 def test_an_answer_whose_earlier_text_is_another_diverges(dialect: str) -> None:
     sent = Sent(DIALECTS[dialect])
-    sent.partly(_events(dialect, TextPart(text="I think so"), TextPart(text="abc")), "")
+    begun = _events(dialect, TextPart(text="I think so"), TextPart(text="abc"))
+    sent.partly(begun, {text: text for text in ("I think so", "abc", "I think soabc", "I think so\n\nabc")})
 
     with pytest.raises(Diverged):
         sent.rest(_events(dialect, TextPart(text="I doubt it"), TextPart(text="abc")))
@@ -332,7 +334,7 @@ def test_what_arrives_after_the_text_was_sent_is_sent_behind_it() -> None:
     ]
     partly, all_of_it = (chat.to_wire_events(chat.from_wire_response(body)) for body in bodies)
 
-    events = [*sent.partly(partly, ""), *sent.rest(all_of_it)]
+    events = [*sent.partly(partly, {"It rains": "It rains", "hm": "hm"}), *sent.rest(all_of_it)]
 
     folded = chat.fold_events(events)
     folded["choices"][0]["message"]["tool_calls"][0].pop("index", None)
