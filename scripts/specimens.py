@@ -8,7 +8,7 @@ from typing import Any, Final
 from cmf import Message, Request, Response
 from cmf.codec import loads
 from cmf.decomposition import iter_views
-from pipeline.policy_input import SessionFacts, whole
+from pipeline.policy_input import Letters, SessionFacts, view_bytes, whole
 
 _TIME: Final = "2026-11-20T10:30:00Z"
 
@@ -187,6 +187,7 @@ ORIGINS: Final[Sequence[Mapping[str, Any]]] = (
 _WIRE: Final = {"cache_control": {"type": "ephemeral"}, "note": "VGhlIHBsYW4sIGluIGJhc2U2NC4="}
 _IN_PARTS: Final = {"id": "msg-2", "parent_id": "msg-1", "session_id": "s-1", "channel": "final"}
 _TEXT: Final = {"content_type": "text", "text": "the plan"}
+_WIDE: Final = {"content_type": "text", "text": "\uff54he plan"}
 _PICTURE: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 _PARTS: Final[dict[str, list[dict[str, Any]]]] = {
@@ -328,7 +329,7 @@ _BARE_PARTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 
 def documents() -> Iterator[dict[str, Any]]:
     """Policy inputs in which every field occurs at least once."""
-    partial = {"role": "assistant", "content": [_TEXT, _TEXT], "status": "partial", "id": "msg-3"}
+    partial = {"role": "assistant", "content": [_TEXT, _WIDE], "status": "partial", "id": "msg-3"}
     yield from _inputs(Request.model_validate(REQUEST), SESSION, ORIGINS)
     yield from _inputs(Response.model_validate(RESPONSE), SESSION, ORIGINS)
     yield from _inputs(Message.model_validate(partial), SESSION, ORIGINS)
@@ -351,4 +352,6 @@ def _inputs(
     value: Message | Request | Response, session: SessionFacts, origins: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     for view in iter_views(value):
-        yield loads(whole(view, session, origins if view.kind == "tool_call" else None))
+        further = loads(view_bytes(view, letters=Letters(plain=True, folded=True)))
+        document = loads(whole(view, session, origins if view.kind == "tool_call" else None))
+        yield document | {name: further[name] for name in Letters._fields if name in further}

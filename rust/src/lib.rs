@@ -10,12 +10,15 @@
 //! - [`builtins`] are the functions that a policy may call, each with its limits and with OPA's results;
 //! - [`json`] is the only way into the engine and out of it.
 //!
+//! [`letters`] makes the forms of a text in which patterns are found whatever letters it is written in.
+//!
 //! `python` is the binding, and writes policy inputs from Python's own objects.
 
 pub mod builtins;
 pub mod evaluation;
 pub mod failure;
 pub mod json;
+pub mod letters;
 pub mod parsing;
 pub mod policy_set;
 pub mod program;

@@ -72,6 +72,12 @@ def picked(object: bytes, names: list[str]) -> bytes | None:
 def polynomial(bytes: bytes, place: tuple[int, int]) -> bytes:
     """The hash that fingerprints are, at a place that is known: for tests alone."""
 
+def with_letters(view: bytes, plain: bool, folded: bool) -> bytes | None:
+    """The JSON of a view with `plain`, where that differs from its content, and `folded`; None if nothing is added."""
+
+def in_content(text: str, is_json: bool, is_folded: bool, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where spans of a text's plain (or folded) form stand in the text."""
+
 def same_start(held: Sequence[object], given: Sequence[object]) -> int:
     """How many items at the beginning are the very same objects."""
 

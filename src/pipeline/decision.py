@@ -353,6 +353,8 @@ def _misfit_redact(fields: Mapping[str, Any], kind: ViewKind) -> str:
         places = (EXTRA,) if kind not in WITH_ARGUMENTS else (ARGUMENTS, EXTRA)
         fits = isinstance(pointer, str) and pointer.startswith(places)
         return "" if fits else f"redact: a pointer here begins with {' or '.join(places)}"
+    if fields.get("of", "plain") not in ("plain", "folded"):
+        return "redact: `of` is plain or folded; without it, spans are of the content"
     fits = isinstance(spans, list) and bool(spans) and all(_is_span(span) for span in spans)
     return "" if fits else "redact: not spans"
 

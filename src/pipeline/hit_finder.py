@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cmf.view import MessageView
 from pipeline.data_policy import DataRule
-from pipeline.decision import Hit, RuleFacts, hits_of
+from pipeline.decision import Effect, Hit, RuleFacts, hits_of
 from pipeline.engines.base import EngineResult
 from pipeline.origins.provenance import Origin
 from pipeline.policies.rule_exceptions import Excuses
+from pipeline.policy_input import in_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,20 @@ class HitFinder:
     def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
         """The hits on one view."""
         hits = hits_of(result, self.rules, view.kind)
+        if any("of" in hit.fields for hit in hits):
+            hits = tuple(_of_content(hit, view) for hit in hits)
         if hits and self.excuses.active:
             hits = self.excuses(hits, view.uri)
         data_hits = self.data(view, origins)
         return (*hits, *data_hits) if data_hits else hits
+
+
+def _of_content(hit: Hit, view: MessageView) -> Hit:
+    """The hit, with spans of the content in place of those of another form of it."""
+    form = hit.fields.get("of")
+    if hit.effect is not Effect.REDACT or form is None or "spans" not in hit.fields:
+        return hit
+    return replace(hit, fields={**hit.fields, "of": "content", "spans": in_content(view, form, hit.fields["spans"])})
 
 
 __all__ = ["HitFinder"]

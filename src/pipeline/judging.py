@@ -179,6 +179,7 @@ class Judge:
         self._reads_events = any(path[:1] in ((), ("events",)) for paths in self._reads.values() for path in paths)
         self._request_reads = policies.request_reads
         self._watched = frozenset({*_CALLS, *_HOLDING, *self._reads, *self._request_reads})
+        self._letters = policies.letters
         self._mode = mode
 
     def __call__(
@@ -212,7 +213,8 @@ class Judge:
             group = [views[place] for place in places]
             group_origins = [origins.get(view.path) for view in group]
             entrypoints = [self._entrypoints[view.kind] for view in group]
-            answers = yield Batch(entrypoints, shared, list(map(view_bytes, group, group_origins)))
+            letters = [self._letters.get(view.kind) for view in group]
+            answers = yield Batch(entrypoints, shared, list(map(view_bytes, group, group_origins, letters)))
             # Not strict: views without an answer count as skipped, so that nothing is forwarded.
             for place, view, answer, known in zip(places, group, answers, group_origins, strict=False):
                 hits[place] = finder.hits(view, answer, known)

@@ -1,7 +1,7 @@
 """The one JSON document that policy sees of a view, as bytes. Spec: docs/spec/policy-input.md.
 
-It is exactly `view.to_opa_input()["input"]` plus `session` and `origins` [B8]. What the views of a message share is
-encoded once, and the engine puts the two together.
+It is exactly `view.to_opa_input()["input"]` plus `session`, `origins` [B8], `plain` and `folded`. What the views of a
+message share is encoded once, and the engine puts the two together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cmf import _native
 from cmf.codec import dumps
@@ -110,12 +110,33 @@ def json_bytes(item: Any) -> bytes:
     return to_bytes(item) if written is None else written
 
 
-def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
+class Letters(NamedTuple):
+    """Which further forms of its content rules read of a view."""
+
+    plain: bool
+    folded: bool
+
+
+def view_bytes(
+    view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None, letters: Letters | None = None
+) -> bytes:
     """The part of the input that is this view's alone, as JSON; `origins` are those of a tool call [C18]."""
     if origins is None:
-        return _own(view) or view.to_bytes()
-    shown = _shown_origins(view, origins)
-    return _own(view, shown) or view.to_bytes(origins=shown)
+        written = _own(view) or view.to_bytes()
+    else:
+        shown = _shown_origins(view, origins)
+        written = _own(view, shown) or view.to_bytes(origins=shown)
+    return written if letters is None else _native.with_letters(written, *letters) or written
+
+
+def in_content(view: MessageView, form: str, spans: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Spans of a view's content for those of its `form`, `plain` or `folded` [INP-8]."""
+    is_json = view.mime_type == _JSON
+    places = [(start, end) for start, end in spans]
+    return [list(span) for span in _native.in_content(view.content or "", is_json, form == "folded", places)]
+
+
+_JSON: Final = "application/json"
 
 
 def whole(view: MessageView, session: SessionFacts | None, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
@@ -187,4 +208,4 @@ _write: Final = _VALUES.write
 _own: Final = _INPUTS.view
 _shared: Final = _INPUTS.shared
 
-__all__ = ["SessionFacts", "form_of", "json_bytes", "shared_bytes", "view_bytes", "whole"]
+__all__ = ["Letters", "SessionFacts", "form_of", "in_content", "json_bytes", "shared_bytes", "view_bytes", "whole"]

@@ -31,6 +31,7 @@ from pipeline.policies.lookahead import Lookaheads
 from pipeline.policies.metadata import Module, Rule, is_rule, package_of, rule_of
 from pipeline.policies.policy_files import DATA_FILES, MANIFEST, Data, Sources, bundle_files, data_of, read, text_of
 from pipeline.policies.rule_exceptions import RuleException
+from pipeline.policy_input import Letters
 
 BuiltinErrors = Literal["strict", "undefined"]
 """What a failing builtin makes of a view: `strict`, a failure; `undefined`, what ordinary OPA policies rely on [D5]."""
@@ -56,6 +57,7 @@ class PolicySet:
         parts: by the entrypoint of a kind of view, the smaller parts in which it can be asked [POL-29].
         session_reads: by kind of view, the paths below `input.session` that its rules read; the empty path is all.
         request_reads: the same for `input.extensions.request`.
+        letters: by kind of view, whether its rules read `input.plain` and `input.folded`; none for kinds with neither.
         capabilities: what the rules that are not `off` need to see.
         builtin_errors: what a builtin that fails makes of a view.
         findings: problems that do not keep the set from being used.
@@ -72,6 +74,7 @@ class PolicySet:
     parts: Mapping[str, Parts]
     session_reads: Mapping[str, tuple[tuple[str, ...], ...]]
     request_reads: Mapping[str, tuple[tuple[str, ...], ...]]
+    letters: Mapping[str, Letters]
     capabilities: frozenset[Capability]
     builtin_errors: BuiltinErrors
     findings: tuple[Finding, ...]
@@ -200,6 +203,7 @@ def build(
         parts=parts,
         session_reads=_reads_below(("session",), reachable),
         request_reads=_reads_below(("extensions", "request"), reachable),
+        letters=_letters(reachable),
         capabilities=capabilities,
         builtin_errors=builtin_errors,
         findings=tuple(found),
@@ -279,6 +283,11 @@ def _reads_below(
     """By kind of view, what its rules read below `place` of the input; only kinds whose rules read any of it."""
     read = {kind.value: portability.reads_below(place, rules) for kind, rules in reachable.items()}
     return {kind: paths for kind, paths in read.items() if paths}
+
+
+def _letters(reachable: Mapping[ViewKind, Sequence[SurveyedRule]]) -> dict[str, Letters]:
+    plain, folded = (_reads_below((name,), reachable) for name in Letters._fields)
+    return {kind: Letters(kind in plain, kind in folded) for kind in plain | folded}
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------

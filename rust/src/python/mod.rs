@@ -175,6 +175,7 @@ mod _native {
     };
     use crate::builtins::{self, regexes};
     use crate::json::{selection, spelling};
+    use crate::letters;
     use crate::parsing::survey;
     use crate::rewriting::print_calls;
     use pyo3::{pyfunction, Bound};
@@ -231,6 +232,18 @@ mod _native {
     fn picked<'py>(py: Python<'py>, object: &[u8], names: Vec<PyBackedStr>) -> Option<Bound<'py, PyBytes>> {
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
         selection::selected(object, &names).map(|kept| PyBytes::new(py, &kept))
+    }
+
+    /// The JSON of a view with `plain` and `folded`, as far as asked for and as far as they differ; None if the same.
+    #[pyfunction]
+    fn with_letters<'py>(py: Python<'py>, view: &[u8], plain: bool, folded: bool) -> Option<Bound<'py, PyBytes>> {
+        letters::with_letters(view, plain, folded).map(|whole| PyBytes::new(py, &whole))
+    }
+
+    /// Where spans of a text's plain (or folded) form stand in the text.
+    #[pyfunction]
+    fn in_content(text: &str, is_json: bool, is_folded: bool, spans: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+        letters::in_content(text, is_json, is_folded, &spans)
     }
 
     /// Whether two texts are the same once the spaces of JSON are left out of both.

@@ -66,6 +66,8 @@ def view_schema() -> dict[str, Any]:
         "uri": _STRING,
         "name": _STRING,
         "content": _STRING,
+        "plain": _STRING,
+        "folded": _STRING,
         "size_bytes": _COUNT,
         "mime_type": _STRING,
         "arguments": {"type": "object"},

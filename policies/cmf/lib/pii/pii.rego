@@ -11,12 +11,37 @@ import data.cmf.lib.scan
 # title: Personal data in the content
 # description: The values in `input.content`, as {type, value} objects.
 # scope: document
-in_content contains {"type": type, "value": value} if {
-	regex.match(_worth_a_look, scan.content)
+in_content contains found if some found in _found(scan.content)
+
+# METADATA
+# title: Personal data in disguise
+# description: As `in_content`, for values that only the plain form of the content has, or has more often.
+# scope: document
+disguised contains found if {
+	count(_in_plain) <= _settings.max_masked
+	some found in _in_plain
+	scan.disguises(found.value)
+}
+
+# Too many to mask are too many to count.
+disguised contains found if {
+	count(_in_plain) > _settings.max_masked
+	some found in _in_plain
+}
+
+_in_plain contains found if {
+	input.plain
+	some found in _found(input.plain)
+}
+
+_settings := data.cmf.defaults.data.pii
+
+_found(text) := {{"type": type, "value": value} |
+	regex.match(_worth_a_look, text)
 	some type, values in {
-		"iban": _ibans(scan.content),
-		"payment_card": _cards(scan.content),
-		"us_ssn": _ssns(scan.content),
+		"iban": _ibans(text),
+		"payment_card": _cards(text),
+		"us_ssn": _ssns(text),
 	}
 	some value in values
 }

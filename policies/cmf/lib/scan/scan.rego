@@ -14,6 +14,27 @@ default content := ""
 content := input.content
 
 # METADATA
+# title: Content in plain letters
+# description: |
+#   The content as people and models read it: without characters that nobody sees, and in Latin letters what looks like
+#   them. It is the content itself where the input has no other form of it.
+# scope: document
+plain := input.plain
+
+plain := content if not input.plain
+
+# METADATA
+# title: Readings
+# description: The content, and its plain form where that is another text.
+readings := {content, plain}
+
+# METADATA
+# title: What is disguised
+# description: True if `needle` stands in the plain form more often than in the content.
+# scope: document
+disguises(needle) if strings.count(input.plain, needle) > strings.count(content, needle)
+
+# METADATA
 # title: Surroundings
 # description: |
 #   JSON text of all that somebody outside could have written into the view besides its content. It is for
@@ -23,7 +44,7 @@ surroundings := json.marshal(_parts)
 # METADATA
 # title: Everything
 # description: Content and surroundings as one text, for a first look.
-everything := concat("\n", [content, surroundings])
+everything := concat("\n", [concat("\n", readings), surroundings])
 
 # One line per path, so that what a rule reads can be told from its text [POL-24].
 _parts contains input.name

@@ -26,6 +26,29 @@ in_content contains found if {
 }
 
 # METADATA
+# title: Secrets in disguise
+# description: |
+#   As `in_content`, for secrets that only the plain form of the content has, or has more often.
+# scope: document
+disguised contains found if {
+	count(_in_plain) <= _settings.max_masked
+	some found in _in_plain
+	scan.disguises(found.secret)
+}
+
+# Too many to mask are too many to count.
+disguised contains found if {
+	count(_in_plain) > _settings.max_masked
+	some found in _in_plain
+}
+
+_in_plain contains found if {
+	worth_a_look
+	input.plain
+	some found in _found(input.plain)
+}
+
+# METADATA
 # title: Secrets elsewhere in the view
 # description: As `in_content`, for names, URIs, arguments and properties, their keys included.
 # scope: document

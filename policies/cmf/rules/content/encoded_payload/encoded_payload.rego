@@ -93,14 +93,17 @@ _encoded if count(_first) > 0
 
 default _first := []
 
-_first := _runs(scan.content) if _suspicious
+_first := [run | some text in scan.readings; some run in _runs(text)] if _suspicious
 
 _second := [run | some text in _once; some run in _runs(text)]
 
 _third := [run | some text in _twice; some run in _runs(text)]
 
 # A look that most calls end with.
-_suspicious if regex.match(`[0-9A-Za-z+/_-]{32}|(?:%(?:25)*[0-7][0-9A-Fa-f]){8}`, scan.content)
+_suspicious if {
+	some text in scan.readings
+	regex.match(`[0-9A-Za-z+/_-]{32}|(?:%(?:25)*[0-7][0-9A-Fa-f]){8}`, text)
+}
 
 # Only runs that spell ASCII, character by character of the encoding: three letters in four characters, the first bit of
 # each letter zero. So decoding cannot fail, and pictures and other bytes are not even tried.

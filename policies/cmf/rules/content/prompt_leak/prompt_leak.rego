@@ -23,7 +23,8 @@ deny contains {
 	count(_settings.phrases) > 0
 	_outgoing
 	some phrase in _settings.phrases
-	contains(_said, _words(phrase))
+	some text in scan.readings
+	contains(_words(text), _words(phrase))
 }
 
 _outgoing if input.kind == "tool_call"
@@ -31,8 +32,6 @@ _outgoing if input.kind == "tool_call"
 _outgoing if input.role == "assistant"
 
 _outgoing if not input.role
-
-_said := _words(scan.content)
 
 _words(text) := lower(regex.replace(text, `(?:[\x00-\x20\x{A0}\x{2000}-\x{200A}\x{202F}\x{3000}]|\\[nrt])+`, " "))
 

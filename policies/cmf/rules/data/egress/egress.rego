@@ -34,7 +34,8 @@ deny contains {
 } if {
 	not "*" in _settings.mail_domains
 	_held
-	some groups in regex.find_all_string_submatch_n(_mail, scan.content, -1)
+	some text in scan.readings
+	some groups in regex.find_all_string_submatch_n(_mail, text, -1)
 	domain := lower(groups[1])
 	not urls.host_matches(domain, _settings.mail_domains)
 }

@@ -20,8 +20,9 @@ deny contains {
 	"reason": "This asks for a path that hides where it leads.",
 } if {
 	_suspicious
-	contains(scan.content, "%")
-	regex.match(_encoded, scan.content)
+	some text in scan.readings
+	contains(text, "%")
+	regex.match(_encoded, text)
 }
 
 deny contains {
@@ -47,17 +48,18 @@ deny contains {
 	"reason": "This asks for a path that leads out of its folder.",
 } if {
 	_suspicious
-	contains(scan.content, "..")
-	regex.match(_climbing, _text)
+	some text in scan.readings
+	contains(text, "..")
+	regex.match(_climbing, _quoted(text))
 }
 
 # A look that most calls end with.
 _suspicious if regex.match(`%|\\u0000|\.\.|[^\x00-\x7f]`, scan.content)
 
 # A reference by itself is a value by itself: it gets the quotes that it would have among arguments.
-_text := concat("", [`"`, scan.content, `"`]) if {
+_quoted(text) := concat("", [`"`, text, `"`]) if {
 	input.kind == "resource_ref"
-} else := scan.content
+} else := text
 
 _dot := `(?:\.|%(?:25)*2[eE])`
 

@@ -28,16 +28,33 @@ redact contains {
 	scan.cuttable
 }
 
+redact contains {
+	"code": "data.pii",
+	"reason": "Personal data in disguise was masked.",
+	"spans": scan.spans(scan.plain, _disguised),
+	"of": "plain",
+	"replacement": _settings.replacement,
+} if {
+	count(_disguised) > 0
+	count(_disguised) <= _settings.max_masked
+	scan.cuttable
+}
+
 deny contains {
 	"code": "data.pii.too-many",
 	"reason": "This part contains too much personal data to mask.",
 } if {
-	count(_chosen) > _settings.max_masked
+	count(_chosen | _disguised) > _settings.max_masked
 	scan.cuttable
 }
 
 _chosen contains found.value if {
 	some found in pii.in_content
+	found.type in _settings.redact
+}
+
+_disguised contains found.value if {
+	some found in pii.disguised
 	found.type in _settings.redact
 }
 

@@ -26,7 +26,7 @@ label contains {
 	"label": _labels.secret,
 } if {
 	secrets.worth_a_look
-	count(secrets.in_content | secrets.in_surroundings) > 0
+	count(((secrets.in_content | secrets.disguised) | secrets.in_surroundings)) > 0
 }
 
 label contains {
@@ -34,7 +34,7 @@ label contains {
 	"reason": "This part contains personal data.",
 	"label": _labels.pii,
 } if {
-	count(pii.in_content) > 0
+	count(pii.in_content | pii.disguised) > 0
 }
 
 _labels := data.cmf.defaults.data.secret_label

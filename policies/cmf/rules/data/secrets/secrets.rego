@@ -34,14 +34,26 @@ redact contains {
 	count(secrets.in_content) <= _settings.max_masked
 }
 
+redact contains {
+	"code": "data.secret",
+	"reason": "A credential in disguise was masked.",
+	"spans": scan.spans(scan.plain, {found.secret | some found in secrets.disguised}),
+	"of": "plain",
+	"replacement": _settings.replacement,
+} if {
+	scan.cuttable
+	count(secrets.disguised) > 0
+	count(secrets.disguised) <= _settings.max_masked
+}
+
 deny contains {
 	"code": "data.secret",
 	"reason": "This part contains a credential.",
-	"detail": {"found": {found.kind | some found in secrets.in_content}, "where": "content"},
+	"detail": {"found": {found.kind | some found in (secrets.in_content | secrets.disguised)}, "where": "content"},
 } if {
 	secrets.worth_a_look
 	not scan.cuttable
-	count(secrets.in_content) > 0
+	count(secrets.in_content | secrets.disguised) > 0
 }
 
 deny contains {
@@ -60,7 +72,7 @@ deny contains {
 } if {
 	secrets.worth_a_look
 	scan.cuttable
-	count(secrets.in_content) > _settings.max_masked
+	count(secrets.in_content | secrets.disguised) > _settings.max_masked
 }
 
 _settings := data.cmf.defaults.data.secrets

@@ -67,7 +67,7 @@ deny contains {
 	not urls.host_matches(name, _settings.allowed_hosts)
 }
 
-_lowered := lower(scan.content)
+_lowered := lower(concat("\n", scan.readings))
 
 # All of them at once: most calls name none.
 _metadata_hosts := concat("|", [literal |
