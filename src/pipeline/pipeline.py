@@ -36,7 +36,9 @@ from pipeline.runner import Runner
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.changes import changes_of, publish_approvals, publish_labels
 from pipeline.sessions.choice import SessionChoice
+from pipeline.sessions.keys import SessionKey, session_key
 from pipeline.sessions.state import NO_CHANGES, Changes
+from pipeline.sessions.turns import SessionTurns
 from pipeline.stage import Stage, StageCall, Traffic
 
 _AT_ONCE: Final = Offload(waits=False)  # for a run without a session, which reads no store
@@ -45,7 +47,6 @@ _CONFLICT: Final = "Other requests kept changing this session."
 _NO_STORE: Final = "The session store could not be read or written."
 _NO_FACTS: Final = "What policy needs to know could not be found out."
 _FAILED: Final = "Something failed before policy could decide."
-MAX_CONFLICTS: Final = 64  # how often a run is judged anew because other runs changed its session, before it is refused
 
 
 @dataclass(slots=True)
@@ -111,6 +112,7 @@ class Pipeline:
         self._policies, self._engine_name = policies, engine
         self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
         self._sessions = sessions or MemorySessions()
+        self._turns: SessionTurns = getattr(self._sessions, "turns", None) or SessionTurns()
         self._offload = Offload(waits=self._sessions.waits)
         self._overrides = overrides
         self._choosing = self._offload if settings.sessions == "by_prefix" else _AT_ONCE
@@ -227,23 +229,31 @@ class Pipeline:
     def _judged(self, job: _Job) -> Ran:
         """The outcome of the run, recorded."""
         try:
-            for _ in range(MAX_CONFLICTS):
-                facts, history = self._read(job)
-                with self._serving.lease() as runner:
-                    ran = runner.run(job.value, job.context, facts, history)
-                ran, changes = self._changed(job, ran, facts, history)
-                is_first = self._records_first and changes.touch_session
-                if is_first and not self._kept(job, ran):
-                    return self._unrecorded(job, ran)
-                job.overtaken += (ran.outcome.decision.id,) if is_first else ()
-                committed = self._committed(job, ran, changes, history)
-                if committed is not None:
-                    is_kept = self._after_commit(job, ran, committed, history) or is_first
-                    return ran if is_kept else self._recorded(job, ran)
+            with self._turns.tries(_turn_key(job.context)) as tries:
+                while tries.again():
+                    ended = self._tried(job)
+                    if ended is not None:
+                        return ended
             ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
         except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
             ran = self._outage(job.value, error)
         return self._recorded(job, ran)
+
+    def _tried(self, job: _Job) -> Ran | None:
+        """The outcome, recorded and its changes committed to the session; None if another run committed first."""
+        facts, history = self._read(job)
+        with self._serving.lease() as runner:
+            ran = runner.run(job.value, job.context, facts, history)
+        ran, changes = self._changed(job, ran, facts, history)
+        is_first = self._records_first and changes.touch_session
+        if is_first and not self._kept(job, ran):
+            return self._unrecorded(job, ran)
+        job.overtaken += (ran.outcome.decision.id,) if is_first else ()
+        committed = self._committed(job, ran, changes, history)
+        if committed is None:
+            return None
+        is_kept = self._after_commit(job, ran, committed, history) or is_first
+        return ran if is_kept else self._recorded(job, ran)
 
     def _kept(self, job: _Job, ran: Ran) -> bool:
         recording = self._recording
@@ -276,15 +286,16 @@ class Pipeline:
         known = job.context
         offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
         try:
-            for _ in range(MAX_CONFLICTS):
-                facts, history = await offload(self._read, job)
-                with self._serving.lease() as runner:
-                    ran = await runner.arun(job.value, known, facts, history, offload)
-                ending = self._acommitted(offload, job, ran, facts, history)
-                # A run that may change a session is completed even if the caller is cancelled [REC-22].
-                ended = await (ending if known.session is None else run_to_end(ending))
-                if ended is not None:
-                    return ended
+            with self._turns.tries(_turn_key(known)) as tries:
+                while await tries.aagain():
+                    facts, history = await offload(self._read, job)
+                    with self._serving.lease() as runner:
+                        ran = await runner.arun(job.value, known, facts, history, offload)
+                    ending = self._acommitted(offload, job, ran, facts, history)
+                    # A run that may change a session is completed even if the caller is cancelled [REC-22].
+                    ended = await (ending if known.session is None else run_to_end(ending))
+                    if ended is not None:
+                        return ended
             ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
         except BaseException as error:
             if is_cancelled(error):
@@ -425,6 +436,10 @@ class Pipeline:
         """`close` as a coroutine; fire-and-forget stages are ended."""
         await self._runner.aclose()
         self._offload.close()
+
+
+def _turn_key(context: Context) -> SessionKey | None:
+    return None if context.session is None else session_key(context)
 
 
 def _keeping(settings: Config) -> KeepingContent | None:

@@ -17,11 +17,11 @@ from pipeline.context import Context as RunContext
 from pipeline.decision import Action
 from pipeline.errors import ApprovalError, StoreError
 from pipeline.events import LabelAdded
-from pipeline.pipeline import MAX_CONFLICTS
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.sessions.base import MemorySessions
 from pipeline.sessions.state import Changes
+from pipeline.sessions.turns import MAX_TRIES
 
 AT_MOST_THREE = """\
 deny contains {"code": "test.three", "reason": "Three payments are enough."} if {
@@ -86,7 +86,7 @@ async def test_a_session_that_never_rests_is_refused(policies: Path, awaited: bo
     assert (outcome.decision.action, outcome.value) == (Action.REFUSE, None)
     said = [(hit.code, hit.reason) for hit in outcome.decision.hits]
     assert said == [("session.conflict", "Other requests kept changing this session.")]
-    assert store.reads == MAX_CONFLICTS
+    assert store.reads == MAX_TRIES
 
 
 @pytest.mark.spec("PIPE-11")

@@ -23,6 +23,7 @@ from pipeline.moments import micros
 from pipeline.policy_input import SessionFacts
 from pipeline.sessions.keys import SessionKey, session_key
 from pipeline.sessions.state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
+from pipeline.sessions.turns import SessionTurns
 from pipeline.ulids import new_ulid
 
 MAX_SESSIONS: Final = 100_000  # sessions in the memory of one process; as many budgets, and as many approvals
@@ -55,7 +56,8 @@ class SessionStore(Protocol):
     """Sessions, budgets and approvals. Safe to use from any thread; every method may raise StoreError.
 
     `waits` says that its methods may block, so that coroutines call them on a thread [PIPE-15]; and that sessions may
-    outlive the process, so that a run is on record before it changes one [REC-22].
+    outlive the process, so that a run is on record before it changes one [REC-22]. A store with `turns` has one line
+    for each session, whatever guards use it; without them each guard has its own [SES-40].
     """
 
     waits: bool = True
@@ -134,6 +136,7 @@ class MemorySessions(SessionStore):
     def __init__(
         self, clock: Clock = wall_clock, *, max_sessions: int = MAX_SESSIONS, max_marks: int = MAX_MARKS
     ) -> None:
+        self.turns = SessionTurns()
         self._max_sessions, self._max_marks = max_sessions, max_marks
         self._light: OrderedDict[SessionKey, None] = OrderedDict()  # sessions that may be dropped, the oldest first
         self._mark_count = 0

@@ -32,6 +32,7 @@ from pipeline.sessions.base import (
 )
 from pipeline.sessions.keys import SessionKey, session_key
 from pipeline.sessions.state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
+from pipeline.sessions.turns import SessionTurns
 
 _T = TypeVar("_T")
 TIMEOUT_SECONDS: Final = 2.0
@@ -57,6 +58,7 @@ class RedisSessions(SessionStore):
         timeout_seconds: float = TIMEOUT_SECONDS,
         tries: int = MAX_TRIES,
     ) -> None:
+        self.turns = SessionTurns()
         self._tries = tries
         self._redis = redis.Redis.from_url(url, socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds)
         self._prefix = prefix

@@ -57,6 +57,7 @@ from pipeline.sessions.state import (
     budget_id,
     budget_of,
 )
+from pipeline.sessions.turns import SessionTurns
 from pipeline.store.engine import snapshot
 from pipeline.store.records import recorded
 from pipeline.store.tables import (
@@ -111,6 +112,7 @@ class SqlSessions(SessionStore):
     def __init__(
         self, engine: Engine, writer: Writer, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
+        self.turns = SessionTurns()
         self._engine = engine
         self.writer = writer
         self._moments = Moments(clock)
