@@ -153,6 +153,12 @@ class MessageView:
     args = arguments
 
     @property
+    def arguments_raw(self) -> str | None:
+        """The text of a tool call's arguments if they are no strict JSON object; None otherwise [A8]."""
+        raw: str | None = self._part.arguments_raw if self.kind is ViewKind.TOOL_CALL else None
+        return raw
+
+    @property
     def mime_type(self) -> str | None:
         """The declared media type."""
         return self._own.get("mime_type")

@@ -26,6 +26,7 @@ from pipeline.policies.bundle_signature import Verification
 from pipeline.policies.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
+from pipeline.schema_checks import UnreadableCalls
 from pipeline.sessions.base import SessionStore
 from pipeline.sessions.choice import SessionMode
 from pipeline.stage import Stage, StageCall
@@ -55,6 +56,8 @@ class Config:
             changed; the outcome is the same. Not with an engine of your own.
         history: whether to trust tool results and replies in a request's history that were not judged here: `claimed`,
             no; `trusted`, yes (for example because your own application runs the tools).
+        unreadable_calls: what becomes of a tool call whose arguments are no strict JSON object: `refuse`, or `warn`, by
+            which it is forwarded with a finding on record.
         sessions: the session of a run without a session id: `by_id`, none; `by_prefix`, that of the longest beginning
             of its conversation that its subject sent before; `required`, the run is refused.
         on_record_failure: what to do with a run whose record cannot be written: `refuse`, or `release` with an event.
@@ -74,6 +77,7 @@ class Config:
     max_verdicts: int = MAX_VERDICTS
     reuse: bool = True
     history: HistoryTrust = "claimed"
+    unreadable_calls: UnreadableCalls = "refuse"
     sessions: SessionMode = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
     content: ContentMode = "none"
@@ -262,6 +266,7 @@ def build_runner(
         events=events,
         approval_seconds=config.approval_seconds,
         reuses=config.reuse and isinstance(engine, str),
+        unreadable=config.unreadable_calls,
     )
 
 

@@ -217,7 +217,7 @@ class Judge:
             answers = yield Batch(entrypoints, shared, list(map(view_bytes, group, group_origins, letters)))
             # Not strict: views without an answer count as skipped, so that nothing is forwarded.
             for place, view, answer, known in zip(places, group, answers, group_origins, strict=False):
-                hits[place] = finder.hits(view, answer, known)
+                hits[place] = finder.hits(view, answer, known) + schemas.unreadable(value, view)
         settle_joined(views, hits)
         decided = [
             None if found is None else view_decision(view, found, self._mode, origins.get(view.path))

@@ -59,7 +59,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.references import refusals
 from pipeline.retention import keep as keep_until
-from pipeline.schema_checks import SchemaChecks
+from pipeline.schema_checks import SchemaChecks, UnreadableCalls
 from pipeline.stage import Stage, StageCall, Traffic
 from pipeline.stages import Staged, Stages
 from pipeline.stamping import LabelSources, stamp
@@ -106,10 +106,12 @@ class Runner:
         events: Events | None = None,
         approval_seconds: float = APPROVAL_SECONDS,
         reuses: bool = False,
+        unreadable: UnreadableCalls = "refuse",
     ) -> None:
         self._mode = mode
         self._use(policies, engine)
         self._reuses = reuses
+        self._unreadable = unreadable
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
         self._approval_time = int(approval_seconds * 1_000_000)
@@ -274,7 +276,7 @@ class Runner:
         lines = DecisionLines()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
         label_sources: LabelSources = frozenset()
-        schemas = SchemaChecks(value, history, self._events)
+        schemas = SchemaChecks(value, history, self._events, self._unreadable)
         for number in range(MAX_PASSES):
             same = None if number else memory.same(value)
             previous = memory.before(number)

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import count
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from cmf.content import ToolCallPart
+from cmf.enums import Hook
 from cmf.frozen import FrozenDict, JsonObject
 from cmf.pairing import Pairing
 from cmf.request import Request, Response
 from cmf.tool_input import is_usable, schema_problem
 from cmf.tools import ToolDefinition
 from cmf.uris import tool_uri
+from cmf.view import MessageView
+from pipeline.decision import Effect, Hit
 from pipeline.draft import messages_of
 from pipeline.events import Events, ToolInputInvalid
 from pipeline.history import History, Origins, calls_in
 from pipeline.paths import message_place, part_at
 from pipeline.stage import Traffic
 
+UnreadableCalls: TypeAlias = Literal["refuse", "warn"]
+_UNREADABLE: Final = "The arguments of this call are no strict JSON object."
 _NO_ARGUMENTS: Final = FrozenDict()
 
 
@@ -34,13 +39,17 @@ class SchemaChecks:
     in the same request answers not at all: nothing will run them.
     """
 
-    def __init__(self, traffic: Traffic, history: History, events: Events) -> None:
+    def __init__(
+        self, traffic: Traffic, history: History, events: Events, unreadable: UnreadableCalls = "refuse"
+    ) -> None:
         own = traffic.tools if isinstance(traffic, Request | Response) else ()
         self._offered = _by_name([*own, *history.tools])
         self._profiles = history.profiles
         self._history = history
         self._traffic = traffic
         self._events = events
+        self._refuses_unreadable = unreadable == "refuse"
+        self._answers: tuple[Traffic, set[int]] = traffic, set()
         self._parts: dict[int, ToolCallPart] | None = None
         self._problems: dict[int, str] = {}
         self._looked_at: Traffic | None = None
@@ -78,6 +87,17 @@ class SchemaChecks:
         self._looked_at, self._unlooked = value, None
         return shown
 
+    def unreadable(self, value: Traffic, view: MessageView) -> tuple[Hit, ...]:
+        """The hit on a call whose arguments are no strict JSON object [TOOL-10]; no hit on any other view.
+
+        It is the pipeline's own, so that no policy set can leave it out, and no exception covers it.
+        """
+        if view.arguments_raw is None:
+            return ()
+        told = view.hook is Hook.LLM_REQUEST and id(part_at(value, view.path)) in self._answered_in(value)
+        effect = Effect.DENY if self._refuses_unreadable and not told else Effect.WARN
+        return (Hit(rule="pipeline", code=ToolInputInvalid.type, effect=effect, reason=_UNREADABLE),)
+
     def first_new(self, value: Traffic) -> int:
         """The index of the first message of a request that did not go out in this session before; worked out once."""
         if self._first is None:
@@ -114,18 +134,12 @@ class SchemaChecks:
 
     @cached_property
     def _answered(self) -> set[int]:
-        """The calls of the request as it came that a result in it answers."""
-        pairing = Pairing("={}".format, map("#{}".format, count()).__next__)
-        open_calls: dict[str, int] = {}
-        answered: set[int] = set()
-        for message in self._traffic.messages if isinstance(self._traffic, Request) else ():
-            for part in message.content:
-                name = pairing.name_of(part)
-                if name is not None and isinstance(part, ToolCallPart):
-                    open_calls[name] = id(part)
-                elif name in open_calls:
-                    answered.add(open_calls[name])
-        return answered
+        return _answered(self._traffic)
+
+    def _answered_in(self, value: Traffic) -> set[int]:
+        if self._answers[0] is not value or not self._answers[1]:
+            self._answers = value, _answered(value)
+        return self._answers[1]
 
     def _schemas(self, part: ToolCallPart, uri: str) -> Iterable[JsonObject]:
         if part.executed_by == "provider":
@@ -137,6 +151,21 @@ class SchemaChecks:
         return filter(is_usable, self._offered.get((part.namespace, part.name), ()))
 
 
+def _answered(traffic: Traffic) -> set[int]:
+    """The calls of a request that a result in it answers."""
+    pairing = Pairing("={}".format, map("#{}".format, count()).__next__)
+    open_calls: dict[str, int] = {}
+    answered: set[int] = set()
+    for message in traffic.messages if isinstance(traffic, Request) else ():
+        for part in message.content:
+            name = pairing.name_of(part)
+            if name is not None and isinstance(part, ToolCallPart):
+                open_calls[name] = id(part)
+            elif name in open_calls:
+                answered.add(open_calls[name])
+    return answered
+
+
 def _by_name(tools: Iterable[ToolDefinition]) -> Mapping[tuple[str | None, str], list[JsonObject]]:
     found: dict[tuple[str | None, str], list[JsonObject]] = {}
     for tool in tools:
@@ -145,4 +174,4 @@ def _by_name(tools: Iterable[ToolDefinition]) -> Mapping[tuple[str | None, str],
     return found
 
 
-__all__ = ["SchemaChecks"]
+__all__ = ["SchemaChecks", "UnreadableCalls"]

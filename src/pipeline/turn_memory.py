@@ -21,6 +21,7 @@ from cmf.value import fields_of
 from cmf.value import replace as changed
 from pipeline.certificate import Digests, Written
 from pipeline.decision import EDITS, ENGINE_RULE, Hit, ViewDecision
+from pipeline.events import ToolInputInvalid
 from pipeline.ingestion import TakenIn
 from pipeline.policies.overrides import Override
 from pipeline.policies.rule_exceptions import RuleException
@@ -137,9 +138,10 @@ EMPTY_SECTION: Final = Section()
 def _is_unstable(line: ViewDecision) -> bool:
     """Whether the line may come out differently next time though its view is the same.
 
-    So it is after a failure, and for a call that was just made and is held against its tool's schema (`fits`).
+    So it is after a failure, for a call that was just made and is held against its tool's schema (`fits`), and for one
+    with arguments that are no object, which counts as told only as long as its result is there.
     """
-    if any(hit.rule == ENGINE_RULE or hit.code == _FAILED for hit in line.hits):
+    if any(hit.rule == ENGINE_RULE or hit.code in (_FAILED, ToolInputInvalid.type) for hit in line.hits):
         return True
     return line.origins is not None and "fits" in line.origins[0]
 

@@ -15,8 +15,8 @@ from tests.pipeline.conversations import calls, returns, says
 from cmf import Choice, Message, PromptResultPart, Request, Response, SubjectExtension, ToolDefinition, adapters
 from cmf.content import ToolCallPart
 from cmf.value import replace
-from pipeline import Config, Context, Pipeline
-from pipeline.decision import Action, Mode
+from pipeline import Config, ConfigError, Context, Pipeline
+from pipeline.decision import Action, Mode, Verdict
 from pipeline.events import Events, ToolInputInvalid
 from pipeline.history import History
 from pipeline.outcome import Outcome
@@ -177,13 +177,135 @@ def test_a_call_that_wraps_calls_of_other_tools_is_refused(name: str) -> None:
 
 
 @pytest.mark.spec("TOOL-7")
-def test_the_shipped_rule_refuses_it() -> None:
-    outcome = Pipeline().run(offered({"amount": "1"}, "add"))
+def test_the_shipped_rule_refuses_it_where_the_call_is_about_to_run_and_warns_where_it_is_told() -> None:
+    unfit, fit = offered({"amount": "1"}, "add"), offered({"amount": 1}, "add")
+    reply = Response(choices=[Choice(message=unfit.messages[1])])
+    asked = Context(history=replace(unfit, messages=unfit.messages[:1]))
 
-    assert "tools.input-invalid" in [hit.code for hit in outcome.decision.hits]
-    assert "tools.input-invalid" not in [
-        hit.code for hit in Pipeline().run(offered({"amount": 1}, "add")).decision.hits
+    run = Pipeline().run(unfit.messages[1], asked).decision
+    told = [Pipeline().run(reply, asked).decision, Pipeline().run(unfit).decision]
+    passed = [Pipeline().run(fit).decision, Pipeline().run(fit.messages[1], asked).decision]
+
+    assert (run.verdict, [hit.code for hit in run.reasons]) == (Verdict.DENY, ["tools.input-invalid"])
+    for decision in told:
+        assert "tools.input-invalid.unfit" in [hit.code for hit in decision.hits]
+        assert "tools.input-invalid" not in [hit.code for hit in decision.hits]
+    assert not [hit for decision in passed for hit in decision.hits if hit.code.startswith("tools.input-invalid")]
+
+
+# -- arguments that are no strict JSON object --------------------------------------------------------------------------
+
+UNREADABLE = [
+    '{"amount": 1, "amount": 5000}',
+    '{"amount": 1e400}',
+    '{"amount": NaN}',
+    '{"amount": 5000,}',
+    "[1]",
+    "7",
+    "{",
+]
+
+
+def chat_call(text: str, id: str = "c") -> dict[str, Any]:
+    function = {"name": "pay", "arguments": text}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]}
+
+
+def chat_reply(text: str) -> Any:
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": chat_call(text)}
+    body = {"id": "r", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return adapters.get("openai_chat").from_wire_response(body)
+
+
+def chat_history(text: str, *more: dict[str, Any]) -> Any:
+    asked = {"role": "user", "content": "pay"}
+    return adapters.get("openai_chat").from_wire_request({"model": "m", "messages": [asked, chat_call(text), *more]})
+
+
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "error: no such amount"}
+
+
+@pytest.mark.spec("TOOL-10")
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_a_call_that_is_no_strict_json_object_is_refused_whatever_policies_are_loaded(
+    piped: Callable[..., tuple[Pipeline, Seen]], text: str
+) -> None:
+    pipeline, _ = piped()
+    call = Message.model_validate({"role": "assistant", "content": [ToolCallPart(name="pay", arguments_raw=text)]})
+    both = ToolCallPart(name="pay", arguments={"amount": 1}, arguments_raw=text)
+    inner = PromptResultPart(prompt_name="p", messages=[call])
+    traffic = [
+        chat_reply(text),
+        chat_history(text),
+        chat_history(text, RESULT, chat_call(text, "other")),
+        call,
+        replace(call, content=(both,)),
+        Message.model_validate({"role": "user", "content": [inner]}),
     ]
+
+    for value in traffic:
+        decision = pipeline.run(value).decision
+        assert (decision.verdict, decision.action) == (Verdict.DENY, Action.REFUSE)
+        assert [(hit.rule, hit.code) for hit in decision.reasons] == [("pipeline", "tool_input_invalid")]
+
+
+@pytest.mark.spec("TOOL-10")
+def test_a_call_that_mcp_makes_is_refused_even_if_a_result_stands_beside_it(
+    piped: Callable[..., tuple[Pipeline, Seen]],
+) -> None:
+    pipeline, _ = piped()
+    mcp = adapters.get("mcp")
+    params = {"name": "pay", "arguments": [1]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    request = mcp.from_wire_request(body)
+    answered = replace(
+        request, messages=(*request.messages, returns("ok", request.messages[0].content[0].tool_call_id))
+    )
+
+    for value in (request, answered):
+        assert "tool_input_invalid" in [hit.code for hit in pipeline.run(value).decision.reasons]
+
+
+@pytest.mark.spec("TOOL-10")
+def test_a_call_of_the_history_that_has_its_result_is_judged_as_text(
+    piped: Callable[..., tuple[Pipeline, Seen]], tmp_path: Path
+) -> None:
+    pipeline, _ = piped()
+    texts = {"text": 'deny contains {"code": "t", "reason": "x"} if contains(input.content, "5000")'}
+
+    decision = pipeline.run(chat_history('{"amount": 5000,}', RESULT)).decision
+    read = Pipeline(policies=write_rules(tmp_path, texts)).run(chat_history('{"amount": 5000,}', RESULT)).decision
+
+    assert (decision.verdict, decision.action) == (Verdict.WARN, Action.FORWARD)
+    assert [hit.code for hit in decision.hits] == ["tool_input_invalid"]
+    assert [hit.code for hit in read.reasons] == ["t"]
+    assert Pipeline().run(chat_history('{"amount": 5000,}', RESULT)).decision.action is not Action.REFUSE
+
+
+@pytest.mark.spec("TOOL-10")
+def test_a_call_whose_result_is_taken_away_is_refused_again(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, _ = piped()
+
+    with_result = pipeline.run(chat_history('{"a": 1,}', RESULT), HERE)
+    without = pipeline.run(chat_history('{"a": 1,}', {"role": "user", "content": "go on"}), HERE)
+
+    assert (with_result.decision.action, without.decision.action) == (Action.FORWARD, Action.REFUSE)
+
+
+@pytest.mark.spec("TOOL-10")
+def test_an_operator_can_have_a_finding_instead_which_is_on_record(
+    piped: Callable[..., tuple[Pipeline, Seen]],
+) -> None:
+    pipeline, seen = piped(config=Config(unreadable_calls="warn"))
+
+    for value in (chat_reply('{"a": 1,}'), chat_history('{"a": 1,}')):
+        outcome = pipeline.run(value)
+        assert (outcome.decision.verdict, outcome.decision.action) == (Verdict.WARN, Action.FORWARD)
+        assert [(view.path, hit.code) for view in outcome.decision.views for hit in view.hits] == [
+            (event.path, "tool_input_invalid") for event in seen[-1:]
+        ]
+    with pytest.raises(ConfigError, match="unreadable_calls"):
+        Config(unreadable_calls="ignore")  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("TOOL-7")

@@ -265,6 +265,7 @@ def _guards(
             timeout_seconds=settings.policy_seconds,
             sessions=settings.sessions.choice,
             history=settings.history,
+            unreadable_calls=settings.unreadable_calls,
             seal_key=key,
             bundle_keys=signed_by,
             content=settings.audit.content,

@@ -30,6 +30,7 @@ from pipeline.gateway.sections import (
     repeated_end,
 )
 from pipeline.review.access import Role
+from pipeline.schema_checks import UnreadableCalls
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
 UpstreamDialect = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "openrouter"]
@@ -358,6 +359,8 @@ class Settings(Section):
     history: HistoryTrust = "claimed"
     """`trusted`: clients are believed about what models and tools answered before; `claimed`: only as far as it is on
     record."""
+    unreadable_calls: UnreadableCalls = "refuse"
+    """A tool call whose arguments are no strict JSON object: `refuse`, or `warn`: sent on, with a finding on record."""
     limits: Limits = Limits()
     """Bounds on what clients can cost."""
     admin: Admin | None = None

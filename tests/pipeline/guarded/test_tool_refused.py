@@ -16,7 +16,7 @@ from tests.pipeline.tool_rules import TOOL_RULES
 
 from cmf import Message, TextPart, ToolCallPart
 from cmf.value import replace
-from pipeline import ApprovalRequired, ConfigError, Context, Denied, Guard, PolicyUnavailable, as_stage
+from pipeline import ApprovalRequired, Config, ConfigError, Context, Denied, Guard, PolicyUnavailable, as_stage
 from pipeline.errors import CallError, StoreError, ToolInputError
 from pipeline.events import ToolInputInvalid
 from pipeline.sessions.base import MemorySessions
@@ -188,7 +188,8 @@ def test_a_stage_that_makes_another_call_of_it_stops_it(lenient: Path, other: di
         part = TextPart(text="x") if other is None else replace(message.content[0], **other)
         return message.model_copy(update={"content": (part,)})
 
-    guard = Guard(lenient, stages=[as_stage("change", mode="transform")(change)])
+    config = Config(unreadable_calls="warn")
+    guard = Guard(lenient, stages=[as_stage("change", mode="transform")(change)], config=config)
 
     @guard.tool
     def send(to: str) -> None:

@@ -1,9 +1,10 @@
 # METADATA
 # title: Tool arguments must be readable
 # description: |
-#   A tool call is refused when its arguments are not one strict JSON object, or do not fit the tool's schema: what
-#   policy cannot read as the tool will read it, nobody has judged. So is a call that wraps calls of other tools, as
-#   models of OpenAI sometimes make one up, because no rule is asked about those inside.
+#   A tool call that is about to run is refused when its arguments do not fit the tool's schema, or are missing: what
+#   policy cannot read as the tool will read it, nobody has judged. In a model's reply or a conversation, a call that does
+#   not fit is a warning, since the client validates it and asks the model again. A call that wraps calls of other tools,
+#   as models of OpenAI sometimes make one up, is refused, because no rule is asked about those inside.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm052025-improper-output-handling/
 # custom:
@@ -16,7 +17,7 @@ package cmf.rules.tools.tool_input_invalid
 
 deny contains {
 	"code": "tools.input-invalid",
-	"reason": "The arguments of this call cannot be read, or do not fit the tool.",
+	"reason": "The arguments of this call are missing, or do not fit the tool.",
 } if {
 	_invalid
 }
@@ -28,18 +29,32 @@ deny contains {
 	_wraps_calls
 }
 
-_invalid if input.properties.arguments_invalid
+warn contains {
+	"code": "tools.input-invalid.unfit",
+	"reason": "The arguments of this call do not fit the tool.",
+} if {
+	_unfit
+	_is_told
+}
 
-_invalid if "arguments_raw" in object.keys(input.properties)
+_invalid if {
+	_unfit
+	not _is_told
+}
 
-# The first entry is that of the call as a whole.
-_invalid if input.origins[0].fits == false
-
-# Without arguments and without the text that was sent instead, there is nothing to have judged.
+# Without arguments and without the text that was sent instead, there is nothing to have judged. Arguments that are no
+# object are refused by the pipeline itself.
 _invalid if {
 	not input.arguments
+	not input.properties.arguments_invalid
 	not _elsewhere
 }
+
+# The first entry is that of the call as a whole.
+_unfit if input.origins[0].fits == false
+
+# A model's reply, or a conversation: whoever runs the call validates it first.
+_is_told if input.hook in {"llm_response", "llm_request"}
 
 # What a provider runs it need not show; whether it may run at all is for tools/provider_executed.
 _elsewhere if input.properties.executed_by == "provider"

@@ -7,21 +7,28 @@ _call(overrides) := object.union(
 	overrides,
 )
 
-test_denied_when_marked_invalid if {
-	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {}, "properties": {"arguments_invalid": true}})
+_unfit := [{"path": "", "type": "call", "use": "control", "sources": [], "fits": false}]
+
+test_denied_when_it_is_about_to_run_and_does_not_fit_the_tool if {
+	call := {"hook": "tool_pre", "arguments": {"a": 1}, "origins": _unfit}
+	count(tool_input_invalid.deny) == 1 with input as _call(call)
+	count(tool_input_invalid.warn) == 0 with input as _call(call)
 }
 
-test_denied_when_only_raw_text_is_there if {
-	count(tool_input_invalid.deny) == 1 with input as _call({"properties": {"arguments_raw": "{\"a\": 1"}})
+test_denied_when_the_hook_is_missing if {
+	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {"a": 1}, "origins": _unfit})
 }
 
-test_denied_when_raw_text_is_beside_arguments if {
-	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {"a": 1}, "properties": {"arguments_raw": ""}})
+test_warned_when_it_is_told_and_does_not_fit_the_tool if {
+	every hook in ["llm_response", "llm_request"] {
+		call := {"hook": hook, "arguments": {"a": 1}, "origins": _unfit}
+		count(tool_input_invalid.warn) == 1 with input as _call(call)
+		count(tool_input_invalid.deny) == 0 with input as _call(call)
+	}
 }
 
-test_denied_when_the_arguments_do_not_fit_the_tool if {
-	origins := [{"path": "", "type": "call", "use": "control", "sources": [], "fits": false}]
-	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {"a": 1}, "origins": origins})
+test_left_to_the_pipeline_when_the_text_is_no_object if {
+	count(tool_input_invalid.deny) == 0 with input as _call({"properties": {"arguments_invalid": true}})
 }
 
 test_denied_when_arguments_are_missing if count(tool_input_invalid.deny) == 1 with input as _call({})
