@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.servers import ANN, KEY, serving
 from tests.pipeline.gateway.test_crossing import CLIENTS, heard
 from tests.pipeline.gateway.test_cut_streams import _upstream
 from tests.pipeline.gateway.test_window import DENY, MASK, SECRET, guard_of
+from tests.pipeline.gateway.test_window_clients import SDKS, anthropic, openai
 from tests.pipeline.gateway.test_window_joints import _read
 from tests.pipeline.gateway.windows import events, served, spoken
 
@@ -297,6 +303,7 @@ def _parts(said: str) -> dict[str, tuple[str, list[bytes]]]:
 
 
 _PARTS = _parts(SAID)
+_NO = SAID.replace("sk-abcdef", "forbidden")
 
 
 @pytest.mark.spec("GW-70", "GW-75")
@@ -314,7 +321,7 @@ def test_parts_of_any_order_give_by_window_what_they_give_whole(guard: Guard, ho
 def test_nothing_of_a_refused_text_is_out_though_it_stands_in_several_parts(
     guard: Guard, how: str, dialect: str
 ) -> None:
-    upstream, raw = _parts(SAID.replace("sk-abcdef", "forbidden"))[how]
+    upstream, raw = _parts(_NO)[how]
 
     got = served(guard, _upstream(upstream, raw), dialect)
 
@@ -328,3 +335,106 @@ def test_every_order_of_fields_in_a_delta_is_read(guard: Guard) -> None:
         chunks = _chunks([({name: fields[name] for name in order}, None)] * 3)
         for dialect in CLIENTS:
             _holds_alike(guard, dialect, "openai_chat", [_lines([one]) for one in chunks])
+
+
+# -- real processes and SDKs -------------------------------------------------------------------------------------------
+
+
+class _Speaking(BaseHTTPRequestHandler):
+    """Sends the stream that the model's name asks for, a piece at a time."""
+
+    streams: ClassVar[dict[str, list[bytes]]] = {
+        "to-chat": [_lines([one]) for one in CHAT["no role"]],
+        "to-turns": [_lines([one]) for one in CHAT["reasoning by turns"]],
+        **{f"to-{at}": raw for at, (_, raw) in enumerate(_PARTS.values())},
+        **{f"to-no-{at}": raw for at, (_, raw) in enumerate(_parts(_NO).values())},
+    }
+
+    def log_message(self, *_: Any) -> None: ...
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        model = body.get("model") or self.path.split("/models/")[1].split(":")[0]
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        for piece in self.streams[model]:
+            self.wfile.write(piece)
+            self.wfile.flush()
+            time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway by window, before a service that speaks in its own way."""
+    home = tmp_path_factory.mktemp("gateway")
+    stream = "enforce\n#   stream: {max_match: 12}"
+    policies = write_rules(home / "policy", {"key": MASK, "word": DENY}, kinds="text, thinking", mode=stream)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Speaking)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    dialects = {"to-chat": "openai_chat", "to-turns": "openai_chat"}
+    for at, (dialect, _) in enumerate(_PARTS.values()):
+        dialects |= {f"to-{at}": dialect, f"to-no-{at}": dialect}
+    address = f"http://127.0.0.1:{server.server_port}"
+    settings = {
+        "upstreams": {name: {"dialect": name, "base_url": address} for name in set(dialects.values())},
+        "routes": [
+            {"name": model, "models": [model], "upstream": dialect, "stream": {"window": 1}}
+            for model, dialect in dialects.items()
+        ],
+        "policies": [str(policies)],
+        "keys": [ANN],
+    }
+    with serving(home, settings, name="odd") as url:
+        yield url
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.spec("GW-70", "GW-75")
+@pytest.mark.parametrize("sdk", SDKS)
+def test_sdks_read_the_judged_text_wherever_its_pieces_stand(gateway: str, sdk: str) -> None:
+    expected = SAID.replace("sk-abcdef", "[MASKED]")
+    for model in ("to-chat", *(f"to-{at}" for at in range(len(_PARTS)))):
+        read = "".join(SDKS[sdk][0](gateway, "hi", model=model))
+        # A part that holds nothing but a piece of the key has a mask of its own [EFF-12].
+        assert read.replace("[MASKED][MASKED]", "[MASKED]") == expected, model
+
+
+@pytest.mark.spec("GW-72", "GW-75")
+@pytest.mark.parametrize("sdk", SDKS)
+def test_sdks_get_nothing_of_a_refused_text_wherever_its_pieces_stand(gateway: str, sdk: str) -> None:
+    for at, how in enumerate(_PARTS):
+        pieces: list[str] = []
+        with pytest.raises((SDKS[sdk][1], openai.APIError, anthropic.APIError), match=r"no\.word|Not this word"):
+            pieces.extend(SDKS[sdk][0](gateway, "hi", model=f"to-no-{at}"))
+        assert _NO.startswith("".join(pieces)), how
+        assert "forb" not in "".join(pieces), how
+
+
+@pytest.mark.spec("GW-76")
+def test_the_anthropic_sdk_puts_interleaved_blocks_in_their_places(gateway: str) -> None:
+    model, asked = f"to-{list(_PARTS).index('thinking')}", [{"role": "user", "content": "hi"}]
+    with (
+        anthropic.Anthropic(base_url=gateway, api_key=KEY) as client,
+        client.messages.stream(model=model, max_tokens=64, messages=asked) as stream,
+    ):
+        thinking, text = stream.get_final_message().content
+
+    assert isinstance(thinking, anthropic.types.ThinkingBlock)
+    assert (thinking.thinking, thinking.signature) == (_LONG, "c2ln")
+    assert isinstance(text, anthropic.types.TextBlock)
+    assert text.text == SAID.replace("sk-abcdef", "[MASKED]")
+
+
+@pytest.mark.spec("GW-76")
+def test_the_openai_sdk_puts_interleaved_items_in_their_places(gateway: str) -> None:
+    with (
+        openai.OpenAI(base_url=f"{gateway}/v1", api_key=KEY) as client,
+        client.responses.stream(model="to-turns", input="hi") as stream,
+    ):
+        final = stream.get_final_response()
+    whole = "".join(_cut(SAID + _LONG * 3)[::2])
+
+    assert final.output_text == whole
+    assert {one.type for one in final.output} == {"reasoning", "message"}

@@ -88,35 +88,40 @@ def test_every_client_gets_the_judged_text_from_every_upstream(url: str, client:
 # -- the SDKs ----------------------------------------------------------------------------------------------------------
 
 
-def _chat(url: str, text: str) -> Iterator[str]:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=2)
-    for chunk in client.chat.completions.create(model="m", messages=says(text), stream=True):
-        yield chunk.choices[0].delta.content or ""
+def _chat(url: str, text: str, model: str = "m") -> Iterator[str]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=2) as client:
+        for chunk in client.chat.completions.create(model=model, messages=says(text), stream=True):
+            yield chunk.choices[0].delta.content or ""
 
 
-def _responses(url: str, text: str) -> Iterator[str]:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key=KEY)
-    for event in client.responses.create(model="m", input=text, store=False, stream=True):
-        if event.type == "response.output_text.delta":
-            yield event.delta
+def _responses(url: str, text: str, model: str = "m") -> Iterator[str]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        for event in client.responses.create(model=model, input=text, store=False, stream=True):
+            if event.type == "response.output_text.delta":
+                yield event.delta
 
 
-def _messages(url: str, text: str) -> Iterator[str]:
-    client = anthropic.Anthropic(base_url=url, api_key=KEY)
-    with client.messages.stream(model="m", max_tokens=64, messages=says(text)) as stream:
+def _messages(url: str, text: str, model: str = "m") -> Iterator[str]:
+    with (
+        anthropic.Anthropic(base_url=url, api_key=KEY) as client,
+        client.messages.stream(model=model, max_tokens=64, messages=says(text)) as stream,
+    ):
         yield from stream.text_stream
 
 
-def _gemini(url: str, text: str) -> Iterator[str]:
+def _gemini(url: str, text: str, model: str = "m") -> Iterator[str]:
     client = genai.Client(api_key=KEY, vertexai=False, http_options=genai.types.HttpOptions(base_url=url))
-    for chunk in client.models.generate_content_stream(model="m", contents=text):
-        yield chunk.text or ""
+    try:
+        for chunk in client.models.generate_content_stream(model=model, contents=text):
+            yield chunk.text or ""
+    finally:
+        client.close()
 
 
-def _ollama(url: str, text: str) -> Iterator[str]:
+def _ollama(url: str, text: str, model: str = "m") -> Iterator[str]:
     client = ollama.Client(host=url, headers=BEARER)
     try:
-        for one in client.chat(model="m", messages=says(text), stream=True):
+        for one in client.chat(model=model, messages=says(text), stream=True):
             yield one.message.content or ""
     finally:
         client._client.close()  # this SDK has no other way
