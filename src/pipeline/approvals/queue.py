@@ -7,8 +7,8 @@ for waiting in approvals.pending():
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
@@ -22,6 +22,20 @@ from pipeline.moments import micros
 from pipeline.sessions.base import SessionStore, unknown_approval, wall_clock
 
 
+@runtime_checkable
+class OnRecord(Protocol):
+    """A store of sessions that can put what people decide on record, in the same transaction."""
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def decide_on_record(self, approval_id: str, *, by: Mapping[str, Any], approve: bool) -> Approval:
+        """As `decide_approval`; `by` is the person, with an id, as the record names them."""
+        ...
+
+
 class Approvals:
     """The approvals of a store; safe to share between threads.
 
@@ -30,7 +44,8 @@ class Approvals:
         authorise: who may decide; by default whoever has the permission `cmf:approve`.
         events: told of every decision, in this process.
         seal_key: the key of the pipelines that ask, to see what an approval is about.
-        record: puts a decision on record before it counts (`Recorder.record`, say); by default nothing does.
+        record: puts a decision on record before it counts (`Recorder.record`, say). A store that keeps records does so
+            itself, whatever is given here.
         clock: the time of those records.
 
     Raises:
@@ -100,6 +115,10 @@ class Approvals:
             hint = "it takes somebody who has the permission for it"
             raise ApprovalError("this subject may not approve", code="approval.not-authorised", hint=hint)
         by = name_of(approver)
+        if isinstance(self._store, OnRecord) and self._store.keeps_records:
+            decided = self._store.decide_on_record(approval_id, by=as_recorded(approver), approve=approve)
+            self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=approve))
+            return decided
         if self._record is not None:
             now = self._clock()
             asked = self.get(approval_id).decided(by, approve=approve, now=micros(now)).asked

@@ -43,6 +43,8 @@ def _facts(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _of_hit(hit: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("rule", "code", "effect", "severity"):
         yield name, hit[name]
+    if "excused" in hit:
+        yield "excused", "override" if "override" in hit["excused"] else "exception"
     if "override" in hit.get("excused", {}):
         yield "override", hit["excused"]["override"]
 

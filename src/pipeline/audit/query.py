@@ -39,7 +39,8 @@ KINDS: Final = (
 
 COLUMNS: Final = ("id", "kind", "verdict", "action", "subject", "session", "revision")
 FACTS: Final = (
-    "rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered", "override"
+    "rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered", "excused",
+    "override",
 )  # fmt: skip
 REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sample")
 """The review state of a decision, which only a catalog of all records knows [REV-3]."""
@@ -54,6 +55,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "view": tuple(ViewKind),
     "mode": tuple(Mode),
     "covered": _BOOLEAN,
+    "excused": ("exception", "override"),
     "needs": ("review",),
     "reviewed": _BOOLEAN,
     "disposition": tuple(Disposition),

@@ -89,7 +89,7 @@ def sign_page(site: Site, visit: Visit) -> Page:
     """The set to sign: its size, its verdicts, its hash."""
     scope, what, rows = _to_sign(site, visit.params)
     counts = _counts(site, rows)
-    unreviewed = sum(site.catalog.state(row.id)["disposition"] == "" and row.verdict != "allow" for row in rows)
+    needing = {row.id for row in site.catalog.all_of(site.catalog.having("needs", "review"))}
     return Page(
         "sign.html",
         {
@@ -98,7 +98,8 @@ def sign_page(site: Site, visit: Visit) -> Page:
             "records": len(rows),
             "counts": counts,
             "hash": set_hash(rows),
-            "unreviewed": unreviewed,
+            "unreviewed": sum(row.id in needing for row in rows),
+            "changed": len(site.changed(rows)),
             "two": takes_two(site, scope),
             "own": revisions.put_in_force(site, visit.person.name, rows) if takes_two(site, scope) else None,
             "fields": {name: value for name, value in visit.params.items() if name in ("q", "subject", "session")},
@@ -114,6 +115,7 @@ def sign(site: Site, visit: Visit) -> Answer:
     found = set_hash(rows)
     if visit.form.get("hash") != found:
         raise Refused(409, "review.changed", "The set has changed since you saw it. Look at it again, then sign.")
+    _need_unchanged(site, rows)
     if oversight.has_signed(site, visit.person.name, what, found):
         raise Refused(409, "review.signed", "You have signed this set already; your signature is under Sign-offs.")
     body: Json = {
@@ -149,12 +151,20 @@ def second(site: Site, visit: Visit) -> Answer:
     if is_same_person(annotation.by, visit.person.name):
         raise Refused(409, "review.four-eyes", "You signed it first: another person has to be the second.")
     rows = oversight.signed_rows(site, annotation)
-    if set_hash(rows) != annotation.body["hash"]:
+    if not oversight.stands(site, annotation, rows):
         raise Refused(409, "review.changed", "The set has changed since it was signed. Verify the log under Integrity.")
+    _need_unchanged(site, rows)
     _need_no_author(site, visit, rows)
     details = {"of": annotation.id, "hash": annotation.body["hash"], "comment": form_text(visit, "comment")}
     site.record(visit, "signoff", "second", details)
     return Redirect(f"/signoffs/{annotation.id}")
+
+
+def _need_unchanged(site: Site, rows: Sequence[Placed]) -> None:
+    """Refuse to sign records that are not stored any more as the log signed them [REV-46]."""
+    if changed := site.changed(rows):
+        message = f"{len(changed)} of these were changed since they were recorded. Verify the log under Integrity."
+        raise Refused(409, "review.changed", message)
 
 
 def _need_no_author(site: Site, visit: Visit, rows: Sequence[Placed]) -> None:

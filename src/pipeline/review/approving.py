@@ -12,7 +12,7 @@ from pipeline.moments import iso, micros
 from pipeline.policies.overrides import Override
 from pipeline.review.access import Role
 from pipeline.review.detail import told
-from pipeline.review.lists import decision_row
+from pipeline.review.lists import decision_rows
 from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
 from pipeline.sessions.keys import shown_subject, subject_key
@@ -135,7 +135,9 @@ def _decisions(site: Site, one: Approval) -> list[Json]:
     rows: list[Placed] = [] if found is None else found[1][-_OF_SESSION:]
     bodies = site.bodies(rows)
     named = ((row, _named(bodies.get(row.seq)).get(one.asked.id)) for row in rows)
-    return [decision_row(site, row) | {"stood": stood} for row, stood in named if stood is not None]
+    kept = [(row, stood) for row, stood in named if stood is not None]
+    shown = decision_rows(site, [row for row, _ in kept])
+    return [columns | {"stood": stood} for columns, (_, stood) in zip(shown, kept, strict=True)]
 
 
 def look(site: Site, visit: Visit) -> Answer:

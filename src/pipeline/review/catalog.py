@@ -278,6 +278,8 @@ class Catalog:
         self._note(name, value, at)
         if name == "covered" and value == "no":
             self._flags[at] |= _EYES | _UNCOVERED
+        elif name == "excused":
+            self._flags[at] |= _EYES
         elif name == "effect" and value in EDITS:
             self._flags[at] |= _EYES
             self._edited.add(at)

@@ -10,7 +10,7 @@ from pipeline.audit.query import Disposition
 from pipeline.moments import iso
 from pipeline.review.annotations import Annotation
 from pipeline.review.contents import Kept, kept_of
-from pipeline.review.lists import decision_row, session_row
+from pipeline.review.lists import decision_rows, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
 from pipeline.review.summary import Json, hits, not_judged, sentence, skipped
 from pipeline.store.four_eyes import Ask
@@ -30,7 +30,10 @@ def session(site: Site, visit: Visit) -> Page:
     bodies = site.bodies(last)
     data = {
         **session_row(one),
-        "timeline": [_entry(site, row, bodies.get(row.seq)) for row in last],
+        "timeline": [
+            _entry(site, row, shown, bodies.get(row.seq))
+            for row, shown in zip(last, decision_rows(site, last), strict=True)
+        ],
         "earlier": len(rows) - len(last),
         "revisions": sorted({row.revision for row in rows}),
         "words": [_word(annotation) for annotation in site.catalog.about_session(*key)],
@@ -41,8 +44,7 @@ def session(site: Site, visit: Visit) -> Page:
     return Page("session.html", data)
 
 
-def _entry(site: Site, row: Placed, body: Mapping[str, Any] | None) -> Json:
-    shown = decision_row(site, row)
+def _entry(site: Site, row: Placed, shown: Json, body: Mapping[str, Any] | None) -> Json:
     if body is None:
         return shown | {
             "erased": True,
@@ -98,7 +100,7 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
     body = site.body(row)
     kept = kept_of(site.contents, row.id, body)
     data: Json = {
-        **_entry(site, row, body),
+        **_entry(site, row, decision_rows(site, [row])[0], body),
         "rules": [] if body is None else _rules(site, row, body),
         "record": body,
         "masked": [] if body is None else [*body.get("masked", ())],

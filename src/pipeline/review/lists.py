@@ -92,7 +92,7 @@ def decisions(site: Site, visit: Visit) -> Page:
     shown = page[:PAGE]
     data = {
         "q": visit.q,
-        "rows": _decision_rows(site, shown),
+        "rows": _listed(site, shown),
         "decisions": found.bit_count(),
         "upto": site.catalog.newest,
         "next": str(shown[-1].seq) if len(page) > PAGE else None,
@@ -100,15 +100,20 @@ def decisions(site: Site, visit: Visit) -> Page:
         "tabs": _tabs(visit.q),
         "filters": saved(site),
     }
-    return Page("decisions.html", data, rows=[decision_row(site, row) for row in _all(site, visit, found)])
+    return Page("decisions.html", data, rows=decision_rows(site, _all(site, visit, found)))
 
 
 def _all(site: Site, visit: Visit, found: int) -> list[Placed]:
     return site.catalog.all_of(found) if visit.params.get("as") in ("csv", "jsonl") else []
 
 
-def decision_row(site: Site, row: Placed) -> Json:
-    """A decision's columns, and the state of its review."""
+def decision_rows(site: Site, rows: Sequence[Placed]) -> list[Json]:
+    """The columns of decisions, the state of their reviews, and whether each was changed since it was recorded."""
+    changed = site.changed(rows)
+    return [_decision_row(site, row) | {"changed": row.id in changed} for row in rows]
+
+
+def _decision_row(site: Site, row: Placed) -> Json:
     return {
         "id": row.id,
         "at": iso(row.at),
@@ -122,11 +127,10 @@ def decision_row(site: Site, row: Placed) -> Json:
     }
 
 
-def _decision_rows(site: Site, rows: Sequence[Placed]) -> list[Json]:
+def _listed(site: Site, rows: Sequence[Placed]) -> list[Json]:
     bodies = site.bodies(rows)
     found: list[Json] = []
-    for row in rows:
-        shown = decision_row(site, row)
+    for row, shown in zip(rows, decision_rows(site, rows), strict=True):
         body = bodies.get(row.seq)
         shown["rules"] = [] if body is None else sorted({hit["rule"] for _, hit in hits(body)})
         shown["not_evaluated"] = 0 if body is None else not_judged(body)
@@ -218,4 +222,4 @@ def _number(text: str) -> int | None:
     return int(text)
 
 
-__all__ = ["FACETS", "decision_row", "decisions", "facets", "saved", "session_row", "sessions", "toggled"]
+__all__ = ["FACETS", "decision_rows", "decisions", "facets", "saved", "session_row", "sessions", "toggled"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from pipeline.audit.checking import check_store
@@ -12,7 +13,7 @@ from pipeline.audit.verification import Report
 from pipeline.moments import iso
 from pipeline.review.annotations import Annotation, needs_second, set_hash
 from pipeline.review.charts import over_time, shares, spread
-from pipeline.review.lists import decision_row, saved
+from pipeline.review.lists import decision_rows, saved
 from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
 from pipeline.review.summary import Json
 from pipeline.sessions.keys import shown_subject
@@ -153,12 +154,22 @@ def signoff(site: Site, visit: Visit) -> Page:
     """One signature: the signed set, and whether it is unchanged."""
     annotation = signature(site, visit.path["id"])
     rows = signed_rows(site, annotation)
+    changed = site.changed(rows)
     data = _signature(site, annotation) | {
-        "stands": set_hash(rows) == annotation.body["hash"] and len(rows) == annotation.body["records"],
+        "stands": stands(site, annotation, rows) and not changed,
+        "changed": len(changed),
         "set": annotation.body["set"],
-        "rows": [decision_row(site, row) for row in rows[-PAGE:]],
+        "rows": decision_rows(site, rows[-PAGE:]),
     }
     return Page("signoff.html", data)
+
+
+def stands(site: Site, annotation: Annotation, rows: Sequence[Placed]) -> bool:
+    """Whether these decisions are the signed ones, and the signatures are stored as the log signed them."""
+    second = site.catalog.after(annotation)[1]
+    words = [site.catalog.row(one.id) for one in (annotation, second) if one is not None]
+    is_same = set_hash(rows) == annotation.body["hash"] and len(rows) == annotation.body["records"]
+    return is_same and not site.changed([row for row in words if row is not None])
 
 
 def signature(site: Site, id: str) -> Annotation:
@@ -183,5 +194,6 @@ __all__ = [
     "signed_rows",
     "signoff",
     "signoffs",
+    "stands",
     "waits",
 ]

@@ -145,6 +145,10 @@ class Site:
         found = bodies_of(self.store.engine, [row.seq for row in rows])
         return {seq: _read(body) for seq, body in found.items()}
 
+    def changed(self, rows: Sequence[Placed]) -> frozenset[str]:
+        """The ids of those records that are not stored any more as the log signed them."""
+        return StoreEvidence(self.store.engine).changed(rows, self.keys)
+
     def record(self, visit: Visit, kind: str, action: str, details: Json) -> str:
         """Write a record of `kind` and return its id once it is durable.
 

@@ -133,6 +133,7 @@ class Store:
                 _opened.append(shared)
             shared.join(key, heads, heads_seconds)
         self._shared: Final = shared
+        self._keyless = keyless
         self._closed = False
         self.engine: Final = shared.engine
         self.writer: Final = shared.writer
@@ -157,7 +158,9 @@ class Store:
 
     def sessions(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> SqlSessions:
         """The session store; usable while this store is open."""
-        return SqlSessions(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
+        return SqlSessions(
+            self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds, keeps_records=not self._keyless
+        )
 
     def ledger(self) -> Ledger:
         """The ledger of conversations; usable while this store is open."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, inspect, or_, select
 
-from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead
-from pipeline.audit.heads import Head
+from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead, leaf_of
+from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.errors import StoreError
 from pipeline.store.engine import snapshot
+from pipeline.store.overview import PLACED, Placed
 from pipeline.store.search import damage_in, misindexed
 from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, METADATA, POLICY_SETS, RECORDS
 
 _PAGE_SIZE: Final = 2_000  # rows fetched per query
+_IDS: Final = 500  # in one statement
+_GAP: Final = 64  # places between two records whose heads are fetched together
+_HASH: Final = 32  # bytes of a leaf hash
 _BARE: Final = select(RECORDS.c.place, RECORDS.c.seq, *(RECORDS.c[name] for name in FIELDS), RECORDS.c.body)
 _BODY: Final = 2 + len(FIELDS)  # index of the body in a row of it; the fields of a leaf come before
 _WITH_CONTENT: Final = (
@@ -95,6 +102,23 @@ class StoreEvidence:
         with self._reading() as connection:
             yield from damage_in(connection)
 
+    def changed(self, rows: Sequence[Placed], keys: Collection[PublicKey] | None = None) -> frozenset[str]:
+        """The ids of those records of which what is stored now is not what a head in their log signed.
+
+        Args:
+            rows: records as they were read before; a difference to what is stored now is a change too.
+            keys: the keys whose signatures count; by default the one that each log names.
+        """
+        with self._reading() as connection:
+            wanted = sorted((row for row in rows if row.log is not None), key=attrgetter("log", "place"))
+            signed = _signed_leaves(connection, wanted, None if keys is None else {key.pem for key in keys})
+            found: dict[str, Any] = {}
+            for start in range(0, len(rows), _IDS):
+                ids = [row.id for row in rows[start : start + _IDS]]
+                some = PLACED.add_columns(RECORDS.c.body).where(RECORDS.c.id.in_(ids))
+                found |= {row["id"]: row for row in connection.execute(some).mappings()}
+            return frozenset(row.id for row in rows if not _is_kept(row, found.get(row.id), signed))
+
     def orphans(self) -> Iterator[str]:
         """The ids of missing records that content is still stored for."""
         without = select(CONTENTS.c.record).where(CONTENTS.c.record.not_in(select(RECORDS.c.id)))
@@ -120,6 +144,57 @@ class StoreEvidence:
             return
         with snapshot(self._engine) as connection:
             yield connection
+
+
+def _signed_leaves(
+    connection: Connection, rows: Sequence[Placed], keys: Collection[str] | None
+) -> dict[tuple[str | None, int | None], bytes]:
+    """The leaf hashes that valid heads cover, by log and place, at least where these records are, in order."""
+    public = {row.id: row.public_key for row in connection.execute(select(LOGS.c.id, LOGS.c.public_key))}
+    signed: dict[tuple[str | None, int | None], bytes] = {}
+    for log, first, last in _runs(rows):
+        pem = public.get(log)
+        if pem is None or (keys is not None and pem not in keys):
+            continue
+        around = (HEADS.c.log == log) & (HEADS.c.size > first) & (HEADS.c.first <= last)
+        for row in connection.execute(select(HEADS).where(around)).mappings():
+            fields = dict(row)
+            leaves = fields.pop("leaves")
+            head = Head(**fields)
+            if _is_signed(pem, head) and batch_digest(leaves) == head.batch:
+                for place in range(head.first, head.size):
+                    at = (place - head.first) * _HASH
+                    signed[log, place] = leaves[at : at + _HASH]
+    return signed
+
+
+def _runs(rows: Sequence[Placed]) -> Iterator[tuple[str, int, int]]:
+    """Log, first and last place of records that are close to one another."""
+    begun: list[Any] = []
+    for row in rows:
+        if begun and (row.log != begun[0] or (row.place or 0) - begun[2] > _GAP):
+            yield (begun[0], begun[1], begun[2])
+            begun = []
+        begun = [row.log, begun[1] if begun else row.place or 0, row.place or 0]
+    if begun:
+        yield (begun[0], begun[1], begun[2])
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_signed(pem: str, head: Head) -> bool:
+    try:
+        return PublicKey.of(pem).signed(head)
+    except ValueError:
+        return False
+
+
+def _is_kept(row: Placed, stored: Any, signed: dict[tuple[str | None, int | None], bytes]) -> bool:
+    """Whether the record is stored as it was read before, its bytes are those of its digest, and the log signed it."""
+    if stored is None or any(getattr(row, name) != stored[name] for name in (*FIELDS, "log", "place")):
+        return False
+    if type(stored["body"]) is not bytes or hashlib.sha256(stored["body"]).hexdigest() != row.digest:
+        return False
+    return row.log is None or signed.get((row.log, row.place)) == leaf_of(stored)
 
 
 def _leaf(row: Any) -> Leaf:

@@ -32,7 +32,9 @@ from cmf.identity import Clock
 from cmf.value import replace
 from pipeline.approvals.ref import ApprovalStatus
 from pipeline.approvals.state import Approval
+from pipeline.audit.record import act_of
 from pipeline.context import Context
+from pipeline.moments import instant_of
 from pipeline.policy_input import SessionFacts
 from pipeline.sessions.base import (
     NOTHING_KNOWN,
@@ -107,16 +109,26 @@ _APPROVALS_BY_ID: Final = select(APPROVALS).where(APPROVALS.c.id.in_(bindparam("
 
 
 class SqlSessions(SessionStore):
-    """Sessions in a database. Each read uses its own connection; changes go through the process's one writer."""
+    """Sessions in a database. Each read uses its own connection; changes go through the process's one writer.
+
+    `keeps_records`: whether what people decide is put on record.
+    """
 
     def __init__(
-        self, engine: Engine, writer: Writer, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
+        self,
+        engine: Engine,
+        writer: Writer,
+        *,
+        clock: Clock = wall_clock,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        keeps_records: bool = False,
     ) -> None:
         self.turns = SessionTurns()
         self._engine = engine
         self.writer = writer
         self._moments = Moments(clock)
         self._timeout_seconds = timeout_seconds
+        self.keeps_records = keeps_records
 
     def read(self, context: Context) -> SessionFacts:
         """See `SessionStore`."""
@@ -181,9 +193,14 @@ class SqlSessions(SessionStore):
         return waiting(found.values(), self._moments.now())
 
     def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
-        """See `SessionStore`."""
+        """See `SessionStore`. The decision is on record with the id alone of who made it."""
+        return self.decide_on_record(approval_id, by={"id": approver}, approve=approve)
 
-        def decide(connection: Connection) -> Approval:
+    def decide_on_record(self, approval_id: str, *, by: Mapping[str, Any], approve: bool) -> Approval:
+        """See `pipeline.approvals.queue.OnRecord`."""
+        approver = str(by["id"])
+
+        def decide(connection: Connection) -> Recorded[Approval]:
             now = self._moments.now()
             found = _approvals_by_id(connection, [approval_id])
             if not found:
@@ -194,9 +211,13 @@ class SqlSessions(SessionStore):
             _save_approval(connection, after.approvals[approval_id])
             if not approve:
                 _unseal(connection, [approval_id])
-            return after.approvals[approval_id]
+            decided = after.approvals[approval_id]
+            details = {"by": by, "approval": approval_id, "digest": decided.asked.digest}
+            action = "approve" if approve else "deny"
+            made = act_of("review", "review", action, details, instant_of(now), subject=approver)
+            return recorded(decided, made if self.keeps_records else None)
 
-        return waited(self.writer.call(decide), self._timeout_seconds)
+        return waited(self.writer.recorded(decide), self._timeout_seconds)
 
     def close(self) -> None:
         """See `SessionStore`; the engine and the writer belong to the store."""
