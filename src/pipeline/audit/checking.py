@@ -1,11 +1,14 @@
-"""Complete checks of a store or bundle: its logs, policies and index. Spec: audit.md [AUD-85]."""
+"""Complete checks of a store or bundle: its logs, and what they vouch for beside. Spec: audit.md [AUD-85], [AUD-87]."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+from cmf.codec import loads
+from cmf.errors import DecodeError
 from pipeline.audit.bundle import open_bundle
 from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.erasures import Problem
@@ -15,19 +18,25 @@ from pipeline.errors import PolicyError
 from pipeline.policy_set import revisions_of
 from pipeline.store.evidence import StoreEvidence
 
+STATE: Final = "the present state of sessions (labels, counters, budgets, versions), and the ledger"
+
 
 def check_store(
     evidence: StoreEvidence, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None
 ) -> Report:
-    """Everything that is wrong with a store: its logs (see `verify`), its policies and its search index.
+    """Everything that is wrong with a store: its logs (see `verify`), policies, approvals, search index and schema.
 
     Raises:
         StoreError: the database failed.
     """
     report = verify(evidence, exported=exported, keys=keys)
-    found = [*report.problems, *_misnamed(evidence.policies()), *_misindexed(evidence.misindexed())]
-    found += _damaged(evidence.damage())
-    return replace(report, problems=tuple(found))
+    policies = evidence.policies()
+    found = [*report.problems, *_misnamed(policies), *_missing(evidence.acts("policy"), policies)]
+    found += [*_forged(evidence), *_foreign(evidence.foreign())]
+    found += [*_misindexed(evidence.misindexed()), *_damaged(evidence.damage())]
+    unknown = len(evidence.revisions() - policies.keys() - {""})
+    unchecked = (STATE,) if not unknown else (STATE, f"the policies of {unknown} of the revisions that decided")
+    return replace(report, problems=tuple(found), unchecked=unchecked)
 
 
 def check_bundle(
@@ -43,7 +52,14 @@ def check_bundle(
         AuditError: the file is not a bundle, or cannot be read to its end.
     """
     report = verify_bundle(file, exported=exported, keys=keys, unsigned=unsigned)
-    return replace(report, problems=(*report.problems, *_misnamed(open_bundle(file).policies())))
+    bundle = open_bundle(file)
+    policies = bundle.policies()
+    found = [*report.problems, *_misnamed(policies)]
+    if bundle.manifest["selection"] is None:  # which policies come with a selection is the exporter's choice
+        leaves = (leaf for row in bundle.logs() for leaf in bundle.leaves(row.id) if leaf.kind == "policy")
+        acts = ((str(leaf.row["action"]), str(leaf.row["revision"]), leaf.body) for leaf in leaves)
+        found += _missing(acts, policies)
+    return replace(report, problems=tuple(found))
 
 
 def _misnamed(policies: Mapping[str, bytes]) -> Iterator[Problem]:
@@ -55,6 +71,42 @@ def _misnamed(policies: Mapping[str, bytes]) -> Iterator[Problem]:
         if not holds:
             problem = f"the policies stored as revision {revision} have a different revision"
             yield Problem("policies.changed", "", None, None, problem)
+
+
+def _missing(acts: Iterable[tuple[str, str, bytes | None]], policies: Mapping[str, bytes]) -> Iterator[Problem]:
+    """The policies that a record says were put in force, and kept, and that are gone."""
+    kept = {revision for action, revision, _ in acts if action in ("load", "change")}
+    for revision in sorted(kept - policies.keys()):
+        problem = f"the policies of revision {revision}, which were in force, are not stored any more"
+        yield Problem("policies.missing", "", None, None, problem)
+
+
+def _forged(evidence: StoreEvidence) -> Iterator[Problem]:
+    """The approvals whose decision is on no record; nothing where there is no log."""
+    if not list(evidence.logs()):
+        return
+    said = {_decision_in(action, body) for action, _, body in evidence.acts("review")}
+    for decided in evidence.decided():
+        if decided not in said:
+            problem = f"no record says that the approval {decided[0]} was decided as it is stored"
+            yield Problem("approval.forged", "", None, None, problem)
+
+
+def _decision_in(action: str, body: bytes | None) -> tuple[str, str, str, str] | None:
+    """The approval that a record says was decided: its id and digest, who, and how; None for another review."""
+    try:
+        match loads(body or b""):
+            case {"by": {"id": str(by)}, "approval": str(id), "digest": str(digest)}:
+                return id, digest, by, action
+    except DecodeError:
+        return None
+    return None
+
+
+def _foreign(objects: Iterable[str]) -> Iterator[Problem]:
+    for name in objects:
+        problem = f"the database has a {name}, which no store has: it could change what is written, or shown"
+        yield Problem("schema.changed", "", None, None, problem)
 
 
 def _misindexed(records: Iterable[str | None]) -> Iterator[Problem]:

@@ -49,7 +49,7 @@ class LogState:
 class Report:
     """The result of a verification. `anchored`: exported heads were given; `trusted`: so were public keys.
 
-    `manifest` is a bundle's manifest; a store has none.
+    `manifest` is a bundle's manifest; a store has none. `unchecked`: what no record vouches for.
     """
 
     logs: tuple[LogState, ...]
@@ -57,6 +57,7 @@ class Report:
     anchored: bool
     trusted: bool
     manifest: Manifest | None = None
+    unchecked: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -80,6 +81,7 @@ class Report:
                 for one in self.logs
             ],
             "problems": [problem.to_json() for problem in self.problems],
+            "unchecked": list(self.unchecked),
         } | ({} if self.manifest is None else {"manifest": self.manifest.to_json()})
 
 

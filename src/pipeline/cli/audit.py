@@ -34,7 +34,7 @@ from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.search import Search
 
-_GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
+_GAPS: Final = frozenset({"record.missing", "content.missing", "policies.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature", "bundle.unsigned"})
 _FOLLOW_SECONDS: Final = 0.5
 _PAGE_SIZE: Final = 1_000  # records fetched per query
@@ -249,6 +249,8 @@ def _print_report(report: Report) -> None:
         typer.echo(visible(f"FAILS  {problem.code}  {'  '.join(part for part in where if part)}  {problem.message}"))
     if len(report.problems) > _SHOWN:
         typer.echo(f"and {len(report.problems) - _SHOWN} more")
+    for what in report.unchecked:
+        typer.echo(f"unprotected, because no record vouches for it: {what}")
     if not report.anchored:
         typer.echo("not checked: whether the newest records are missing (give the exported heads with --heads)")
     if not report.trusted:

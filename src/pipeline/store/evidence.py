@@ -16,8 +16,8 @@ from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.errors import StoreError
 from pipeline.store.engine import snapshot
 from pipeline.store.overview import PLACED, Placed
-from pipeline.store.search import damage_in, misindexed
-from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, METADATA, POLICY_SETS, RECORDS
+from pipeline.store.search import damage_in, foreign_in, misindexed
+from pipeline.store.tables import APPROVALS, CONTENTS, HEADS, HOLDS, LOGS, METADATA, POLICY_SETS, RECORDS
 
 _PAGE_SIZE: Final = 2_000  # rows fetched per query
 _IDS: Final = 500  # in one statement
@@ -91,6 +91,29 @@ class StoreEvidence:
         """The stored policy bundles (`.tar.gz`), by the revision that they claim to be."""
         kept = select(POLICY_SETS.c.revision, POLICY_SETS.c.bundle)
         return {row["revision"]: row["bundle"] for row in self._rows(kept)}
+
+    def decided(self) -> Iterator[tuple[str, str, str, str]]:
+        """The approvals that somebody decided: id, digest, who, and `approve` or `deny`."""
+        columns = (APPROVALS.c.id, APPROVALS.c.digest, APPROVALS.c.approver, APPROVALS.c.status)
+        some = select(*columns).where(APPROVALS.c.status != "pending").order_by(APPROVALS.c.id)
+        for row in self._rows(some):
+            yield row["id"], row["digest"], row["approver"] or "", "deny" if row["status"] == "denied" else "approve"
+
+    def acts(self, kind: str) -> Iterator[tuple[str, str, bytes | None]]:
+        """The action, revision and bytes of each record of a kind, oldest first."""
+        some = select(RECORDS.c.action, RECORDS.c.revision, RECORDS.c.body).where(RECORDS.c.kind == kind)
+        for row in self._rows(some.order_by(RECORDS.c.seq)):
+            yield row["action"], row["revision"], row["body"]
+
+    def revisions(self) -> frozenset[str]:
+        """The revisions of policies that decided."""
+        some = select(RECORDS.c.revision).where(RECORDS.c.kind == "decision").distinct()
+        return frozenset(str(row["revision"]) for row in self._rows(some))
+
+    def foreign(self) -> Iterator[str]:
+        """The kind and name of each object in the database that no store has, such as a trigger."""
+        with self._reading() as connection:
+            yield from foreign_in(connection)
 
     def misindexed(self) -> Iterator[str | None]:
         """The ids of records whose index entries do not match them; None for an entry without a record."""

@@ -112,7 +112,8 @@ def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = W
     """List the newest records that match a query.
 
     Names are id, kind, verdict, action, subject, session, revision; rule, code, effect, severity, tool, uri, view,
-    mode, stage, environment, covered, override; needs, reviewed, disposition, signed, assignee, sample; since and until
+    mode, stage, environment, covered, excused, override; needs, reviewed, disposition, signed, assignee, sample; since
+    and until
     (7d, or 2026-01-31). A value may end in *; commas separate alternatives. A - before a name negates it.
     """
     from pipeline.cli import audit as work
