@@ -149,7 +149,7 @@ impl PolicySet {
         let mut for_compiler = parsed.clone().rewritten_if_possible(&set.data, each(for_compiler::with_separate_loops));
         set.compile_programs(&mut for_compiler, &graph, &nodes);
         let parsed = parsed.rewritten(&set.data, each(for_interpreter::with_value_conditions))?;
-        let parsed = parsed.rewritten(&set.data, each(for_interpreter::with_membership_calls))?;
+        let parsed = parsed.rewritten(&set.data, each(for_interpreter::with_calls_of_operators))?;
         set.interpreter = parsed.engine;
         add_guards(&mut set.interpreter)?;
         set.fold_constants();

@@ -104,7 +104,12 @@ def test_no_shipped_pattern_takes_long_on_any_text(
         for pattern in patterns
     }
     slow = {each: took for each, took in worst.items() if took[0] > SECONDS * proof_scale and each not in PICTURES}
-    proof_row("shipped patterns on hard texts", patterns=len(worst), size=size, worst=max(w for w, _ in worst.values()))
+    proof_row(
+        "shipped patterns on hard texts",
+        patterns=len(worst),
+        size=size,
+        worst=max(worst[each][0] for each in set(worst) - PICTURES),
+    )
     assert not slow
 
 

@@ -2,8 +2,10 @@
 //! call.
 #![forbid(unsafe_code)]
 
-use crate::builtins::{of_regorus, Function};
+use crate::builtins::{beyond, of_regorus, Function};
+use crate::evaluation::watch;
 use crate::json;
+use crate::json::number::{self, Operation, Unfit};
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
@@ -19,7 +21,7 @@ const MEMBER_3: &str = "cmf.member_3";
 /// The number of arguments of a function that only rewritten policies call.
 pub fn internal_arity(name: &str) -> Option<u8> {
     match name {
-        MEMBER_2 => Some(2),
+        MEMBER_2 | "cmf.divide" | "cmf.minus" | "cmf.plus" | "cmf.remainder" | "cmf.times" => Some(2),
         MEMBER_3 => Some(3),
         _ => None,
     }
@@ -30,6 +32,14 @@ pub fn function(name: &str) -> Option<Function> {
     Some(match name {
         MEMBER_2 => |_, _, args, _| Ok(Value::from(is_member(None, &args[0], &args[1]))),
         MEMBER_3 => |_, _, args, _| Ok(Value::from(is_member(Some(&args[0]), &args[1], &args[2]))),
+        "cmf.divide" => |_, _, args, _| arithmetic(Operation::Divide, args),
+        "cmf.minus" => |_, _, args, _| match args {
+            [Value::Set(left), Value::Set(right)] => Ok(Value::from(left.difference(right))),
+            _ => arithmetic(Operation::Minus, args),
+        },
+        "cmf.plus" => |_, _, args, _| arithmetic(Operation::Plus, args),
+        "cmf.remainder" => |_, _, args, _| arithmetic(Operation::Remainder, args),
+        "cmf.times" => |_, _, args, _| arithmetic(Operation::Times, args),
         "count" => count,
         "intersection" => intersection,
         "json.filter" => |_, _, args, _| Ok(filtered(object(args)?, &Paths::of(args)?)),
@@ -44,9 +54,31 @@ pub fn function(name: &str) -> Option<Function> {
             [Value::Array(objects)] => merged(objects.iter()),
             _ => Err(anyhow!("not an array")),
         },
+        "product" => |_, _, args, _| total(Operation::Times, Value::from(1_u64), args),
+        "sum" => |_, _, args, _| total(Operation::Plus, Value::from(0_u64), args),
         "union" => union,
         _ => return None,
     })
+}
+
+fn arithmetic(operation: Operation, args: &[Value]) -> Result<Value> {
+    let [left, right] = args else { return Err(anyhow!("two numbers")) };
+    number::compute(operation, left, right).map_err(|unfit| match unfit {
+        Unfit::Beyond => beyond(),
+        Unfit::Undefined => anyhow!("no such operation"),
+    })
+}
+
+fn total(operation: Operation, start: Value, args: &[Value]) -> Result<Value> {
+    let add = |total: Value, number: &Value| {
+        watch::step(64)?;
+        arithmetic(operation, &[total, number.clone()])
+    };
+    match args {
+        [Value::Array(numbers)] => numbers.iter().try_fold(start, add),
+        [Value::Set(numbers)] => numbers.iter().try_fold(start, add),
+        _ => Err(anyhow!("not numbers")),
+    }
 }
 
 fn is_member(key: Option<&Value>, value: &Value, collection: &Value) -> bool {

@@ -107,8 +107,13 @@ static ENTRIES: &[Entry] = entries! {
     "bits.rsh" Shift false,
     "bits.xor" Linear false,
     "ceil" Linear false,
+    "cmf.divide" Linear true,
     "cmf.member_2" Linear true,
     "cmf.member_3" Linear true,
+    "cmf.minus" Linear true,
+    "cmf.plus" Linear true,
+    "cmf.remainder" Linear true,
+    "cmf.times" Linear true,
     "concat" Concat false,
     "contains" Linear false,
     "count" Linear false,
@@ -311,6 +316,7 @@ fn guarded(
         return Err(watch::fail("engine.builtin-limit", name));
     }
     let strict = watch::is_strict();
+    let name = name.strip_prefix("cmf.").map_or(name, |_| "arithmetic");
     match function(span, params, args, strict) {
         // Not all builtins of regorus are strict: an undefined result is an error, except where Rego defines it so (the
         // extremes of an empty collection).

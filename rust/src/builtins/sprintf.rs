@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::builtins::{beyond, of_regorus};
+use crate::json;
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
@@ -132,7 +133,7 @@ fn written(value: &Value, quote: &impl Fn(&str) -> Result<String>) -> Result<Str
         Value::Bool(holds) => holds.to_string(),
         Value::String(text) => quote(text)?,
         Value::Number(_) => match argument_of(value, quote)? {
-            Argument::Fraction(_) => value.to_json_str()?,
+            Argument::Fraction(_) => json::number::written(value).ok_or_else(beyond)?,
             whole => plain(&whole),
         },
         Value::Array(items) => format!("[{}]", all(items.iter().map(|item| written(item, quote)).collect())?),

@@ -9,6 +9,7 @@
 
 use crate::builtins::{beyond, of_regorus, string, Function, MAX_RESULT_WEIGHT};
 use crate::evaluation::watch;
+use crate::json;
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
@@ -61,20 +62,21 @@ fn occurrences(text: &str, wanted: &str) -> u64 {
 
 /// The value of a JSON text; None if it is none. Go reads half of a pair of surrogates as U+FFFD.
 fn parsed(text: &str) -> Result<Option<Value>> {
-    let error = match Value::from_json_str(text) {
-        Ok(value) => return Ok(Some(value)),
-        Err(error) => error.to_string(),
-    };
-    let begins = |words: &[&str]| words.iter().any(|words| error.starts_with(words));
-    if begins(&["lone leading surrogate", "unexpected end of hex escape"]) {
-        let whole = without_halves(text);
-        return if whole == text { Ok(None) } else { parsed(&whole) };
-    }
-    // Go reads these.
-    if begins(&["number out of range", "recursion limit exceeded"]) {
-        Err(beyond())
-    } else {
-        Ok(None)
+    match json::parse_text(text) {
+        Ok(value) => Ok(Some(value)),
+        Err(fault) if fault.code == "input.surrogate" => {
+            let whole = without_halves(text);
+            if whole == text {
+                Ok(None)
+            } else {
+                parsed(&whole)
+            }
+        }
+        // Go reads these.
+        Err(fault) if matches!(fault.code, "input.number" | "input.too-deep" | "input.too-many-values") => {
+            Err(beyond())
+        }
+        Err(_) => Ok(None),
     }
 }
 
@@ -120,8 +122,11 @@ fn to_number(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) ->
     let sign = if text.starts_with('-') { "-" } else { "" };
     let whole = Some(whole.trim_start_matches('0')).filter(|whole| !whole.is_empty()).unwrap_or("0");
     let point = if fraction.is_empty() { "" } else { "." };
-    let text = Value::from(format!("{sign}{whole}{point}{fraction}{exponent}"));
-    of_regorus("to_number", span, params, &[text], strict)
+    let digits = exponent.get(1..).map(|digits| digits.strip_prefix(['+', '-']).unwrap_or(digits));
+    if digits.is_some_and(|digits| digits.is_empty() || !are_digits(digits)) {
+        return Err(anyhow!("not a number"));
+    }
+    json::number::read(&format!("{sign}{whole}{point}{fraction}{exponent}"), false).ok_or_else(beyond)
 }
 
 /// Where a text occurs in another, in characters: the first `limit` places, which may overlap.

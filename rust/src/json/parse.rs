@@ -5,6 +5,7 @@
 //! exactly or finitely.
 #![forbid(unsafe_code)]
 
+use crate::json::number;
 use regorus::{Rc, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use std::collections::BTreeMap;
 pub const MAX_DEPTH: u32 = 64;
 /// Values in one document: bounds its size in memory, at 24 bytes a value.
 pub const MAX_VALUES: u32 = 1_000_000;
-/// Digits of an integer.
-const MAX_INTEGER_CHARS: usize = 400;
+/// Levels of nesting in a text that a policy reads as JSON.
+const MAX_TEXT_DEPTH: u32 = 127;
 
 /// Why a document is refused; the offset is in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,17 +33,17 @@ pub fn parse_object(bytes: &[u8], max_bytes: usize) -> Parsed<Value> {
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| JsonFault { code: "input.not-utf8", offset: error.valid_up_to() })?;
-    let mut parser = Parser { text, bytes, at: 0, depth: 0, values: 0, keys: [const { None }; KEYS] };
+    let mut parser = Parser::new(text, MAX_DEPTH);
     parser.skip_space();
     if parser.peek() != Some(b'{') {
         return parser.refuse("input.not-object");
     }
-    let value = parser.value()?;
-    parser.skip_space();
-    if parser.at != bytes.len() {
-        return parser.refuse("input.trailing");
-    }
-    Ok(value)
+    parser.whole()
+}
+
+/// Any JSON value, as a policy reads it from a text: of a key that an object has twice, the last value counts, as in Go.
+pub fn parse_text(text: &str) -> Parsed<Value> {
+    Parser::new(text, MAX_TEXT_DEPTH).whole()
 }
 
 /// Keys that are remembered while a document is read: the objects of an array usually have the same ones.
@@ -53,11 +54,27 @@ struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: u32,
+    max_depth: u32,
     values: u32,
     keys: [Option<(&'a str, Rc<str>)>; KEYS],
 }
 
 impl<'a> Parser<'a> {
+    fn new(text: &'a str, max_depth: u32) -> Self {
+        Self { text, bytes: text.as_bytes(), at: 0, depth: 0, max_depth, values: 0, keys: [const { None }; KEYS] }
+    }
+
+    /// The value, if the text is nothing else.
+    fn whole(&mut self) -> Parsed<Value> {
+        self.skip_space();
+        let value = self.value()?;
+        self.skip_space();
+        match self.at == self.bytes.len() {
+            true => Ok(value),
+            false => self.refuse("input.trailing"),
+        }
+    }
+
     fn refuse<T>(&self, code: &'static str) -> Parsed<T> {
         Err(JsonFault { code, offset: self.at })
     }
@@ -91,7 +108,7 @@ impl<'a> Parser<'a> {
 
     fn nested(&mut self, read: fn(&mut Self) -> Parsed<Value>) -> Parsed<Value> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > self.max_depth {
             return self.refuse("input.too-deep");
         }
         self.at += 1;
@@ -130,7 +147,7 @@ impl<'a> Parser<'a> {
             self.at += 1;
             self.skip_space();
             let value = self.value()?;
-            if map.insert(key, value).is_some() {
+            if map.insert(key, value).is_some() && self.max_depth == MAX_DEPTH {
                 self.at = start;
                 return self.refuse("input.duplicate-key");
             }
@@ -294,7 +311,6 @@ impl<'a> Parser<'a> {
         } else {
             self.digits()?;
         }
-        let integer_end = self.at;
         if self.peek() == Some(b'.') {
             self.at += 1;
             self.digits()?;
@@ -307,27 +323,9 @@ impl<'a> Parser<'a> {
             self.digits()?;
         }
         let text = &self.text[start..self.at];
-        let value = if self.at == integer_end {
-            integer(text)
-        } else {
-            text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Value::from)
-        };
+        let value = number::read(text, self.max_depth == MAX_DEPTH);
         value.ok_or(JsonFault { code: "input.number", offset: start })
     }
-}
-
-/// Exact at any length up to [`MAX_INTEGER_CHARS`].
-fn integer(text: &str) -> Option<Value> {
-    if let Ok(n) = text.parse::<u64>() {
-        return Some(Value::from(n));
-    }
-    if let Ok(n) = text.parse::<i64>() {
-        return Some(Value::from(n));
-    }
-    if text.len() > MAX_INTEGER_CHARS {
-        return None;
-    }
-    Value::from_numeric_string(text).ok()
 }
 
 /// Adds to `view` what only `shared` has: objects are merged member by member at every depth, and where both have

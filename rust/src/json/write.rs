@@ -1,7 +1,7 @@
 //! Engine values to canonical JSON.
 #![forbid(unsafe_code)]
 
-use crate::json::MAX_DEPTH;
+use crate::json::{number, MAX_DEPTH};
 use regorus::Value;
 
 /// Why a result cannot be written: it is too large or too deep, or has an undefined value inside.
@@ -30,7 +30,10 @@ impl Writer {
             Value::Null => self.out.extend_from_slice(b"null"),
             Value::Bool(true) => self.out.extend_from_slice(b"true"),
             Value::Bool(false) => self.out.extend_from_slice(b"false"),
-            Value::Number(_) => self.out.extend_from_slice(number(value).as_bytes()),
+            Value::Number(_) => {
+                let text = number::written(value).ok_or(Unwritable::Undefined)?;
+                self.out.extend_from_slice(text.as_bytes());
+            }
             Value::String(text) => self.string(text),
             Value::Array(items) => self.items(items.iter())?,
             Value::Set(items) => self.items(items.iter())?,
@@ -94,23 +97,4 @@ impl Writer {
         // Writing to a Vec cannot fail; the alternative to ignoring it would be an unreachable branch.
         let _ = serde_json::to_writer(&mut self.out, text);
     }
-}
-
-/// A fraction as the shortest text that is read as the same number; an integer of more than 64 bits with all its
-/// digits.
-fn number(value: &Value) -> String {
-    // The number and not the value is asked: the value would make an error, with a backtrace if they are enabled, and
-    // would write some integers of more than 64 bits as fractions.
-    if let Value::Number(number) = value {
-        if let Some(n) = number.as_i64() {
-            return n.to_string();
-        }
-        if let Some(n) = number.as_u64() {
-            return n.to_string();
-        }
-        if let Some(n) = number.as_big() {
-            return n.to_string();
-        }
-    }
-    value.to_json_str().unwrap_or_else(|_| "null".into())
 }

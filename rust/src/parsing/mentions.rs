@@ -29,6 +29,14 @@ pub struct Membership {
     pub collection: Span,
 }
 
+/// Where an arithmetic expression stands, and where its left side ends.
+pub struct Arithmetic {
+    pub span: Span,
+    pub left: Span,
+    /// The function that computes it.
+    pub function: &'static str,
+}
+
 pub struct Call {
     /// As written, with imports resolved: `data.lib.f`, `count`.
     pub name: String,
@@ -64,6 +72,7 @@ pub struct Mentions {
     pub keyed_member: Option<Span>,
     /// Every `v in xs` that is part of another expression.
     pub memberships: Vec<Membership>,
+    pub arithmetic: Vec<Arithmetic>,
     pub hoisted: Vec<Hoisted>,
     /// Names at the beginning of references that are imported, and what they stand for.
     pub imported: Vec<(Span, Vec<String>)>,

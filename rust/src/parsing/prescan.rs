@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::PolicyFault;
+use crate::json::number;
+use regorus::Value;
 
 /// How deeply `[` and `{` may be nested.
 pub const MAX_NESTING: u32 = 10;
@@ -138,6 +140,12 @@ impl Scan<'_> {
             if digits.parse::<u32>().map_or(!digits.is_empty(), |exponent| exponent > MAX_EXPONENT) {
                 return Err(self.fault("policy.number", format!("a number has an exponent above {MAX_EXPONENT}")));
             }
+        }
+        // What the parser reads has to be the number that is written.
+        let text = String::from_utf8_lossy(token);
+        let read = Value::from_numeric_string(&text).ok().filter(|_| text.contains(['.', 'e', 'E']));
+        if read.is_some_and(|read| number::read(&text, false).is_none_or(|exact| exact != read)) {
+            return Err(self.fault("policy.number", "a number has more digits than are held exactly".to_owned()));
         }
         self.at = end - 1;
         Ok(())

@@ -5,9 +5,9 @@
 use crate::parsing::bracket_limits;
 use crate::parsing::distinct_keys::{keys_are_distinct, loops_beside};
 use crate::parsing::known_text::known;
-use crate::parsing::mentions::{Call, Hoisted, Membership, Mentions, Reference};
+use crate::parsing::mentions::{Arithmetic, Call, Hoisted, Membership, Mentions, Reference};
 use crate::parsing::names::{constant, first_span, fixed_path, head_of, locals, pattern_names, steps, Names, Step};
-use regorus::unstable::{AssignOp, BoolOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead, Span};
+use regorus::unstable::{ArithOp, AssignOp, BoolOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead, Span};
 use regorus::Value;
 use std::collections::BTreeSet;
 
@@ -286,7 +286,19 @@ impl<'a> Walker<'a> {
                 }
                 self.expr(expr);
             }
-            Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
+            Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } => {
+                self.expr(lhs);
+                self.expr(rhs);
+            }
+            Expr::ArithExpr { span, op, lhs, rhs, .. } => {
+                let function = match op {
+                    ArithOp::Add => "cmf.plus",
+                    ArithOp::Sub => "cmf.minus",
+                    ArithOp::Mul => "cmf.times",
+                    ArithOp::Div => "cmf.divide",
+                    ArithOp::Mod => "cmf.remainder",
+                };
+                self.found.arithmetic.push(Arithmetic { span: span.clone(), left: lhs.span().clone(), function });
                 self.expr(lhs);
                 self.expr(rhs);
             }

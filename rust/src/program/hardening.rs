@@ -1,7 +1,7 @@
 //! A compiled program whose operators and builtins fail as strictly as the interpreter's [ENG-7].
 //!
 //! The virtual machine of regorus treats any error in a rule body as "the body does not hold". So each arithmetic
-//! instruction is replaced by a call of a function defined here, and each builtin by its guarded version: both record
+//! instruction is replaced by a call of a builtin, and each builtin by its guarded version: both record
 //! their failure where the machine cannot discard it. A rule that could have two values reports each value to a check.
 #![forbid(unsafe_code)]
 
@@ -12,21 +12,12 @@ use anyhow::Result;
 use regorus::rvm::instructions::{BuiltinCallParams, GuardMode};
 use regorus::rvm::program::{BuiltinInfo, RuleInfo, RuleType};
 use regorus::rvm::{Instruction, Program};
-use regorus::unstable::{numbers, ArithOp, Expr, Ref, Span};
+use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bits of an integer: well above any amount, time or token count, and far below what takes noticeable time.
-const MAX_INTEGER_BITS: u64 = 4_096;
-
-const OPERATORS: [(&str, Function); 5] = [
-    ("cmf.plus", |s, p, a, _| arithmetic(&ArithOp::Add, s, p, a)),
-    ("cmf.minus", |s, p, a, _| arithmetic(&ArithOp::Sub, s, p, a)),
-    ("cmf.times", |s, p, a, _| arithmetic(&ArithOp::Mul, s, p, a)),
-    ("cmf.divide", |s, p, a, _| arithmetic(&ArithOp::Div, s, p, a)),
-    ("cmf.remainder", |s, p, a, _| arithmetic(&ArithOp::Mod, s, p, a)),
-];
+const OPERATORS: [&str; 5] = ["cmf.plus", "cmf.minus", "cmf.times", "cmf.divide", "cmf.remainder"];
 
 /// The same program with a guard at every step that can fail, and with `rules_to_check` reporting each value that they
 /// give; None if a step cannot be guarded.
@@ -184,8 +175,8 @@ fn call_of(program: &mut Program, builtin_index: u16, dest: u8, registers: &[u8]
 
 fn guard_operators(program: &mut Program) -> Option<()> {
     let mut operators = [0_u16; 5];
-    for (slot, (name, call)) in operators.iter_mut().zip(OPERATORS) {
-        *slot = add_builtin(program, name, call, 2)?;
+    for (slot, name) in operators.iter_mut().zip(OPERATORS) {
+        *slot = add_builtin(program, name, builtins::entries().get(name)?.call, 2)?;
     }
     for position in 0..program.instructions.len() {
         let (operator, dest, left, right) = match program.instructions[position] {
@@ -283,43 +274,5 @@ fn check<const ROW: usize, const COLUMN: usize>(_: &Span, _: &[Ref<Expr>], args:
     match args.split_first() {
         Some((value, arguments)) if watch::agrees(ROW + COLUMN, arguments, value) => Ok(value.clone()),
         _ => Err(watch::fail("engine.conflict", "a rule with two values")),
-    }
-}
-
-fn arithmetic(op: &ArithOp, span: &Span, params: &[Ref<Expr>], args: &[Value]) -> Result<Value> {
-    let strict = watch::is_strict();
-    let outcome = match (op, args, params) {
-        (ArithOp::Sub, [Value::Set(left), Value::Set(right)], _) => Ok(Value::from(left.difference(right))),
-        (_, [left, right], [first, second, ..]) => {
-            numbers::arithmetic_operation(span, op, first, second, left.clone(), right.clone(), strict)
-        }
-        _ => return Err(watch::fail("engine.internal", "operator")),
-    };
-    match outcome {
-        Ok(value) if is_small(&value) => Ok(value),
-        Ok(_) => Err(watch::fail("engine.builtin-limit", "arithmetic")),
-        Err(_) if is_beyond(op, args) => Err(watch::fail("engine.builtin-limit", "arithmetic")),
-        Err(_) if strict => Err(watch::fail("engine.builtin-error", "arithmetic")),
-        Err(_) => Ok(Value::Undefined),
-    }
-}
-
-/// Whether an operation that fails has a value in OPA, whose numbers are not bounded.
-fn is_beyond(op: &ArithOp, args: &[Value]) -> bool {
-    let is_whole = |value: &Value| matches!(value, Value::Number(number) if number.is_integer());
-    match (op, args) {
-        (ArithOp::Div, [Value::Number(_), divisor @ Value::Number(_)]) => *divisor != Value::from(0_u64),
-        (ArithOp::Mod, [left, right]) => is_whole(left) && is_whole(right) && *right != Value::from(0_u64),
-        (_, [Value::Number(_), Value::Number(_)]) => true,
-        _ => false,
-    }
-}
-
-fn is_small(value: &Value) -> bool {
-    match value {
-        Value::Number(number) if value.as_i64().is_err() && value.as_u64().is_err() => {
-            number.as_big().is_none_or(|big| big.bits() <= MAX_INTEGER_BITS)
-        }
-        _ => true,
     }
 }

@@ -5,14 +5,17 @@
 //!   condition of the body: `deny contains cmf_value__ if { some x in input.xs; cmf_value__ := x.code }`.
 //! - `p[k] contains v` that never holds leaves `p` undefined, where OPA has an empty object: `p` gets one more
 //!   definition.
+//! - Arithmetic on fractions is rounded to doubles: it becomes a call, which is exact [ENG-20].
 //! - `v in xs` inside another expression is false where `v` or `xs` is undefined: it becomes a call, which is undefined
 //!   then.
 #![forbid(unsafe_code)]
 
-use crate::parsing::mentions::Membership;
+use crate::parsing::mentions::{Arithmetic, Membership};
 use crate::parsing::names::{constant, head_of, locals, pattern_names, Names};
 use crate::parsing::walk::mentions;
-use crate::rewriting::edits::{add_condition, apply, assigned_value, head_value, line_breaks, range, Edit};
+use crate::rewriting::edits::{
+    add_condition, apply, assigned_value, head_value, line_breaks, range, skip_blanks, Edit,
+};
 use regorus::unstable::{Expr, Module, Ref, Rule};
 use regorus::Value;
 use std::collections::BTreeSet;
@@ -47,30 +50,50 @@ fn empty_object(rule: &Rule, names: &Names) -> Option<String> {
     Some(format!("\n{first}{rest}{ADDED_DEFINITION}{VALUE} if {{ some cmf_key__, {VALUE} in {{}} }}\n"))
 }
 
-/// The module's text with `v in xs` as a call where it is part of another expression; None if it never is.
-pub fn with_membership_calls(module: &Module) -> Option<String> {
+/// The module's text with arithmetic, and `v in xs` where it is part of another expression, as calls; None if it has
+/// neither.
+pub fn with_calls_of_operators(module: &Module) -> Option<String> {
     let names = Names::of(module);
-    let mut edits = Vec::new();
+    let mut operations = Vec::new();
     for rule in &module.policy {
-        for membership in mentions(rule, &names).memberships {
-            membership_call(&membership, &mut edits);
-        }
+        let found = mentions(rule, &names);
+        operations.extend(found.memberships.iter().filter_map(membership));
+        operations.extend(found.arithmetic.iter().filter_map(arithmetic));
     }
-    edits.sort_by_key(|edit| (edit.start, edit.end));
-    // The walk visits the parts of a head once for each body.
-    edits.dedup_by(|one, other| one.start == other.start && one.end > one.start && other.end > other.start);
+    // The walk visits the parts of a head once for each body. What contains another operation begins before it.
+    operations.sort_by_key(|operation| (operation.start, std::cmp::Reverse(operation.end), operation.operator));
+    operations.dedup_by_key(|operation| operation.operator);
+    let mut edits = Vec::new();
+    for Operation { start, end, operator, function } in operations {
+        edits.push(Edit::insertion(start, format!("{function}(")));
+        edits.push(Edit { start: operator.0, end: operator.1, text: ",".to_owned() });
+        edits.push(Edit::insertion(end, ")"));
+    }
     apply(module, edits)
 }
 
-fn membership_call(found: &Membership, edits: &mut Vec<Edit>) -> Option<()> {
+/// An operation with two sides, and the bytes of its operator.
+struct Operation {
+    start: usize,
+    end: usize,
+    operator: (usize, usize),
+    function: &'static str,
+}
+
+fn membership(found: &Membership) -> Option<Operation> {
     let ((start, end), value_end, from) = (range(&found.span)?, range(&found.value)?.1, range(&found.collection)?.0);
-    let word = found.value.source.get_contents().get(value_end..from)?.find("in")?;
-    let name = if found.has_key { "cmf.member_3(" } else { "cmf.member_2(" };
-    let word = value_end + word;
-    edits.push(Edit::insertion(start, name));
-    edits.push(Edit { start: word, end: word + 2, text: ",".to_owned() });
-    edits.push(Edit::insertion(end, ")"));
-    Some(())
+    let word = value_end + found.value.source.get_contents().get(value_end..from)?.find("in")?;
+    let function = if found.has_key { "cmf.member_3" } else { "cmf.member_2" };
+    Some(Operation { start, end, operator: (word, word + 2), function })
+}
+
+fn arithmetic(found: &Arithmetic) -> Option<Operation> {
+    let ((start, end), source) = (range(&found.span)?, found.span.source.get_contents());
+    let mut sign = skip_blanks(source, range(&found.left)?.1);
+    while source.as_bytes().get(sign) == Some(&b')') {
+        sign = skip_blanks(source, sign + 1);
+    }
+    Some(Operation { start, end, operator: (sign, sign + 1), function: found.function })
 }
 
 fn value_conditions(rule: &Rule, names: &Names, edits: &mut Vec<Edit>) {

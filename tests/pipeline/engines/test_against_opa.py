@@ -245,7 +245,7 @@ def test_what_is_negated_stays_in_its_line() -> None:
 
 @pytest.mark.spec("ENG-7")
 @FORMS
-@pytest.mark.parametrize("term", ["(1e300 * 1e300) + 0.5", "(1e300 * 1e300) * 0.5", "(1e300 * 1e300) / 7"])
+@pytest.mark.parametrize("term", ["(1e300 * 1e300) + 0.5", "1e-200 * 1e-200", "(1e300 * 1e300) / 7"])
 def test_a_number_that_only_opa_has_is_not_undefined(term: str, compiled: bool) -> None:
     result = ask(engine_of(f"x := {term}", compiled=compiled, strict_builtin_errors=False), {})
 

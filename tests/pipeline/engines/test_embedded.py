@@ -244,7 +244,7 @@ def test_looping_over_what_has_no_members_is_a_difference_that_does_not_count() 
 
 @pytest.mark.spec("ENG-10")
 def test_an_operator_that_fails_is_no_difference_where_builtin_errors_are_undefined() -> None:
-    rules = "x := [1 | input.a + 1]"
+    rules = "x := [1 | y := {1} & input.a]"
     engine = engine_of(rules, check_every=1, strict_builtin_errors=False)
 
     assert ask(engine, {"a": "text"}) == Decided([])

@@ -154,9 +154,9 @@ def test_integers_that_square_themselves_are_stopped_in_both_forms() -> None:
     compiled = ask(engine_of(rules), {}, seconds=0.1)
     interpreted = ask(engine_of(rules, compiled=False), {}, seconds=0.1)
 
-    assert isinstance(compiled, Failed)
-    assert compiled.code == "engine.builtin-limit"
-    assert interpreted == TimedOut()
+    for result in (compiled, interpreted):
+        assert isinstance(result, Failed)
+        assert result.code == "engine.builtin-limit"
 
 
 @pytest.mark.spec("ENG-8")
