@@ -222,6 +222,9 @@ async def test_thinking_goes_out_as_its_own_rules_allow(tmp_path: Path, rule: st
 
 _KEY_LINES = "\n".join(["MIIEEXAMPLE" + "A" * 9] * 30)
 _SHIPPED = {
+    "wide": "".join(chr(ord(letter) + 0xFEE0) for letter in "AKIAIOSFODNN7EXAMPLE"),
+    "look-alike": "\u0410KI\u0410I\u041eSF\u041eDNN7EX\u0410MPLE",
+    "struck": "\u0336".join("ghp_EXAMPLEabcdef1234567890NOTREAL00000x"),
     "a secret": "Take ghp_EXAMPLEabcdef1234567890NOTREAL00000x, and go. ",
     "a key over lines": f"-----BEGIN RSA PRIVATE KEY-----\n{_KEY_LINES}\n-----END RSA PRIVATE KEY-----\nis it",
     "a secret of two words": f"Authorization: SSWS EXAMPLE{'a' * 40} and more",

@@ -36,6 +36,21 @@ def test_the_end_that_is_held(lookahead: Lookahead, text: str, held: str) -> Non
 
 
 @pytest.mark.spec("POL-63")
+@pytest.mark.parametrize(
+    ("lookahead", "text", "held"),
+    [
+        (Lookahead(word=8), "文字 ＡＢＣ", "ＡＢＣ"),
+        (Lookahead(word=8), "文字 Ａ\u200bＢ\u200b", "Ａ\u200bＢ\u200b"),
+        (Lookahead(word=8), "a \u0410\u0412 ", ""),
+        (Lookahead(chars=2), "a\u200bb\u200bc\u200bd", "c\u200bd"),
+        (SECRETS, "so: ＢＥＧＩＮ a", "ＢＥＧＩＮ a"),
+    ],
+)
+def test_the_end_that_is_held_in_other_letters(lookahead: Lookahead, text: str, held: str) -> None:
+    assert text[len(text) - held_at_end(text, (lookahead,)) :] == held
+
+
+@pytest.mark.spec("POL-63")
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from([Lookahead(chars=4), Lookahead(word=9), SECRETS])), st.text("aBEGIN S"))
 def test_the_find_that_holds_most_decides(finds: list[Lookahead], text: str) -> None:
