@@ -179,3 +179,41 @@ def test_no_dialect_takes_a_field_that_redirects_another_gateway(dialect: str) -
     assert [reason.code for reason in guard.decide(beside).reasons] == ["request.overrides"]
     assert [reason.code for reason in guard.decide(within).reasons] == ["request.overrides"]
     assert guard.decide(honest).reasons == ()
+
+
+@pytest.mark.spec("GW-164")
+@pytest.mark.parametrize("dialect", BODIES)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"baseURL": "http://169.254.169.254"},
+        {"langfuse_host": "http://169.254.169.254"},
+        {"aws_sts_endpoint": "http://169.254.169.254"},
+        {"litellm_metadata": '{"api_base": "http://169.254.169.254"}'},
+        {"config": {"targets": [{"targets": [{"apiKey": "k"}]}]}},
+        {"config": {"targets": [{"targets": [{"targets": [{"weight": 1}]}]}]}},
+        {"providerOptions": {"gateway": {"byok": {"openai": [{"apiKey": "k"}]}}}},
+    ],
+    ids=[
+        "other letters",
+        "logs elsewhere",
+        "credentials elsewhere",
+        "json in a text",
+        "far within",
+        "too far within",
+        "own keys",
+    ],
+)
+def test_no_spelling_or_place_hides_a_field_that_redirects(dialect: str, fields: dict[str, Any]) -> None:
+    request = adapters.get(dialect).from_wire_request({**BODIES[dialect], **fields})
+
+    assert [reason.code for reason in Guard().decide(request).reasons] == ["request.overrides"]
+
+
+@pytest.mark.spec("GW-164")
+@pytest.mark.parametrize("dialect", BODIES)
+def test_metadata_of_the_client_s_own_is_no_redirection(dialect: str) -> None:
+    metadata = {"user_id": "ann", "note": '{"ticket": 7}', "session": "s-1", "organization": "north", "tenant_id": "t"}
+    request = adapters.get(dialect).from_wire_request({**BODIES[dialect], "metadata": metadata})
+
+    assert Guard().decide(request).reasons == ()

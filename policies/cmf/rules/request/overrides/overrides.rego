@@ -1,9 +1,10 @@
 # METADATA
 # title: No request redirects its gateway
 # description: |
-#   A request that tells a gateway behind this one where to send it, with whose key, by which headers, or to answer
-#   with made-up text, is refused. Such gateways read these fields beside the messages, among the metadata, and in the
-#   settings of other models. Names are compared in small letters, with `-` as `_`.
+#   A request that tells a gateway behind this one where to send it or its logs, with whose key, by which headers, or to
+#   answer with made-up text, is refused. Such gateways read these fields beside the messages, among the metadata (also
+#   where that is JSON in a text), and in the settings of other models. Names are compared in small letters, without
+#   `-` and `_`.
 # related_resources:
 #   - ref: https://nvd.nist.gov/vuln/detail/CVE-2024-6587
 #   - ref: https://genai.owasp.org/llmrisk/llm032025-supply-chain/
@@ -22,8 +23,20 @@ deny contains {
 } if {
 	some place in _places
 	some name, _ in place
-	_normal(name) in _settings.fields
+	_normal(name) in _fields
 	not name in _settings.allowed
+}
+
+# What stands deeper is not looked at, so it may not stand there.
+deny contains {
+	"code": "request.overrides",
+	"reason": "Settings for a gateway are nested too deeply in this request to be looked at.",
+	"detail": {"field": name},
+} if {
+	some place in _third
+	some name, value in place
+	_normal(name) in _containers
+	count(_objects(_read(value))) > 0
 }
 
 # What rides along is under the name of its wire format; in a request that was made by hand it may stand by itself.
@@ -37,31 +50,46 @@ _tops contains fields if {
 	is_object(fields)
 }
 
-_places contains fields if some fields in _tops
+_places := (_tops | _first) | (_second | _third)
 
-_places contains fields if some fields in _inner
-
-_places contains fields if {
-	some place in _inner
+_first contains fields if {
+	some place in _tops
 	some fields in _within(place)
 }
 
-_inner contains fields if {
-	some top in _tops
-	some fields in _within(top)
+_second contains fields if {
+	some place in _first
+	some fields in _within(place)
+}
+
+_third contains fields if {
+	some place in _second
+	some fields in _within(place)
 }
 
 # The objects, also those in lists, under names beneath which gateways look for settings.
 _within(place) := {fields |
 	some name, value in place
-	_normal(name) in _settings.containers
-	some fields in _objects(value)
+	_normal(name) in _containers
+	some fields in _objects(_read(value))
 }
+
+# Gateways read metadata that is JSON in a text as if it were not in one.
+_read(value) := json.unmarshal(value) if {
+	is_string(value)
+	json.is_valid(value)
+}
+
+_read(value) := value if not is_string(value)
 
 _objects(value) := {value} if is_object(value)
 
 _objects(value) := {item | some item in value; is_object(item)} if is_array(value)
 
-_normal(name) := replace(lower(name), "-", "_")
+_normal(name) := replace(replace(lower(name), "-", ""), "_", "")
+
+_fields := {_normal(name) | some name in _settings.fields}
+
+_containers := {_normal(name) | some name in _settings.containers}
 
 _settings := data.cmf.defaults.request.overrides

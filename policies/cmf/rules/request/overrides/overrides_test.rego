@@ -23,10 +23,32 @@ test_denied_in_other_letters if {
 	_denied({"openai_chat": {"API-Base": "https://else.example"}}) == 1
 }
 
+test_denied_without_the_lines_between_words if {
+	_denied({"openai_chat": {"apiBase": "https://else.example"}}) == 1
+	_denied({"openai_chat": {"litellmParams": {"APIBASE": "https://else.example"}}}) == 1
+}
+
+test_denied_in_metadata_that_is_json_in_a_text if {
+	_denied({"openai_chat": {"metadata": "{\"api_base\": \"https://else.example\"}"}}) == 1
+	_denied({"openai_chat": {"metadata": "{\"fallbacks\": [{\"api_base\": \"x\"}]}"}}) == 1
+}
+
+test_allowed_in_metadata_that_is_another_text if {
+	_denied({"openai_chat": {"metadata": "api_base"}}) == 0
+	_denied({"openai_chat": {"metadata": "[1, \"api_base\"]"}}) == 0
+}
+
 test_denied_where_gateways_look_for_settings if {
 	_denied({"openai_chat": {"metadata": {"api_base": "https://else.example"}}}) == 1
 	_denied({"openai_chat": {"fallbacks": [{"model": "m", "api_base": "https://else.example"}]}}) == 1
 	_denied({"openai_chat": {"fallbacks": [{"litellm_params": {"api_base": "https://else.example"}}]}}) == 1
+	_denied({"openai_chat": {"metadata": {"fallbacks": [{"litellm_params": {"api_base": "x"}}]}}}) == 1
+}
+
+test_denied_deeper_than_is_looked_at if {
+	third := {"metadata": {"metadata": {"metadata": {"user_id": "ann"}}}}
+	_denied({"openai_chat": third}) == 0
+	_denied({"openai_chat": {"metadata": third}}) == 1
 }
 
 test_allowed_by_the_operator if _denied({"openai_chat": {"mock_response": "x"}}) == 0
@@ -43,7 +65,7 @@ test_allowed_without_anything_besides if {
 }
 
 test_denied_as_shipped if {
-	every name in ["api_base", "base_url", "api_key", "mock_response", "extra_headers", "user_config"] {
+	every name in ["api_base", "baseURL", "apiKey", "mock_response", "extra_headers", "user_config", "langfuse_host"] {
 		count(overrides.deny) == 1 with input as {"properties": {"extra": {"openai_chat": {name: "x"}}}}
 	}
 }
