@@ -254,7 +254,7 @@ def test_each_kind_of_value_goes_out_in_a_wire_format(guard: Guard) -> None:
     ("target", "send"), [("openai_chat", emit), ("ollama", emit), ("gemini", emission.emit_events)]
 )
 def test_texts_that_were_judged_apart_are_not_sent_as_one(guard: Guard, target: str, send: Any) -> None:
-    texts = [TextPart(text="n"), TextPart(text="o")]  # neither of which a rule refuses
+    texts = [TextPart(text="h"), TextPart(text="i")]
     response = Response(choices=[Choice(message=Message(role="assistant", content=texts))], model="m")
     outcome = guard.run(response)
 

@@ -89,7 +89,10 @@ def show(config: Path, *, as_json: bool) -> None:
 def check(config: Path) -> None:
     """Read everything that serving reads, and report whether it could start; the store is not touched."""
     with one_line_errors():
+        from pipeline.gateway.service import vet_policies
+
         settings = load(config).settings
+        vet_policies(settings)
         check_begins(settings)
         check_store(settings.store, "store")
         check_audit(settings.audit)
@@ -103,9 +106,8 @@ def check_begins(settings: Settings) -> None:
         ConfigError, PolicyError: why it could not.
     """
     from pipeline.assembly import REDIS
-    from pipeline.gateway.service import built, vet_policies
+    from pipeline.gateway.service import built
 
-    vet_policies(settings)
     shared = settings.sessions.store
     with tempfile.TemporaryDirectory() as scratch:
         audit = settings.audit.model_copy(update={"key_file": None, "heads_file": None})
