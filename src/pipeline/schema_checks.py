@@ -49,7 +49,7 @@ class SchemaChecks:
         self._traffic = traffic
         self._events = events
         self._refuses_unreadable = unreadable == "refuse"
-        self._answers: tuple[Traffic, set[int]] = traffic, set()
+        self._answers: tuple[Traffic | None, set[int]] = None, set()
         self._parts: dict[int, ToolCallPart] | None = None
         self._problems: dict[int, str] = {}
         self._looked_at: Traffic | None = None
@@ -137,7 +137,7 @@ class SchemaChecks:
         return _answered(self._traffic)
 
     def _answered_in(self, value: Traffic) -> set[int]:
-        if self._answers[0] is not value or not self._answers[1]:
+        if self._answers[0] is not value:
             self._answers = value, _answered(value)
         return self._answers[1]
 

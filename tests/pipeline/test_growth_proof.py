@@ -121,6 +121,7 @@ INPUTS: dict[str, Callable[[int], Request | Response | Message]] = {
     "rewritten arguments": lambda n: asked([USER, called({f"key{i}": "123-45-0000" for i in range(n)})]),
     "fields of a result": lambda n: asked([USER, called({}), returned(fields(n))]),
     "addresses to write to": lambda n: asked([USER, called({}), returned(" ".join(mails(n))), sends(mails(n))]),
+    "unreadable calls": lambda n: asked([USER, *(called([i], call_id=f"a{i}") for i in range(n))]),
     "calls of a reply": lambda n: answered({"content": None, "tool_calls": [*map(call_number, range(n))]}),
     "spans of a reply": lambda n: answered({"content": f"{SSN} " * n}),
 }  # fmt: skip

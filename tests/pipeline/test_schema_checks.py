@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ from typing import Any, cast
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.conversations import calls, returns, says
+from tests.pipeline.growth import calls_of, exponent
 
 from cmf import Choice, Message, PromptResultPart, Request, Response, SubjectExtension, ToolDefinition, adapters
 from cmf.content import ToolCallPart
@@ -306,6 +308,22 @@ def test_an_operator_can_have_a_finding_instead_which_is_on_record(
         ]
     with pytest.raises(ConfigError, match="unreadable_calls"):
         Config(unreadable_calls="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("PIPE-19")
+def test_calls_that_cannot_be_read_and_have_no_result_cost_as_much_each_however_many_there_are(
+    piped: Callable[..., tuple[Pipeline, Seen]],
+) -> None:
+    pipeline, _ = piped()
+    part = {"content_type": "tool_call", "name": "pay", "arguments_raw": "[1]"}
+    few, many = (
+        Request(messages=[Message.model_validate({"role": "assistant", "content": [part]})] * count)
+        for count in (50, 200)
+    )
+
+    grown = exponent(calls_of(partial(pipeline.run, few)), calls_of(partial(pipeline.run, many)), times=4)
+
+    assert grown <= 1.1
 
 
 @pytest.mark.spec("TOOL-7")
