@@ -54,6 +54,7 @@ MADE: Final = {
     "cmf/rules/tools/definition_poisoned/definition_poisoned.rego": """
 	settings := data.cmf.defaults.tools.definition_poisoned
 	some pattern in {one | some one in settings.patterns} | {one | some one in settings.other_tools}""",
+    "cmf/rules/tools/tool_name/tool_name.rego": "some pattern in data.cmf.defaults.tools.tool_name.patterns",
 }
 
 # A bracket in a picture's description may stay open to the end of the text, for each picture: the deadline ends that.
