@@ -84,6 +84,7 @@ class Sent:
         last = max((at for at, text in enumerate(texts) if text is not None), default=-1)
         growing = {self._text_events.is_thinking(events[at].get("data")): at for at in range(last + 1) if texts[at]}
         open_blocks: set[Hashable] = set()
+        stopped: set[bool] = set()  # where a text of a kind stops, no later one of that kind may begin
         partial: dict[int, WireEvent] = {}
         for at, event in enumerate(events[: last + 1]):
             data, text = event.get("data"), texts[at]
@@ -94,9 +95,13 @@ class Sent:
                 continue
             if text not in shown:
                 raise Diverged
-            if shown[text]:
-                partial[at] = _with(event, self._text_events.write(self._text_events.unended(data), shown[text]))
-            if at in growing.values() or shown[text] != text:
+            kind = self._text_events.is_thinking(data)
+            begin = "" if kind in stopped else shown[text]
+            if begin:
+                partial[at] = _with(event, self._text_events.write(self._text_events.unended(data), begin))
+            if begin != text:
+                stopped.add(kind)
+            if at in growing.values() or begin != text:
                 open_blocks.add(block)
         return self._grown(events, partial)
 

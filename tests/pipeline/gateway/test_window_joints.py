@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -149,6 +150,24 @@ _ANY = st.one_of(
 )
 
 
+def _innocent(pieces: list[Piece]) -> int:
+    """How often a text, or the thinking, has the beginning of the word without its end."""
+    texts = "".join(piece if isinstance(piece, str) else _said(piece) for piece in pieces)
+    thoughts = "".join("" if isinstance(piece, str) else _thought(piece) for piece in pieces)
+    return sum(len(re.findall("forbi(?!dden)", joined)) for joined in (texts, thoughts))
+
+
+@pytest.mark.spec("GW-70")
+@pytest.mark.parametrize("dialect", CLIENTS)
+@pytest.mark.parametrize("middle", [ThinkingPart(text=" sk-"), TextPart(text="xy ")], ids=["thought", "text"])
+def test_texts_that_are_alike_keep_their_order(guard: Guard, dialect: str, middle: Part) -> None:
+    pieces: list[Piece] = [TextPart(text=" sk-"), middle, TextPart(text=" sk-plain words "), TextPart(text=" sk-")]
+
+    got = served(guard, Pieces(pieces), dialect)
+
+    assert _read(dialect, got) == _read(dialect, served(guard, Pieces(pieces), dialect, window=None))
+
+
 @pytest.mark.spec("GW-70", "GW-75")
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(_ANY, min_size=1, max_size=7), dialect=st.sampled_from(CLIENTS), window=st.integers(1, 20))
@@ -166,5 +185,5 @@ def test_a_stream_gives_what_the_whole_answer_gives(
         assert got.refusal.code == whole.refusal.code
     else:
         assert whole.refusal.code in str(events(got)[-1])
-        assert "forbi" not in got.raw.decode()
+        assert got.raw.count(b"forbi") <= _innocent(pieces)
     assert not SECRET.search(got.raw)
