@@ -56,7 +56,7 @@ impl Default for Options {
             strict_builtin_errors: true,
             use_compiled: true,
             check_every: 1_000,
-            max_input_bytes: 8 << 20,
+            max_input_bytes: 32 << 20,
             max_result_bytes: 8 << 20,
             keeps_prints: false,
         }

@@ -399,5 +399,8 @@ def _slow_dumps(value: Any, default: Callable[[Any], Any] | None) -> bytes:
         text = json.dumps(value, default=default, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
+        if "max_str_digits" in str(error):
+            hint = "send it as text"
+            raise DecodeError("a number has too many digits", code="json.not-finite", hint=hint) from None
         hint = "use text, finite numbers, true, false, null, lists and objects"
         raise DecodeError(f"not a JSON value: {type(error).__name__}", code="json.not-json", hint=hint) from None

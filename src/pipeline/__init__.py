@@ -45,6 +45,7 @@ __all__ = [
     "StageMode",
     "ToolInputError",
     "Unit",
+    "Unjudgeable",
     "Verdict",
     "ViewDecision",
     "as_stage",

@@ -44,7 +44,7 @@ class Config:
     Attributes:
         mode: `enforce`, or `observe`: everything is forwarded, and records say what would have been done. (Single rules
             can also be `off`.)
-        timeout_seconds: the deadline of each engine call; parts without an answer by then are denied.
+        timeout_seconds: the deadline of a run, without its stages; what is not judged by then is denied.
         opa_url: the URL of the OPA server, for the engine `opa`.
         entrypoint: `data.<package>.<rule>`, for policies that are not organised in rules.
         builtin_errors: the meaning of a builtin that fails: with `strict` the part is denied; with `undefined` the
@@ -69,7 +69,7 @@ class Config:
     """
 
     mode: Mode = Mode.ENFORCE
-    timeout_seconds: float = 1.0
+    timeout_seconds: float = 5.0
     opa_url: str | None = None
     entrypoint: str | None = None
     builtin_errors: BuiltinErrors = "strict"

@@ -66,9 +66,26 @@ WITH_ARGUMENTS: Final = frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST})
 ARGUMENTS, EXTRA = "/arguments/", "/properties/extra/"  # where pointers of edits may go
 ENGINE_RULE: Final = "engine"
 SESSION_RULE: Final = "session"
+INPUT_RULE: Final = "input"
+TIMED_OUT: Final = "engine.timeout"
+TOO_MUCH_WORK: Final = "input.too-much-work"
 BAD_EFFECT: Final = "policy.bad-effect"
 OUTAGE_RULES: Final = (ENGINE_RULE, SESSION_RULE)
 """The rules of hits by which policy could not be evaluated. A refusal with no other hits is an outage."""
+TOO_MUCH: Final = {
+    "engine.builtin-limit": "This part has too much text, or too many items, for what a policy may do with one value. "
+    "Send it in several parts.",
+    "engine.memory": "Judging this part would take more than 128 MiB. Send it in several parts.",
+    "engine.result-too-large": "Judging this part gives more than a policy may answer. Send it in several parts.",
+    "engine.too-many-steps": "Judging this part takes more than 100,000,000 steps of policy. Send it in several parts.",
+    "input.number": "A number here is longer than the 400 digits that policy can judge. Send it as text.",
+    "input.too-deep": "This part is nested deeper than the 64 levels that policy can judge.",
+    "input.too-large": "This part, as policy sees it, is larger than 32 MiB. Send less at once.",
+    "input.too-many-values": "This part has more than 1,000,000 values. Send less at once.",
+    TOO_MUCH_WORK: "This cannot be judged in the time that the setting `policy_seconds` "
+    "(`Config.timeout_seconds`) gives. Send less at once.",
+}
+"""Codes of what depends on the size of the input alone, each with its sentence, which names the limit [PIPE-21]."""
 _VERDICTS: Final = (Verdict.DENY, Verdict.REQUIRE_APPROVAL, Verdict.WARN, Verdict.ALLOW)  # the strictest first
 _ACTIONS: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)  # the strictest first
 _FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})  # of every effect; the others are particular to one
@@ -266,9 +283,9 @@ def hits_of(result: EngineResult, rules: Mapping[str, RuleFacts], kind: ViewKind
         case Undefined():
             return (_engine_hit("engine.undefined", "Policy gave no decision for this part."),)
         case TimedOut():
-            return (_engine_hit("engine.timeout", "Policy did not decide in time."),)
+            return (_engine_hit(TIMED_OUT, "Policy did not decide in time."),)
         case Failed(code=code, detail=detail):
-            return (_engine_hit(code, "Policy could not be evaluated.", detail),)
+            return (_engine_hit(code, TOO_MUCH.get(code, "Policy could not be evaluated."), detail),)
         case _:
             assert_never(result)
 

@@ -3,9 +3,11 @@
     PipelineError                   root: every refusal of this package
       PolicyError                   a policy set that cannot be loaded, with file, line and column
       EffectError                   an effect that cannot be applied to its target
+      DeadlinePassed                a run that did not end in time
       EmissionError                 an output without a complete, fresh and matching certificate
       DecisionError                 a decision that refuses or suspends, raised
         Denied                      policy refused
+          Unjudgeable               too large to be judged, or too many: the sender's to change
         ApprovalRequired            a person must approve first
         PolicyUnavailable           policy could not be evaluated: an outage, not a verdict
       CallError                     arguments or a result that cannot be judged, or not be used as judged
@@ -103,6 +105,12 @@ class EffectError(PipelineError, ValueError):
     default_code = "effect.impossible"
 
 
+class DeadlinePassed(PipelineError):
+    """The time of a run is over; the run ends as a refusal [PIPE-20]."""
+
+    default_code = "pipeline.deadline"
+
+
 class EmissionError(PipelineError):
     """An output that was refused, or has no complete, fresh and matching certificate [PIPE-6]."""
 
@@ -137,6 +145,12 @@ class Denied(DecisionError):
     default_code = "policy.denied"
 
 
+class Unjudgeable(Denied):
+    """The input is too large to be judged, or there is too much of something in it: the sender has to change it."""
+
+    default_code = "input.unjudgeable"
+
+
 class ApprovalRequired(DecisionError):
     """A person must approve first."""
 
@@ -144,27 +158,23 @@ class ApprovalRequired(DecisionError):
 
 
 class PolicyUnavailable(DecisionError):
-    """Policy could not decide: an outage, not a verdict. A retry may help, unless the input is the cause."""
+    """Policy could not decide: an outage, not a verdict. A retry may help, unless the policies are wrong."""
 
     default_code = "policy.unavailable"
 
     def __init__(self, decision: Decision, approval_ids: Sequence[str] = ()) -> None:
         super().__init__(decision, approval_ids)
-        self.retryable = not any(hit.code in _OF_THE_INPUT or hit.code.startswith("input.") for hit in decision.reasons)
+        self.retryable = not any(hit.code in _OF_THE_POLICIES for hit in decision.reasons)
 
 
-_OF_THE_INPUT: Final = frozenset(
+_OF_THE_POLICIES: Final = frozenset(
     {
         "engine.builtin-error",
-        "engine.builtin-limit",
         "engine.conflict",
-        "engine.memory",
         "engine.not-a-collection",
-        "engine.result-too-large",
-        "engine.too-many-steps",
     }
 )
-"""What the same input always meets under the same policies, beside the refusals of its JSON (`input.…`)."""
+"""What the same input always meets under the same policies, because of a mistake in them."""
 
 
 class CallError(PipelineError, ValueError):

@@ -28,6 +28,7 @@ from pipeline.errors import PipelineError as PipelineError
 from pipeline.errors import PolicyError as PolicyError
 from pipeline.errors import PolicyUnavailable as PolicyUnavailable
 from pipeline.errors import ToolInputError as ToolInputError
+from pipeline.errors import Unjudgeable as Unjudgeable
 from pipeline.events import Events as Events
 from pipeline.guard import Guard as Guard
 from pipeline.outcome import Outcome as Outcome

@@ -20,6 +20,7 @@ from cmf.request import Request, Response
 from cmf.tools import ToolDefinition
 from pipeline.claims import Claims
 from pipeline.context import Context
+from pipeline.deadline import Deadline
 from pipeline.draft import messages_of
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.origins.provenance import Index, Origin
@@ -68,11 +69,19 @@ class Trail:
         """Whether what was read is the beginning of the first `end` messages, so that reading can go on from there."""
         return len(self.messages) <= end and _alike(self.messages, messages) == len(self.messages)
 
-    def read(self, messages: tuple[Message, ...], end: int, look: Look, judged: Trail | None) -> None:
-        """Read on to the message before index `end`.
+    def read(
+        self,
+        messages: tuple[Message, ...],
+        end: int,
+        look: Look,
+        judged: Trail | None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Read on to the message before index `end`. `check` is called now and then, and raises where time is over.
 
         `judged` has read the same messages as they were before this run edited them, if it did.
         """
+        self._index.check = check
         start = len(self.messages)
         new = messages[start:end]
         digests = [self.claims.read(message) for message in new]
@@ -145,6 +154,8 @@ class History:
         """How long the conversation may be kept [RET-4]: the runner sets it."""
         self.turn = turn
         """What the turn before settled. The runner replaces it by what this turn did, if it goes out."""
+        self.deadline: Deadline | None = None
+        """That of the run, if it has one: the runner sets it."""
 
     @property
     def before(self) -> Sequence[Message] | None:
@@ -242,7 +253,7 @@ class History:
         trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles)
         # It is not in the list while it reads, so that one that failed half-way is not given back.
         self._trails = [one for one in self._trails if one is not trail]
-        trail.read(messages, end, self._look, self._current)
+        trail.read(messages, end, self._look, self._current, None if self.deadline is None else self.deadline.check)
         self._current = trail
         self._trails.insert(0, trail)
         return trail

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.decomposition import envelope_views, iter_views, makes_calls, views_at
 from cmf.enums import ViewKind
-from cmf.errors import CmfError
 from cmf.message import Message
 from cmf.request import Request
 from cmf.value import replace, to_bytes, trusted
@@ -198,14 +197,13 @@ class Judge:
 
         `previous` is the same pass of the previous turn, if there was one, and `same` how many messages at the
         beginning are those of that turn (None to find out). `keeps` says whether a later turn can continue from this.
+
+        Raises:
+            CmfError: the value has what no view can show.
         """
         basis = self._basis(value, session, finder, keeps=keeps)
         carried = self._carried_over(value, finder, basis, previous, same)
-        try:
-            to_judge = self._views_to_judge(value, carried)
-        except CmfError as error:
-            coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
-            return PassResult(views=(), hit=(), new=(), coverage=coverage, labels={}, label_sources=frozenset())
+        to_judge = self._views_to_judge(value, carried)
         origins, trail = yield from self._origins(value, history, schemas, carried, to_judge)
         views = to_judge.all()
         hits: list[tuple[Hit, ...] | None] = [None] * len(views)

@@ -11,8 +11,8 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from pipeline.approvals.needs import ApprovalAnswer
 from pipeline.certificate import Bound, Certificate
-from pipeline.decision import OUTAGE_RULES, Action, Decision
-from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
+from pipeline.decision import INPUT_RULE, OUTAGE_RULES, TOO_MUCH, Action, Decision
+from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable, Unjudgeable
 from pipeline.policy_input import SessionFacts
 from pipeline.retention import Keep
 from pipeline.stage import Traffic
@@ -99,18 +99,35 @@ def bound(outcome: Outcome) -> Bound:
 
 
 def raised(outcome: Outcome) -> Outcome:
-    """The outcome itself, if its value may be sent. Raises Denied, ApprovalRequired or PolicyUnavailable otherwise."""
+    """The outcome itself, if its value may be sent.
+
+    Raises:
+        Denied, ApprovalRequired, PolicyUnavailable: otherwise; of those Unjudgeable, where the input is too large.
+    """
     decision = outcome.decision
     if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
         return outcome
     if decision.action is Action.SUSPEND:
         raise ApprovalRequired(decision, decision.approval_ids)
-    raise PolicyUnavailable(decision) if is_outage(decision) else Denied(decision)
+    if is_outage(decision):
+        raise PolicyUnavailable(decision)
+    raise Unjudgeable(decision) if _is_too_much(decision) else Denied(decision)
 
 
 def is_outage(decision: Decision) -> bool:
-    """Whether the decision refuses only because the engine or the session store failed, not because of a rule."""
-    return bool(decision.reasons) and all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
+    """Whether the decision refuses only because the engine or the session store failed, not because of a rule.
+
+    A failure that comes of the size of the input alone is none [PIPE-21].
+    """
+    failed = all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
+    return bool(decision.reasons) and failed and not _is_too_much(decision)
+
+
+def _is_too_much(decision: Decision) -> bool:
+    """Whether the input was too large to be judged, and no rule refused it."""
+    reasons = decision.reasons
+    failed = all(hit.rule in (INPUT_RULE, *OUTAGE_RULES) for hit in reasons)
+    return failed and any(hit.rule == INPUT_RULE or hit.code in TOO_MUCH for hit in reasons)
 
 
 __all__ = ["Basis", "Outcome", "Ran", "bound", "is_outage", "raised"]

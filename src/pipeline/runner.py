@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
-from cmf.value import replace, trusted
+from cmf.value import replace, to_bytes, trusted
 from pipeline.approvals.needs import (
     DENIED_BY_PERSON,
     ApprovalAnswer,
@@ -28,8 +28,13 @@ from pipeline.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.certificate import mint
 from pipeline.context import Context
 from pipeline.coverage import Coverage, Skipped
+from pipeline.deadline import Deadline
 from pipeline.decision import (
+    INPUT_RULE,
     SESSION_RULE,
+    TIMED_OUT,
+    TOO_MUCH,
+    TOO_MUCH_WORK,
     Action,
     Decision,
     Effect,
@@ -46,14 +51,14 @@ from pipeline.decision_lines import DecisionLines
 from pipeline.draft import labels_of, messages_of
 from pipeline.effects import Replacer
 from pipeline.engines.base import Engine, EngineResult, Failed
-from pipeline.errors import EffectError, where_from
+from pipeline.errors import DeadlinePassed, EffectError, where_from
 from pipeline.events import Events
 from pipeline.history import History
 from pipeline.hit_finder import HitFinder
 from pipeline.ingestion import Ingested, take_in
 from pipeline.judging import Awaited, Batch, Judge
 from pipeline.offload import Offload
-from pipeline.outcome import Outcome, Ran, bound
+from pipeline.outcome import Outcome, Ran, bound, is_outage
 from pipeline.policies.rule_exceptions import Excuses
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
@@ -68,6 +73,8 @@ from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.runner")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval can be given and used, from when it was asked for
+LARGE_BYTES: Final = 1 << 20  # of the views of a batch: so much is work, and no time-out is the engine's fault
+SMALL_BYTES: Final = 16 << 10  # of an input as JSON: what takes so long with less is a slow policy
 MAX_PASSES: Final = 4  # passes of judging and editing; traffic that still changes on the last one is refused
 
 
@@ -86,6 +93,15 @@ class _Account(NamedTuple):
     def of_unjudged(cls, value: Traffic, stages: tuple[StageRecord, ...]) -> _Account:
         """The account of a value that policy was not asked about: all its views count as skipped."""
         return cls((), (), _unjudged(value), stages)
+
+    @classmethod
+    def of_unreadable(cls, error: CmfError, stages: tuple[StageRecord, ...]) -> _Account:
+        """The account of a value that has what no view can show: what its sender has to change."""
+        record = _closing(
+            error.code, f"{error.message}; {error.hint}" if error.hint else error.message, rule=INPUT_RULE
+        )
+        coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
+        return cls((), (), coverage, (*stages, record))
 
     def with_views(self, views: tuple[ViewDecision, ...]) -> _Account:
         return self._replace(views=views, hit=tuple(view for view in views if view.hits))
@@ -147,62 +163,111 @@ class Runner:
     def run(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ran:
         """The outcome for `traffic`, and the value to give to `afterwards`.
 
-        No failure of stages, policies or engine raises: each ends as a decision that refuses.
+        All but the stages has one deadline [PIPE-20]. No failure of stages, policies or engine raises: each ends as a
+        decision that refuses.
 
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
         """
-        memory = self._memory(history, context)
-        taken = self._taken_in(traffic, context, session, history, memory)
-        begin = perf_counter_ns()
-        staged = self._stages.run(taken.value, context)
-        steps = self._governed(taken, staged, session, history, context, memory)
-        spent = perf_counter_ns() - begin
-        evaluating = 0
+        deadline = history.deadline = Deadline(self._timeout_seconds)
+        staged: Staged | None = None
         try:
-            asked = next(steps)
-            while True:
-                begin = perf_counter_ns()
-                answer = self._evaluated(asked) if isinstance(asked, Batch) else asked()
-                evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
-                asked = steps.send(answer)
-        except StopIteration as done:
-            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return _ran(done.value, staged, context, session, timings, history, memory)
+            memory = self._memory(history, context)
+            with deadline.working():
+                taken = self._taken_in(traffic, context, session, history, memory)
+            begin = perf_counter_ns()
+            with deadline.paused():
+                staged = self._stages.run(taken.value, context)
+            steps = self._governed(taken, staged, session, history, context, memory, deadline)
+            spent = perf_counter_ns() - begin
+            evaluating = 0
+            with deadline.working():
+                try:
+                    asked = next(steps)
+                    while True:
+                        begin = perf_counter_ns()
+                        answer = self._evaluated(asked, deadline) if isinstance(asked, Batch) else asked()
+                        evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
+                        asked = steps.send(answer)
+                except StopIteration as done:
+                    outcome = done.value
+        except DeadlinePassed:
+            return Ran(self._late(traffic, deadline))
+        except CmfError as error:
+            records = () if staged is None else tuple(staged.records)
+            return Ran(self._outcome(_Account.of_unreadable(error, records)))
+        finally:
+            history.deadline = None
+        timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+        return _ran(self._told(outcome, traffic, deadline), staged, context, session, timings, history, memory)
 
     async def arun(
         self, traffic: Traffic, context: Context, session: SessionFacts, history: History, offload: Offload
     ) -> Ran:
         """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
-        memory = self._memory(history, context)
-        taken = self._taken_in(traffic, context, session, history, memory)
-        begin = perf_counter_ns()
-        staged = await self._stages.arun(taken.value, context)
-        steps = self._governed(taken, staged, session, history, context, memory)
-        spent = perf_counter_ns() - begin
-        evaluating = 0
+        deadline = history.deadline = Deadline(self._timeout_seconds)
+        staged: Staged | None = None
         try:
-            asked = next(steps)
-            while True:
-                begin = perf_counter_ns()
-                answer = await (self._aevaluated(asked) if isinstance(asked, Batch) else offload(asked))
-                evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
-                asked = steps.send(answer)
-        except StopIteration as done:
-            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return _ran(done.value, staged, context, session, timings, history, memory)
+            memory = self._memory(history, context)
+            with deadline.working():
+                taken = self._taken_in(traffic, context, session, history, memory)
+            begin = perf_counter_ns()
+            with deadline.paused():
+                staged = await self._stages.arun(taken.value, context)
+            steps = self._governed(taken, staged, session, history, context, memory, deadline)
+            spent = perf_counter_ns() - begin
+            evaluating = 0
+            answer: Any = None
+            try:
+                while True:
+                    with deadline.working():
+                        asked = steps.send(answer)
+                    begin = perf_counter_ns()
+                    if isinstance(asked, Batch):
+                        answer = await self._aevaluated(asked, deadline)
+                        evaluating += perf_counter_ns() - begin
+                    else:
+                        answer = await offload(deadline.timed, asked)
+            except StopIteration as done:
+                outcome = done.value
+        except DeadlinePassed:
+            return Ran(self._late(traffic, deadline))
+        except CmfError as error:
+            records = () if staged is None else tuple(staged.records)
+            return Ran(self._outcome(_Account.of_unreadable(error, records)))
+        finally:
+            history.deadline = None
+        timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+        return _ran(self._told(outcome, traffic, deadline), staged, context, session, timings, history, memory)
 
-    def _evaluated(self, batch: Batch) -> list[EngineResult]:
+    def _told(self, outcome: Outcome, traffic: Traffic, deadline: Deadline) -> Outcome:
+        """The outcome; if the engine had no time left because of the input, one that says so."""
+        decision = outcome.decision
+        is_late = decision.action is Action.REFUSE and any(hit.code == TIMED_OUT for hit in decision.reasons)
+        is_late = is_late and is_outage(decision) and _is_at_fault(traffic, deadline)
+        return self._late(traffic, deadline) if is_late else outcome
+
+    def _late(self, traffic: Traffic, deadline: Deadline) -> Outcome:
+        """The refusal of a run that did not end in time: for being too much, or because of what it waited for."""
+        if _is_at_fault(traffic, deadline):
+            return self.closed(traffic, TOO_MUCH_WORK, TOO_MUCH[TOO_MUCH_WORK], rule=INPUT_RULE)
+        return self.closed(traffic, DeadlinePassed.default_code, "Policy did not decide in time.")
+
+    def _evaluated(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
         try:
-            return self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
+            return self._engine.evaluate(*batch, timeout_seconds=deadline.left)
         except PROCESS_EXITS:
             raise
         except BaseException as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
             return _broken(batch, error)
 
-    async def _aevaluated(self, batch: Batch) -> list[EngineResult]:
+    async def _aevaluated(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
+        before = deadline.left
         try:
-            return await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
+            results = await self._engine.aevaluate(*batch, timeout_seconds=before)
+            if sum(map(len, batch.views)) >= LARGE_BYTES:  # on another thread: it works, more than it waits
+                deadline.worked(before - deadline.left)
+            return results
         except PROCESS_EXITS:
             raise
         except BaseException as error:
@@ -239,6 +304,7 @@ class Runner:
         history: History,
         context: Context,
         memory: TurnMemory,
+        deadline: Deadline,
     ) -> _Steps:
         """The judgement of what the stages made of `taken`, with the rule on its data and the labels of that data."""
         if not staged.stopped:
@@ -246,7 +312,8 @@ class Runner:
             staged = staged if taken.value is staged.value else replace(staged, value=taken.value)
         excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
         finder = HitFinder(self._rules, excuses, taken.rule())
-        outcome = yield from self._steps(staged, session, history, finder, memory, keep=context.session is not None)
+        keep = context.session is not None
+        outcome = yield from self._steps(staged, session, history, finder, memory, deadline, keep=keep)
         return replace(outcome, events=outcome.events | taken.events) if taken.events else outcome
 
     def _steps(
@@ -256,6 +323,7 @@ class Runner:
         history: History,
         finder: HitFinder,
         memory: TurnMemory,
+        deadline: Deadline,
         *,
         keep: bool,
     ) -> _Steps:
@@ -288,6 +356,7 @@ class Runner:
                 return self._refused(account, _edit_failed("effect.tool-input-invalid"), schemas.broken)
             if judged.stops:
                 return self._outcome(account)
+            deadline.check()
             try:
                 removed: list[str] = []
                 edited = judged.edited(value, self._mode, replacer, removed)
@@ -352,9 +421,7 @@ class Runner:
 
     def closed(self, value: Traffic, code: str, reason: str, *, rule: str = SESSION_RULE) -> Outcome:
         """The refusal of a value that could not be judged, because something failed that judging needs."""
-        hit = Hit(rule=rule, code=code, effect=Effect.DENY, reason=reason, severity="critical")
-        record = StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
-        return self._outcome(_Account.of_unjudged(value, (record,)))
+        return self._outcome(_Account.of_unjudged(value, (_closing(code, reason, rule=rule),)))
 
     def _refused(self, account: _Account, hit: Hit, path: str, answer: ApprovalAnswer | None = None) -> Outcome:
         """A refusal that follows from no rule: an edit failed, edits never settled, or a person denied an approval.
@@ -390,6 +457,16 @@ def _ran(
 def _broken(batch: Batch, error: BaseException) -> list[EngineResult]:
     _log.error("the engine raised %s", where_from(error))
     return [Failed("engine.failed")] * len(batch.views)
+
+
+def _is_at_fault(traffic: Traffic, deadline: Deadline) -> bool:
+    """Whether a run took too long because of its input: it worked all the time, and not on a small one."""
+    return deadline.spent_working and len(to_bytes(traffic)) >= SMALL_BYTES
+
+
+def _closing(code: str, reason: str, *, rule: str) -> StageRecord:
+    hit = Hit(rule=rule, code=code, effect=Effect.DENY, reason=reason, severity="critical")
+    return StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
 
 
 def _edit_failed(code: str) -> Hit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ from pipeline import (
     Pipeline,
     PolicyError,
     PolicyUnavailable,
+    Unjudgeable,
     as_stage,
 )
+from pipeline.decision import NO_EFFECTS
+from pipeline.engines.base import Decided, EngineResult
 from pipeline.policy_set import load, shipped
 from pipeline.profiles import Profiles
 
@@ -73,16 +77,16 @@ def test_an_engine_without_an_answer_is_an_outage_and_no_denial(guarded: Rules) 
     assert caught.value.code == "engine.timeout"
 
 
-@pytest.mark.spec("ENG-8")
+@pytest.mark.spec("ENG-8", "PIPE-20")
 def test_a_pattern_that_reads_on_from_each_match_is_stopped_at_the_deadline(guarded: Rules) -> None:
     rule = 'deny contains {"code": "x", "reason": "x"} if count(regex.find_n(`a[^c]*?END|a`, input.content, -1)) == 1'
     guard = guarded({"r": rule}, config=Config(timeout_seconds=0.1), kinds="text")
 
     started = time.process_time()
-    with pytest.raises(PolicyUnavailable) as caught:
+    with pytest.raises(Unjudgeable) as caught:
         guard.check(says("a" * 400_000))
 
-    assert caught.value.code == "engine.timeout"
+    assert caught.value.code == "input.too-much-work"
     assert time.process_time() - started < 1  # two minutes when each match is looked for to the end
 
 
@@ -90,7 +94,6 @@ def test_a_pattern_that_reads_on_from_each_match_is_stopped_at_the_deadline(guar
 @pytest.mark.parametrize(
     ("rule", "code"),
     [
-        ("count(numbers.range(1, count(input.content) * 100000000)) > 1", "engine.builtin-limit"),
         ("to_number(input.content) > 1", "engine.builtin-error"),
         ("value\nvalue := 1 if input.content\nvalue := 2 if input.content", "engine.conflict"),
     ],
@@ -102,6 +105,17 @@ def test_a_failure_that_the_same_input_always_meets_is_not_worth_a_retry(guarded
         guard.check(says("x"))
 
     assert (caught.value.code, caught.value.retryable) == (code, False)
+
+
+@pytest.mark.spec("PIPE-21")
+def test_what_is_too_large_for_a_builtin_is_refused_as_unjudgeable(guarded: Rules) -> None:
+    rule = "count(numbers.range(1, count(input.content) * 100000000)) > 1"
+    guard = guarded({"r": f'deny contains {{"code": "x", "reason": "x"}} if {rule}'}, kinds="text")
+
+    with pytest.raises(Unjudgeable) as caught:
+        guard.check(says("x"))
+
+    assert (caught.value.code, caught.value.retryable) == ("engine.builtin-limit", False)
 
 
 @pytest.mark.spec("GRD-3")
@@ -252,6 +266,77 @@ def test_a_context_or_subject_of_the_wrong_type_is_refused_with_what_to_write(gu
         with pytest.raises(ShapeError, match=r"write \{'id': …, 'roles': \[…\]\}") as caught:
             guard.decide(says("x"), subject=subject)  # type: ignore[arg-type]
         assert caught.value.path == path
+
+
+class Slow:
+    """An engine that lets the deadline pass, and answers as if it had not."""
+
+    revision = "slow"
+
+    def evaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        time.sleep(timeout_seconds + 0.01)
+        return [Decided(NO_EFFECTS)] * len(views)
+
+    async def aevaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        return await asyncio.to_thread(self.evaluate, entrypoints, shared, views, timeout_seconds=timeout_seconds)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+@pytest.mark.spec("PIPE-20")
+def test_a_run_that_waits_beyond_its_deadline_is_refused_as_an_outage() -> None:
+    guard = Guard(engine=Slow(), config=Config(timeout_seconds=0.05))
+
+    with pytest.raises(PolicyUnavailable) as caught:
+        guard.check(says("hello"))
+    with pytest.raises(PolicyUnavailable) as caught_async:
+        asyncio.run(guard.acheck(says("hello")))
+
+    assert (caught.value.code, caught.value.retryable) == ("pipeline.deadline", True)
+    assert caught_async.value.code == "pipeline.deadline"
+
+
+def _call(**arguments: object) -> Request:
+    call = ToolCallPart(tool_call_id="c", name="f", arguments=arguments)
+    said = Message(role="user", content=[TextPart(text="go on with value 7")])
+    return Request(model="openai:m", messages=[said, Message(role="assistant", content=[call])])
+
+
+@pytest.mark.spec("PIPE-20", "PIPE-21")
+def test_a_run_that_works_beyond_its_deadline_is_refused_as_too_much() -> None:
+    guard = Guard(config=Config(timeout_seconds=0.02))
+    request = _call(**{f"key{at}": f"value {at}" for at in range(2_000)})
+
+    with pytest.raises(Unjudgeable) as caught:
+        guard.check(request)
+    with pytest.raises(Unjudgeable) as caught_async:
+        asyncio.run(guard.acheck(request))
+
+    assert (caught.value.code, caught.value.retryable) == ("input.too-much-work", False)
+    assert "policy_seconds" in caught.value.user_message
+    assert caught_async.value.code == "input.too-much-work"
+
+
+@pytest.mark.spec("PIPE-19")
+def test_shipped_rules_judge_a_long_text_in_a_coroutine() -> None:
+    decision = asyncio.run(Guard(config=Config(timeout_seconds=60.0)).adecide(says("the quick brown fox " * 100_000)))
+
+    assert decision.verdict == "allow"
+
+
+@pytest.mark.spec("PIPE-21")
+@pytest.mark.parametrize("digits", [4_301, 10_000])
+def test_a_number_too_long_to_be_shown_is_refused_as_unjudgeable(digits: int) -> None:
+    with pytest.raises(Unjudgeable) as caught:
+        Guard().check(_call(amount=10 ** (digits - 1)))
+
+    assert (caught.value.code, caught.value.retryable) == ("json.not-finite", False)
+    assert "digits" in caught.value.user_message
 
 
 @pytest.mark.spec("VIEW-15")

@@ -74,7 +74,7 @@ struct PyPolicySet {
 impl PyPolicySet {
     #[new]
     #[pyo3(signature = (modules, data, entrypoints, *, strict_builtin_errors=true, use_compiled=true, check_every=1_000,
-                        max_input_bytes=8_388_608, max_result_bytes=8_388_608, keeps_prints=false))]
+                        max_input_bytes=33_554_432, max_result_bytes=8_388_608, keeps_prints=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,

@@ -24,7 +24,7 @@ from cmf.security import SubjectExtension
 from cmf.value import replace, trusted
 from pipeline.context import Context
 from pipeline.emission import emit, emit_events, with_provider
-from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
+from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError, Unjudgeable
 from pipeline.gateway.admission import Admission
 from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import JSON, streamed, without_usage_unless_asked
@@ -274,7 +274,10 @@ class _Attempt:
 
     async def _judged(self, response: Response, facts: Context) -> Outcome:
         """The outcome for the response; judged again as it is joined, if an edit took a text out of its own place."""
-        outcome = raised(await self._runtime.guard.arun(response, context=facts))
+        try:
+            outcome = raised(await self._runtime.guard.arun(response, context=facts))
+        except Unjudgeable as error:  # it was not the client that sent too much
+            raise Refusal(502, error.code, error.user_message, headers=of_decision(error).headers) from None
         if (left := outcome.response) is None or (whole := self._in_one_text(left)) is left:
             return outcome
         return raised(await self._runtime.guard.arun(whole, context=facts))

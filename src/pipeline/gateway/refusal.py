@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from cmf.errors import CmfError
-from pipeline.errors import ApprovalRequired, DecisionError, PolicyUnavailable
+from pipeline.decision import TOO_MUCH
+from pipeline.errors import ApprovalRequired, DecisionError, PolicyUnavailable, Unjudgeable
 
 OUTAGE_SECONDS: Final = 5  # after which a client may try again
+_FORM: Final = frozenset({"input.number", "input.too-deep"})  # what is not too large, but has the wrong form
 FINAL: Final = {"x-should-retry": "false"}  # keeps SDKs from trying again
 
 
@@ -58,6 +60,9 @@ def of_decision(error: DecisionError) -> Refusal:
     if isinstance(error, PolicyUnavailable):
         return Refusal(503, error.code, error.user_message, headers=headers | (later() if error.retryable else FINAL))
     headers |= FINAL
+    if isinstance(error, Unjudgeable):  # what the client sent is at fault, and it has to send something else
+        status = 413 if error.code in TOO_MUCH and error.code not in _FORM else 400
+        return Refusal(status, error.code, f"{error.user_message} (decision {error.decision_id})", headers=headers)
     message = error.user_message
     if isinstance(error, ApprovalRequired) and error.approval_ids:
         headers["x-cmf-approval-id"] = ",".join(error.approval_ids)

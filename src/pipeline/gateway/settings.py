@@ -346,7 +346,7 @@ class Settings(Section):
     """`enforce`, or `observe`: recorded, and nothing refused."""
     environment: str | None = None
     """The name that policy sees as `input.extensions.request.environment`."""
-    policy_seconds: Seconds = 1.0
+    policy_seconds: Seconds = 5.0
     """How long policies may take for one request; then it is refused."""
     store: Annotated[str | Path, BeforeValidator(_place, json_schema_input_type=str)]
     """Records and sessions: a SQLite file, or `postgresql://host/database`; by default `cmf.db` beside the settings."""

@@ -316,7 +316,10 @@ class _Search:
 
 def spelled(number: float) -> str:
     """A JSON number as text."""
-    return str(number)
+    try:
+        return str(number)
+    except ValueError:  # an integer of more digits than Python writes, which no view shows either
+        return hex(int(number))
 
 
 def _key_of(number: float) -> frozenset[str]:

@@ -103,6 +103,8 @@ class Index:
         self._untrusted: dict[Group, int] = {}
         self._derived = DerivedValues()
         self._chosen: set[Hashable] = set()
+        self.check: Callable[[], None] | None = None
+        """Called for each value and text, if it is set; raises where the time for reading is over."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -127,6 +129,8 @@ class Index:
         for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
             speech = _Speech(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
             for group, content in _READERS.get(type(part), Index._read_other)(self, part, speech):
+                if self.check is not None:
+                    self.check()
                 self._texts.add(self._number(group), number, content)
                 if group.trust != TRUSTED and group.kind != "assistant":
                     self._untrusted.setdefault(group, number)
@@ -309,7 +313,8 @@ class Index:
                 entries.append({"path": pointed, "type": kind, "use": use, "sources": []})
             else:
                 found = [self._entry(pointed, kind, use, item)]
-                if use != "content" and kind in _STEERING:
+                too_long = type(item) is int and item.bit_length() > _BITS  # no view shows it: the run will be refused
+                if use != "content" and kind in _STEERING and not too_long:
                     found = self._steering(found[0], item, under, profile)
                 entries += found
             if use != "control" and kind == "string":
@@ -347,6 +352,8 @@ class Index:
 
     def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
         """The entry of a value; `others` are further look-ups whose sources count as its own."""
+        if self.check is not None:
+            self.check()
         if not self._group_list:  # nothing was read yet
             return {"path": path, "type": kind, "use": use, "sources": []}
         sources, complete, more = self._sources(content, *others)
@@ -435,6 +442,7 @@ def _result_labels(call: _Call | None) -> frozenset[str]:
 
 _HOLDING: Final = (dict, list, tuple)
 _STEERING: Final = frozenset({"string", "number", "boolean"})
+_BITS: Final = 14_284  # of integers of 4,300 digits, the longest that Python writes
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 _NO_RULES: Final = ResultProfile()
 _READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {

@@ -229,7 +229,7 @@ def number_key(number: float | str) -> str | None:
     """The key under which a JSON number is found however it is spelled; None where its spelling is all there is."""
     try:
         exact = Decimal(str(number))
-    except InvalidOperation:
+    except (InvalidOperation, ValueError):  # no number, or one of more digits than Python writes
         return None
     if not exact.is_finite() or abs(exact.adjusted()) > MAX_DIGITS or len(exact.as_tuple().digits) > MAX_DIGITS:
         return None

@@ -195,13 +195,14 @@ def test_what_cannot_be_put_on_record_is_503_and_never_reaches_the_upstream(tmp_
 
 
 @pytest.mark.spec("GW-33")
-def test_what_policy_can_never_judge_is_503_and_not_to_be_sent_again(tmp_path: Path) -> None:
+def test_a_request_too_large_to_be_judged_is_413_and_not_to_be_sent_again(tmp_path: Path) -> None:
     split = 'deny contains {"code": "x", "reason": "x"} if count(split(input.content, "")) == 0'
     with serving(tmp_path, settings(tmp_path, {"split": split})) as url:
-        status, headers, _ = post(url, CHAT, says("a" * 1_200_000), bearer())
+        status, headers, answer = post(url, CHAT, says("a" * 1_200_000), bearer())
 
-    assert (status, headers["x-cmf-code"]) == (503, "engine.builtin-limit")
+    assert (status, headers["x-cmf-code"]) == (413, "engine.builtin-limit")
     assert (headers["x-should-retry"], headers["retry-after"]) == ("false", None)
+    assert "Send it in several parts" in str(answer)
 
 
 @pytest.mark.spec("GW-17")
