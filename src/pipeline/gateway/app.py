@@ -16,7 +16,7 @@ from pipeline.gateway import dialects, endpoints, intake
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import JSON, Dialect
 from pipeline.gateway.endpoints import CHECKS, Endpoint, Operation
-from pipeline.gateway.exchange import IncomingRequest, RouteRuntime, exchange, read_request
+from pipeline.gateway.exchange import AT_ONCE, LARGE_BYTES, IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
@@ -27,6 +27,7 @@ from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.gateway.upstream import REQUEST, Upstream
+from pipeline.offload import Offload
 from pipeline.ulids import new_ulid
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class Gateway:
         self._mcp = mcp
         self._checks = checks
         self._open = False
+        self._beating: asyncio.Task[None] | None = None
+        self._threads = Offload(waits=True)
         self._probes = frozenset(probes)
 
     @property
@@ -102,15 +105,19 @@ class Gateway:
             await upstream.open()
         if self._mcp is not None:
             await self._mcp.open()
+        self._beating = asyncio.create_task(self._metrics.beat())
         self._open = True
 
     async def close(self) -> None:
         """Close every connection."""
         self._open = False
+        if self._beating is not None:
+            self._beating.cancel()
         if self._mcp is not None:
             await self._mcp.close()
         for upstream in self._upstreams():
             await upstream.close()
+        self._threads.close()
 
     def _upstreams(self) -> Iterable[Upstream]:
         return {
@@ -202,10 +209,13 @@ class Gateway:
                 if endpoint.operation is Operation.ENVOY:
                     intake.check_uncut(headers)
                 raw = await self._body(endpoint, headers, receive)
+                apart = self._threads if len(raw) > LARGE_BYTES else AT_ONCE
+                body, digest = await apart(_read, raw, self._limits)
                 incoming = IncomingRequest(
                     endpoint=endpoint,
-                    body=intake.json_of(raw, self._limits),
-                    digest=hashlib.sha256(raw).hexdigest(),
+                    body=body,
+                    digest=digest,
+                    apart=apart,
                     headers=headers,
                     request_id=ulid,
                     subject=subject,
@@ -234,7 +244,7 @@ class Gateway:
         if incoming.endpoint.operation in CHECKS and self._checks is not None:
             with self._checks.admission.entered(subject, size):
                 return await self._checks.answer(incoming)
-        request, dialect = read_request(incoming), incoming.endpoint.dialect
+        request, dialect = await incoming.apart(read_request, incoming), incoming.endpoint.dialect
         runtime = self._runtime_for(dialect, str(request.model))
         line.route = runtime.route.name
         with runtime.admission.entered(subject, size):
@@ -283,6 +293,11 @@ class Gateway:
             return _json(200, {"status": "ok"})
         is_ready, report = await self._operations.ready()
         return _json(200 if is_ready else 503, {name: report[name] for name in _SHOWN_TO_CLIENTS if name in report})
+
+
+def _read(raw: bytes, limits: Limits) -> tuple[Any, str]:
+    """The JSON value in a body, and the SHA-256 of the body, in hex. Refusal 400 where it is not strict JSON."""
+    return intake.json_of(raw, limits), hashlib.sha256(raw).hexdigest()
 
 
 def _path(scope: Scope) -> str:

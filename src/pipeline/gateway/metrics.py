@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -16,8 +17,10 @@ from pipeline.gateway.intake import CLIENT_CLOSED
 from pipeline.gateway.tally import Tally
 from pipeline.sessions.base import SessionStore
 
+BEAT_SECONDS: Final = 0.05  # between two looks at how punctual the event loop is
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+PAUSE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 # Keys in a record: a quote within a text has a backslash before it, so that no text can look like one.
 _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
@@ -44,6 +47,7 @@ _HELP: Final = {
     "cmf_decisions_overridden_total": "Decisions in which an override let pass what a rule denied.",
     "cmf_upstream_up": "1 if an upstream is in use, 0 while it is skipped.",
     "cmf_decision_seconds": "Time taken by a decision.",
+    "cmf_loop_pause_seconds": "Time for which the event loop paused, and all clients of this process waited.",
     "cmf_gateway_seconds": "Time taken by a request, from its headers to the end of its answer, upstream included.",
 }
 
@@ -109,6 +113,7 @@ class Metrics:
         self._overridden = 0
         self._runs = _Histogram(RUN_BUCKETS)
         self._seconds = _Histogram(BUCKETS)
+        self._pauses = _Histogram(PAUSE_BUCKETS)
         self._reloads: Counter[str] = Counter()
         self._reload_failed = 0
         self._revisions = revisions
@@ -145,6 +150,14 @@ class Metrics:
             self._refusals[code] += 1
         self._seconds.add(seconds)
 
+    async def beat(self) -> None:
+        """Count the pauses of the event loop, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            begin = loop.time()
+            await asyncio.sleep(BEAT_SECONDS)
+            self._pauses.add(max(0.0, loop.time() - begin - BEAT_SECONDS))
+
     def text(self) -> str:
         """All metrics, in the text format."""
         return "".join(f"{line}\n" for line in self._lines())
@@ -176,6 +189,7 @@ class Metrics:
         yield from _family("cmf_upstream_up", "gauge", ups)
         yield from self._runs.lines("cmf_decision_seconds")
         yield from self._seconds.lines("cmf_gateway_seconds")
+        yield from self._pauses.lines("cmf_loop_pause_seconds")
 
 
 class _Histogram:
