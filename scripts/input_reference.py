@@ -87,6 +87,15 @@ def _lines() -> Iterator[str]:
     yield from _table("origins", made)
     yield from (
         "",
+        "## `input.addresses`",
+        "",
+        "Made only where a rule reads it, for the kinds of part that the rule is for [INP-9]. Arguments are read as",
+        "JSON, with the JSON inside of their texts; words as Markdown and HTML.",
+        "",
+    )
+    yield from _table("addresses", made)
+    yield from (
+        "",
         "## What a rule does not see",
         "",
         "A rule that needs one of these never hits, or always. `cmf impact` names new and changed rules without a hit",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cmf import Message, Request, Response
 from cmf.codec import loads
 from cmf.decomposition import iter_views
-from pipeline.policy_input import Letters, SessionFacts, view_bytes, whole
+from pipeline.policy_input import Letters, SessionFacts, view_bytes, whole, with_addresses
 
 _TIME: Final = "2026-11-20T10:30:00Z"
 
@@ -333,6 +333,25 @@ def documents() -> Iterator[dict[str, Any]]:
     yield from _inputs(Request.model_validate(REQUEST), SESSION, ORIGINS)
     yield from _inputs(Response.model_validate(RESPONSE), SESSION, ORIGINS)
     yield from _inputs(Message.model_validate(partial), SESSION, ORIGINS)
+    yield from _inputs(Message.model_validate(_ADDRESSES), SESSION, ORIGINS)
+
+
+_ADDRESSES: Final[dict[str, Any]] = {
+    "role": "assistant",
+    "content": [
+        {"content_type": "text", "text": "![chart](https://ann@charts.example/a.png#b)"},
+        {
+            "content_type": "tool_call",
+            "name": "fetch",
+            "arguments": {
+                "number": "http://0x7f.1/",
+                "other": "https://bank.example@b\u00fccher.example/a/../b",
+                "port": "http://host.example:99999/",
+                "url": "host.example:8080/x",
+            },
+        },
+    ],
+}
 
 
 def bare() -> Iterator[dict[str, Any]]:
@@ -353,5 +372,5 @@ def _inputs(
 ) -> Iterator[dict[str, Any]]:
     for view in iter_views(value):
         further = loads(view_bytes(view, letters=Letters(plain=True, folded=True)))
-        document = loads(whole(view, session, origins if view.kind == "tool_call" else None))
+        document = loads(with_addresses(whole(view, session, origins if view.kind == "tool_call" else None)))
         yield document | {name: further[name] for name in Letters._fields if name in further}

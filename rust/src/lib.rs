@@ -11,9 +11,11 @@
 //! - [`json`] is the only way into the engine and out of it.
 //!
 //! [`letters`] makes the forms of a text in which patterns are found whatever letters it is written in.
+//! Beside it, [`addresses`] reads addresses, and finds them in the text of a view.
 //!
 //! `python` is the binding, and writes policy inputs from Python's own objects.
 
+pub mod addresses;
 pub mod builtins;
 pub mod evaluation;
 pub mod failure;

@@ -6,6 +6,12 @@ from typing import Any, Literal, final
 ENGINE: str
 """Name and version of the engine inside."""
 
+def normal_form(uri: str, /) -> str | None:
+    """The normal form of a URI; None for an address that has none."""
+
+def with_addresses(view: bytes, /) -> bytes:
+    """The JSON object of a view with `addresses`, unless it has them."""
+
 class RefusedError(ValueError):
     """A policy set, query or input that is refused; args are (code, message, path, line, column)."""
 

@@ -51,3 +51,7 @@ dict_maker: Final[Callable[[type], Callable[[Any], Any]] | None] = None if _buil
 
 freezing: Final[Callable[..., tuple[Callable[..., Any], ...]] | None] = None if _built is None else _built.freezing
 """Freezes JSON and compares values for equality; None without the native module."""
+
+normal_form: Final[Callable[[str], str | None]] = (lambda uri: uri) if _built is None else _built.normal_form
+"""The normal form of a URI, as `cmf.uris.normalise` says; None for an address that has none. Without the native module,
+which judges everything, the URI as it stands."""

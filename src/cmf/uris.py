@@ -1,4 +1,4 @@
-"""The URIs of views, and matching them. Spec: docs/spec/views.md [VIEW-8] to [VIEW-11], [B5], [B6].
+"""The URIs of views, and matching them. Spec: docs/spec/views.md [VIEW-8] to [VIEW-11], [VIEW-26], [B5], [B6].
 
 In a pattern only `*` (characters of one segment; alone: one whole segment) and `**` (as a segment: any number of
 segments, none included) are special; dots, brackets, plus and question marks are literal. Case counts. Both sides are
@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Final
 from urllib.parse import quote
+
+from cmf.native import normal_form
 
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _SPECIAL = re.compile(r"[\[\]{}()!?|@+\\-]")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):(//)?")
-_OWN_SCHEMES = frozenset({"tool", "tool_result", "prompt", "prompt_result", "llm", "opaque"})
+_OWN_SCHEME = re.compile(r"(?:tool|tool_result|prompt|prompt_result|llm|opaque)://", re.IGNORECASE)
+INVALID: Final = "invalid"
+"""The scheme of what is an address and has no normal form."""
 
 
 def segment(text: str) -> str:
@@ -31,26 +35,21 @@ def tool_uri(name: str, namespace: str | None) -> str:
 
 
 def normalise(uri: str) -> str:
-    """The one spelling of `uri`: scheme and host in lower case, unreserved escapes decoded, dot segments resolved.
+    """The one spelling of `uri`: that of the address which browsers and clients ask for [VIEW-9].
 
-    Of our own schemes (`tool`, `tool_result`, `prompt`, `prompt_result`, `llm`, `opaque`) the authority is a name, and
-    keeps its case.
+    Of our own schemes (`tool`, `tool_result`, `prompt`, `prompt_result`, `llm`, `opaque`) the authority is a name: it
+    keeps its case, and so does all behind it. An address that no client can read becomes an `invalid:` URI, which
+    matches no pattern for addresses [VIEW-26].
     """
-    uri = _ESCAPE.sub(_decoded, uri)
-    scheme_match = _SCHEME.match(uri)
-    if scheme_match is None:
-        return uri
-    scheme, slashes = scheme_match.group(1).lower(), scheme_match.group(2) or ""
-    rest = uri[scheme_match.end() :]
-    if not slashes:
-        return f"{scheme}:{rest}"
-    authority, separator, tail = _cut(rest, "/?#")
-    if scheme not in _OWN_SCHEMES:
-        authority = authority.lower()
-        if separator == "/":
-            path, mark, query = _cut(tail, "?#")
-            tail = _without_dots(path) + mark + query
-    return f"{scheme}://{authority}{separator}{tail}"
+    normal = _normal(uri)
+    return f"{INVALID}:{quote(uri, safe='')}" if normal is None else normal
+
+
+def _normal(uri: str) -> str | None:
+    scheme = _OWN_SCHEME.match(uri)
+    if scheme is None:
+        return normal_form(uri)
+    return scheme[0].lower() + _ESCAPE.sub(_decoded, uri[scheme.end() :])
 
 
 def matches(uri: str, pattern: str) -> bool:
@@ -61,7 +60,13 @@ def matches(uri: str, pattern: str) -> bool:
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
     """A matcher per segment; None stands for `**`."""
-    return tuple(_segment_matcher(part) for part in normalise(pattern).split("/"))
+    return tuple(_segment_matcher(part) for part in _normal_pattern(pattern).split("/"))
+
+
+def _normal_pattern(pattern: str) -> str:
+    """The pattern in the spelling of what it is held against; as it stands where stars make it no address."""
+    normal = _normal(pattern) if "*" in pattern else normalise(pattern)
+    return pattern if normal is None else normal
 
 
 def _segment_matcher(part: str) -> re.Pattern[str] | None:
@@ -100,22 +105,3 @@ _NOTHING = re.compile(r"(?!)")
 def _decoded(escape: re.Match[str]) -> str:
     character = chr(int(escape.group(1), 16))
     return character if _UNRESERVED.match(character) else escape.group(0).upper()
-
-
-def _cut(text: str, marks: str) -> tuple[str, str, str]:
-    """What is before the first of the marks, that mark, and what is behind it."""
-    at = next((index for index, character in enumerate(text) if character in marks), len(text))
-    return text[:at], text[at : at + 1], text[at + 1 :]
-
-
-def _without_dots(path: str) -> str:
-    kept: list[str] = []
-    parts = path.split("/")
-    for part in parts:
-        if part == "..":
-            del kept[-1:]
-        elif part != ".":
-            kept.append(part)
-    if parts[-1] in (".", ".."):
-        kept.append("")
-    return "/".join(kept)

@@ -25,7 +25,7 @@ from pipeline.effects import Replacer, apply_edits
 from pipeline.history import History, Origins, Trail, may_call
 from pipeline.hit_finder import HitFinder
 from pipeline.joined_hits import settle_joined
-from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
+from pipeline.policy_input import Letters, SessionFacts, shared_bytes, view_bytes, with_addresses
 from pipeline.policy_set import PolicySet
 from pipeline.schema_checks import SchemaChecks
 from pipeline.stage import Traffic
@@ -177,6 +177,7 @@ class Judge:
         self._reads = policies.session_reads
         self._reads_events = any(path[:1] in ((), ("events",)) for paths in self._reads.values() for path in paths)
         self._request_reads = policies.request_reads
+        self._address_readers = policies.address_readers
         self._watched = frozenset({*_CALLS, *_HOLDING, *self._reads, *self._request_reads})
         self._letters = policies.letters
         self._mode = mode
@@ -212,7 +213,8 @@ class Judge:
             group_origins = [origins.get(view.path) for view in group]
             entrypoints = [self._entrypoints[view.kind] for view in group]
             letters = [self._letters.get(view.kind) for view in group]
-            answers = yield Batch(entrypoints, shared, list(map(view_bytes, group, group_origins, letters)))
+            documents = list(map(self._document, group, group_origins, letters))
+            answers = yield Batch(entrypoints, shared, documents)
             # Not strict: views without an answer count as skipped, so that nothing is forwarded.
             for place, view, answer, known in zip(places, group, answers, group_origins, strict=False):
                 hits[place] = finder.hits(view, answer, known) + schemas.unreadable(value, view)
@@ -227,6 +229,12 @@ class Judge:
             if line is None
         )
         return self._result(_Pass(value, basis, carried, _PassLines.of(to_judge, decided), trail), skipped)
+
+    def _document(
+        self, view: MessageView, origins: Sequence[Mapping[str, Any]] | None, letters: Letters | None
+    ) -> bytes:
+        written = view_bytes(view, origins, letters)
+        return with_addresses(written) if view.kind.value in self._address_readers else written
 
     # -- what is carried over ------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The one JSON document that policy sees of a view, as bytes. Spec: docs/spec/policy-input.md.
 
-It is exactly `view.to_opa_input()["input"]` plus `session`, `origins` [B8], `plain` and `folded`. What the views of a
-message share is encoded once, and the engine puts the two together.
+It is exactly `view.to_opa_input()["input"]` plus `session`, `origins` [B8], `plain`, `folded` and `addresses`. What the
+views of a message share is encoded once, and the engine puts the two together.
 """
 
 from __future__ import annotations
@@ -202,10 +202,25 @@ def _context_of(grants: Grants) -> _native.Context:
     return _native.Context(types, what.message, slots, what.security, subject, what.profiles, grants is None)
 
 
+def with_addresses(written: bytes) -> bytes:
+    """The JSON of a view with `addresses`: those in its content, as clients read them [INP-9]."""
+    return _native.with_addresses(written)
+
+
 _VALUES: Final = _native.ValueWriter(form_of)  # writes what `to_bytes` would, or leaves it to that
 _INPUTS: Final = _native.InputWriter(_VALUES, MessageView, Scope, _template_of, _context_of, is_sensitive)
 _write: Final = _VALUES.write
 _own: Final = _INPUTS.view
 _shared: Final = _INPUTS.shared
 
-__all__ = ["Letters", "SessionFacts", "form_of", "in_content", "json_bytes", "shared_bytes", "view_bytes", "whole"]
+__all__ = [
+    "Letters",
+    "SessionFacts",
+    "form_of",
+    "in_content",
+    "json_bytes",
+    "shared_bytes",
+    "view_bytes",
+    "whole",
+    "with_addresses",
+]

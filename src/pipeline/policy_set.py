@@ -58,6 +58,7 @@ class PolicySet:
         session_reads: by kind of view, the paths below `input.session` that its rules read; the empty path is all.
         request_reads: the same for `input.extensions.request`.
         letters: by kind of view, whether its rules read `input.plain` and `input.folded`; none for kinds with neither.
+        address_readers: the kinds of view whose rules read `input.addresses`.
         capabilities: what the rules that are not `off` need to see.
         builtin_errors: what a builtin that fails makes of a view.
         findings: problems that do not keep the set from being used.
@@ -75,6 +76,7 @@ class PolicySet:
     session_reads: Mapping[str, tuple[tuple[str, ...], ...]]
     request_reads: Mapping[str, tuple[tuple[str, ...], ...]]
     letters: Mapping[str, Letters]
+    address_readers: frozenset[str]
     capabilities: frozenset[Capability]
     builtin_errors: BuiltinErrors
     findings: tuple[Finding, ...]
@@ -204,6 +206,7 @@ def build(
         session_reads=_reads_below(("session",), reachable),
         request_reads=_reads_below(("extensions", "request"), reachable),
         letters=_letters(reachable),
+        address_readers=frozenset(_reads_below(("addresses",), reachable)),
         capabilities=capabilities,
         builtin_errors=builtin_errors,
         findings=tuple(found),

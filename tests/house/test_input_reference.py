@@ -21,6 +21,7 @@ FIELDS = {
     **{f"extensions.{name}": said for name, said in PROSE["extensions"].items()},
     **PROSE["session"],
     **PROSE["origins"],
+    **PROSE["addresses"],
 }
 
 

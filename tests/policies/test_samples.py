@@ -41,8 +41,9 @@ SECRETS = {
     "Google": "AIzaSyEXAMPLE-abcdef1234567890-NOTREALx",
     "JWT": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJFWEFNUExFIn0.EXAMPLEabcdef123456",
 }
-# Not free text: enums, and the pipeline's own path into the message.
+# Not free text: enums, the pipeline's own path into the message, and what it reads of the content.
 CLOSED = {
+    "addresses",
     "kind",
     "role",
     "hook",

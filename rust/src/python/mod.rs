@@ -170,9 +170,10 @@ fn quiet_panics() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        c_functions, polynomial_hash, quiet_panics, refused, tuples, PyAny, PyBackedStr, PyBytes, PyModule,
-        PyModuleMethods, PyResult, Python,
+        c_functions, polynomial_hash, quiet_panics, refused, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes,
+        PyModule, PyModuleMethods, PyResult, Python,
     };
+    use crate::addresses::{address, facts};
     use crate::builtins::{self, regexes};
     use crate::json::{selection, spelling};
     use crate::letters;
@@ -256,6 +257,19 @@ mod _native {
     #[pyfunction]
     fn polynomial(bytes: &[u8], place: [u64; 2]) -> [u8; 16] {
         polynomial_hash::Secret::at(u128::from(place[0]) << 64 | u128::from(place[1])).hash(bytes)
+    }
+
+    /// The normal form of a URI; None for an address that has none.
+    #[pyfunction]
+    fn normal_form(uri: &str) -> Option<String> {
+        address::normal_form(uri)
+    }
+
+    /// The JSON object of a view with `addresses`, unless it has them.
+    #[pyfunction]
+    fn with_addresses<'py>(py: Python<'py>, view: Bound<'py, PyBytes>) -> Bound<'py, PyBytes> {
+        let held: PyBackedBytes = view.clone().into();
+        py.detach(|| facts::with_addresses(&held)).map_or(view, |written| PyBytes::new(py, &written))
     }
 
     /// How many items at the beginning of two sequences are the same objects.

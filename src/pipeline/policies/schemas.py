@@ -85,6 +85,7 @@ def view_schema() -> dict[str, Any]:
             "type": "array",
             "items": _origin_schema(),
         },
+        "addresses": {"type": "array", "items": _address_schema()},
     }
     required = ("kind", "role", "path", "is_pre", "is_post", "action", "properties", "extensions")
     return {"title": "Policy input of one view", **_object(facts, required), "$defs": definitions}
@@ -200,6 +201,18 @@ def _origin_schema() -> dict[str, Any]:
         "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
     }
     return _object(entry, ("path", "sources"))
+
+
+def _address_schema() -> dict[str, Any]:
+    """An address in the content of a view [INP-9]."""
+    flags = ("disguised", "misleading", "climbs", "unreadable", "user", "fragment")
+    entry = {
+        "kind": {"enum": ["value", "text", "bare", "image", "link", "base", "unread"]},
+        **dict.fromkeys(("scheme", "host", "url", "shown"), _STRING),
+        **{flag: {"const": True} for flag in flags},
+        "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
+    }
+    return _object(entry, ("kind",))
 
 
 def message_schema() -> dict[str, Any]:

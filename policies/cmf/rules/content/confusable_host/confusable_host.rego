@@ -22,7 +22,6 @@ deny contains {
 	"code": "content.confusable-host",
 	"reason": "This part has an address that looks like another.",
 } if {
-	scan.wide
 	some name in _wide_hosts
 	_confusable(name)
 	not urls.host_matches(name, _settings.allowed_hosts)
@@ -55,6 +54,7 @@ _spoken if input.role == "assistant"
 _spoken if not input.role
 
 _wide_hosts contains name if {
+	scan.wide
 	_spoken
 	regex.match(`[/\\]{2}|@`, scan.content)
 	some groups in regex.find_all_string_submatch_n(_authority, scan.content, -1)
@@ -63,6 +63,13 @@ _wide_hosts contains name if {
 	# A full stop of Chinese or Japanese ends the sentence where no Latin letter follows it.
 	name := regex.replace(lower(groups[1]), `[\x{3002}\x{FF0E}\x{FF61}](?:[^!-~].*)?$`, "")
 	regex.match(`[^\x00-\x7f]`, name)
+}
+
+# As clients find it: without a scheme or slashes, with a tab in it, in escapes.
+_wide_hosts contains found.shown if {
+	input.kind != "text"
+	some found in input.addresses
+	regex.match(`[^\x00-\x7f]`, found.shown)
 }
 
 # Behind a user, if there is one, up to a port, a path, or what ends an address in prose, in wide signs too.
@@ -77,6 +84,12 @@ _punycode contains name if {
 	some groups in regex.find_all_string_submatch_n(_authority, lower(scan.content), -1)
 	name := groups[1]
 	regex.match(`(?:^|\.)xn--`, name)
+}
+
+_punycode contains found.shown if {
+	input.kind != "text"
+	some found in input.addresses
+	regex.match(`(?:^|\.)xn--`, found.shown)
 }
 
 # What folds into ASCII or looks like it: wide and mathematical letters, phonetic ones, strokes that are no slash.

@@ -20,6 +20,14 @@ test_denied_confusable_hosts if {
 	}
 }
 
+test_denied_hosts_that_only_clients_find if {
+	view := {"kind": "tool_call", "content": "{}"}
+	shown := {"addresses": [{"kind": "value", "scheme": "https", "shown": "\u0430pple.com", "host": "xn--pple-43d.com"}]}
+	_denied(object.union(view, shown)) == {"content.confusable-host"}
+	coded := {"addresses": [{"kind": "bare", "shown": "xn--pple-43d.com", "host": "xn--pple-43d.com"}]}
+	_denied(object.union(view, coded)) == {"content.confusable-host.punycode"}
+}
+
 test_denied_punycode_in_calls if {
 	view := {"kind": "tool_call", "content": `{"url":"https://XN--pple-43d.com/"}`}
 	_denied(view) == {"content.confusable-host.punycode"}

@@ -1,9 +1,10 @@
 # METADATA
 # title: Pictures and links do not carry data away
 # description: |
-#   A client that shows an assistant's words fetches the pictures in them, and what stands in the URL is gone. The URL
-#   of a picture that carries data (a query, a fragment, an encoded or very long name) to a host that is not listed is
-#   masked; so is that of a link with a long value in it.
+#   A client that shows an assistant's words fetches the pictures in them, and what stands in the URL is gone. Whatever
+#   a renderer of Markdown or HTML loads by itself is masked if its URL carries data (a query, a fragment, a user, an
+#   encoded or very long name) to a host that is not listed; so is a link with a long value in it. Parameters that say
+#   how a picture looks, with values of a kind that says nothing else, are no data.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm052025-improper-output-handling/
 # custom:
@@ -21,79 +22,84 @@ import data.cmf.lib.urls
 redact contains {
 	"code": "content.markdown-exfiltration",
 	"reason": "An address that carries data away was masked.",
-	"spans": scan.spans(scan.content, _carriers),
+	"spans": _spans,
 	"replacement": _settings.replacement,
 } if {
 	_spoken
-	count(_carriers) > 0
+	count(_spans) > 0
 }
 
-_carriers contains url if {
-	some url in _pictures
-	_carries(url)
-	not _listed(url)
+_spans := sort([[start, end] | some [start, end] in _places])
+
+_places contains found.span if {
+	some found in input.addresses
+	_carries(found)
+	host := found.host
+	not urls.host_matches(host, _settings.allowed_hosts)
 }
 
-_carriers contains url if {
-	some url in _links
-	regex.match(_long_value, url)
-	not _listed(url)
+_places contains found.span if {
+	some found in input.addresses
+	found.kind in {"base", "image"}
+	found.unreadable
 }
 
-_pictures contains groups[1] if {
-	regex.match(`!\[|<[A-Za-z]`, scan.content)
-	some pattern in _picture_shapes
-	some groups in regex.find_all_string_submatch_n(pattern, scan.content, -1)
-}
-
-_links contains groups[1] if {
-	regex.match(`\](?:\(|:)|(?i)<a[ \t\r\n/]`, scan.content)
-	some pattern in _link_shapes
-	some groups in regex.find_all_string_submatch_n(pattern, scan.content, -1)
-}
-
-# A picture by reference is drawn from wherever its name is defined.
-_picture_shapes := {
-	concat("", [`!\x5b(?:[^\x5b\]]|\x5b[^\]]*\])*\]\([ \t\r\n]*<?`, _url]),
-	concat("", [_loading, `(?:[^>]*[ \t\r\n/"'])?(?i:src|srcset|poster|data|background|(?:xlink:)?href)`, _is, _url]),
-	concat("", [`(?i:<[a-z][^>]*[ \t\r\n/"']style[ \t]*=[^>]*url\([ \t]*(?:["']|&quot;)?)`, _url]),
-	concat("", [_reference, _url]),
-}
-
-_link_shapes := {
-	concat("", [`\]\([ \t\r\n]*<?`, _url]),
-	concat("", [`(?i:<a[ \t\r\n/][^>]*href)`, _is, _url]),
-	concat("", [_reference, _url]),
-}
-
-# What a client that shows pictures fetches by itself. Scripts, frames and style sheets are what pages in an answer have
-# that are code, and no client for chats runs them.
-_loading := `(?i:<(?:img|image|source|video|audio|track|body|table|td|th))[ \t\r\n/]`
-
-_is := `[ \t\r\n]*=[ \t\r\n]*["']?`
-
-_reference := `(?:^|\n)[ \t]*\x5b[^\]\n]+\]:[ \t]*<?`
-
-_url := `((?i:https?:)?[/\\]{2}[!#-&*-;=?-~]+)`
+# All of it, where nobody could say what is loaded.
+_places contains [0, count(scan.content)] if urls.unread
 
 _spoken if input.role == "assistant"
 
 _spoken if not input.role
 
-_carries(url) if regex.match(`[?#][!-~]`, url)
+_carries(found) if found.kind == "base"
 
-_carries(url) if regex.match(concat("", [`[0-9A-Za-z%_+=]{`, format_int(_settings.picture_name, 10), `,}`]), url)
+_carries(found) if {
+	found.kind == "image"
+	_loads_with_data(found)
+}
 
-_carries(url) if regex.match(`(?:%[0-9A-Fa-f]{2}[0-9A-Za-z._-]*){8,}`, url)
+_carries(found) if {
+	found.kind == "link"
+	regex.match(_long_value, found.url)
+}
+
+_loads_with_data(found) if found.user
+
+_loads_with_data(found) if found.fragment
+
+_loads_with_data(found) if {
+	contains(found.url, "?")
+	not _is_harmless(found.url)
+}
+
+_loads_with_data(found) if {
+	regex.match(concat("", [`[0-9A-Za-z%_+=]{`, format_int(_settings.picture_name, 10), `,}`]), found.url)
+}
+
+_loads_with_data(found) if regex.match(`(?:%[0-9A-F]{2}[0-9A-Za-z._-]*){8,}`, found.url)
+
+# Labels are data to whoever answers for the domain.
+_loads_with_data(found) if regex.match(`[0-9A-Za-z_-]{41,}`, found.host)
+
+# A query of nothing but a few parameters that say how it looks.
+_is_harmless(url) if {
+	[_, query] := split(url, "?")
+	pairs := split(query, "&")
+	count(pairs) <= 4
+	every pair in pairs {
+		_says_looks(pair)
+	}
+}
+
+_says_looks(pair) if {
+	[name, value] := split(pair, "=")
+	pattern := _settings.harmless_parameters[name]
+	regex.match(concat("", [`^(?:`, pattern, `)$`]), value)
+}
 
 _long_value := concat("", [
 	`(?:[?&#=][0-9A-Za-z%+_.,*~=-]{`, format_int(_settings.link_value, 10), `,}`,
 	`|/[0-9A-Za-z%+_=]{`, format_int(_settings.link_value, 10), `,})`,
 ])
-
-_listed(url) if {
-	parts := split(replace(url, "\\", "/"), "/")
-	urls.host_matches(urls.host(parts[2]), _settings.allowed_hosts)
-}
 
 _settings := data.cmf.defaults.content.markdown_exfiltration

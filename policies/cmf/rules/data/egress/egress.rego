@@ -23,9 +23,28 @@ deny contains {
 } if {
 	not "*" in _settings.allowed_hosts
 	_held
-	some found in urls.in_content
+	some found in urls.asked
 	host := found.host
 	not urls.host_matches(host, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.egress",
+	"reason": "This would reach a host that is not allowed here.",
+} if {
+	not "*" in _settings.allowed_hosts
+	_held
+	some found in input.addresses
+	found.unreadable
+}
+
+deny contains {
+	"code": "data.egress.unread",
+	"reason": "What this would reach could not be read.",
+} if {
+	not "*" in _settings.allowed_hosts
+	_held
+	urls.unread
 }
 
 deny contains {

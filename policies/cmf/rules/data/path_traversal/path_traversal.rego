@@ -53,6 +53,15 @@ deny contains {
 	regex.match(_climbing, _quoted(text))
 }
 
+# As clients read it: without tabs, with escapes, and with slashes of either kind.
+deny contains {
+	"code": "data.path-traversal",
+	"reason": "This asks for a path that leads out of its folder.",
+} if {
+	some found in input.addresses
+	found.climbs
+}
+
 # A look that most calls end with.
 _suspicious if regex.match(`%|\\u0000|\.\.|[^\x00-\x7f]`, scan.content)
 

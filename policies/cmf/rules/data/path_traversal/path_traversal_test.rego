@@ -28,6 +28,11 @@ test_denied_reference if {
 	_codes({"kind": "resource_ref", "content": "file:///srv/../etc/passwd"}) == {"data.path-traversal"}
 }
 
+test_denied_an_address_that_climbs if {
+	view := {"kind": "tool_call", "content": "{}", "addresses": [{"kind": "value", "scheme": "https", "climbs": true}]}
+	_codes(view) == {"data.path-traversal"}
+}
+
 test_allowed_paths if {
 	every path in [
 		"src/app.py", "../sibling/file.txt", "../../lib", "./x", "a..b/c", "100%25/x", "v1...v2", "/etc/hosts",

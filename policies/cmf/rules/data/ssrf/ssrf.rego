@@ -21,50 +21,77 @@ deny contains {
 	"code": "data.ssrf.internal",
 	"reason": "This asks for an address inside a network.",
 } if {
-	urls.worth_a_look
-	some found in urls.in_content
-	found.whole
-	name := found.host
-	_internal(name)
-	not urls.host_matches(name, _settings.allowed_hosts)
-}
-
-deny contains {
-	"code": "data.ssrf.disguised",
-	"reason": "This asks for an address that hides what it is.",
-} if {
-	urls.worth_a_look
-	some found in urls.in_content
-	name := found.host
-	urls.is_disguised(name)
-	not urls.host_matches(name, _settings.allowed_hosts)
-}
-
-deny contains {
-	"code": "data.ssrf.misleading",
-	"reason": "This address shows one host and means another.",
-} if {
-	urls.worth_a_look
-	urls.misleading
+	some found in input.addresses
+	found.kind == "value"
+	not found.disguised
+	host := found.host
+	_internal(host)
+	not urls.host_matches(host, _settings.allowed_hosts)
 }
 
 deny contains {
 	"code": "data.ssrf.internal",
 	"reason": "This asks for an address inside a network.",
 } if {
-	some name in urls.bare_hosts
-	_known_inside(name)
-	not urls.host_matches(name, _settings.allowed_hosts)
+	some found in input.addresses
+	found.kind == "bare"
+	host := found.host
+	_known_inside(host)
+	not urls.host_matches(host, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.ssrf.disguised",
+	"reason": "This asks for an address that hides what it is.",
+} if {
+	some found in input.addresses
+	found.disguised
+	host := found.host
+	not urls.host_matches(host, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.ssrf.disguised",
+	"reason": "This asks for an address that hides what it is.",
+} if {
+	some found in input.addresses
+	found.unreadable
+}
+
+deny contains {
+	"code": "data.ssrf.misleading",
+	"reason": "This address shows one host and means another.",
+} if {
+	some found in input.addresses
+	found.misleading
+}
+
+deny contains {
+	"code": "data.ssrf.unread",
+	"reason": "What this asks for could not be read.",
+} if {
+	urls.unread
 }
 
 deny contains {
 	"code": "data.ssrf.metadata",
 	"reason": "This asks for the credentials of the machine that runs it.",
 } if {
+	some name in _metadata_named
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+_metadata_named contains name if {
 	regex.match(_metadata_hosts, _lowered)
 	some name in _settings.metadata_hosts
 	contains(_lowered, name)
-	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+# The same host in another spelling.
+_metadata_named contains name if {
+	some found in input.addresses
+	some name in _settings.metadata_hosts
+	trim(found.host, "[]") == name
 }
 
 _lowered := lower(concat("\n", scan.readings))
