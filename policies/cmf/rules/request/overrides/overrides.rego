@@ -88,8 +88,8 @@ _objects(value) := {item | some item in value; is_object(item)} if is_array(valu
 
 _normal(name) := replace(replace(lower(name), "-", ""), "_", "")
 
-_fields := {_normal(name) | some name in _settings.fields}
+_fields contains _normal(name) if some name in _settings.fields
 
-_containers := {_normal(name) | some name in _settings.containers}
+_containers contains _normal(name) if some name in _settings.containers
 
 _settings := data.cmf.defaults.request.overrides

@@ -2,9 +2,9 @@
 # title: Tool arguments must be readable
 # description: |
 #   A tool call that is about to run is refused when its arguments do not fit the tool's schema, or are missing: what
-#   policy cannot read as the tool will read it, nobody has judged. In a model's reply or a conversation, a call that does
-#   not fit is a warning, since the client validates it and asks the model again. A call that wraps calls of other tools,
-#   as models of OpenAI sometimes make one up, is refused, because no rule is asked about those inside.
+#   policy cannot read as the tool will read it, nobody has judged. In a model's reply or a conversation, a call that
+#   does not fit is a warning, since the client validates it and asks the model again. A call that wraps calls of other
+#   tools, as models of OpenAI sometimes make one up, is refused, because no rule is asked about those inside.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm052025-improper-output-handling/
 # custom:
