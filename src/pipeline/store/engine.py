@@ -250,7 +250,9 @@ def _make_private(file: Path) -> None:
     on it (POSIX). Another process's SQLite then deletes the journal, with all that this one goes on to write [REC-25].
     Nobody can have locked a file that is created here.
     """
-    with suppress(FileExistsError):
+    if file.exists():
+        return
+    with suppress(FileExistsError):  # another process was faster
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
