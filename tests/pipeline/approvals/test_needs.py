@@ -173,7 +173,7 @@ def test_an_approval_never_overrides_a_deny_and_a_refused_run_asks_for_nothing(m
 )
 def test_another_call_than_the_approved_is_asked_about(make: Make, other: Message) -> None:
     store = MemorySessions()
-    pipeline = make(store)
+    pipeline = make(store, unreadable_calls="warn")
     approved = asked_once(pipeline.run(pay(), HERE))
     Approvals(store).approve(approved, BOB)
 
@@ -187,7 +187,7 @@ def test_another_call_than_the_approved_is_asked_about(make: Make, other: Messag
 @pytest.mark.spec("APR-3")
 def test_an_unreadable_call_is_approved_as_it_was_written(make: Make) -> None:
     store = MemorySessions()
-    pipeline = make(store)
+    pipeline = make(store, unreadable_calls="warn")
     small, large = (
         Message(role="assistant", content=[ToolCallPart(name="pay", arguments_raw=raw)])
         for raw in ('{"amount": 7,}', '{"amount": 70,}')
