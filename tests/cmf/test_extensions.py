@@ -92,7 +92,9 @@ def test_only_writing_headers_implies_another_capability(held: Capability, wante
     [
         "Authorization", "AUTHORIZATION", "cookie", "X-API-Key", "x_api_key", "Set-Cookie", "Proxy-Authorization",
         "X-Amz-Security-Token", "X-Custom-Secret", "My-Password", "Api-Key", " authorization ", "X-Goog-Api-Key",
-        "X-Vault-Credential-Id",
+        "X-Vault-Credential-Id", "Ocp-Apim-Subscription-Key", "x-functions-key", "X-Auth-Key", "X-AccessKey",
+        "X-Api.Key", "X-Auth", "Authentication", "Cf-Access-Jwt-Assertion", "X-Amzn-Oidc-Data", "DPoP",
+        "X-Bearer", "X-Passwd",
     ],
 )  # fmt: skip
 def test_credentials_are_known_by_name(name: str) -> None:
@@ -101,7 +103,11 @@ def test_credentials_are_known_by_name(name: str) -> None:
 
 
 @pytest.mark.spec("EXT-5")
-@pytest.mark.parametrize("name", ["Accept", "Content-Type", "X-Request-Id", "traceparent", "User-Agent", "X-Author"])
+@pytest.mark.parametrize(
+    "name",
+    ["Accept", "Content-Type", "X-Request-Id", "traceparent", "User-Agent", "X-Author", "X-Auth-Request-User",
+     "Idempotency-Key", "X-Idempotency-Key", "Sec-WebSocket-Key", "X-Keyboard"],
+)  # fmt: skip
 def test_ordinary_headers_are_shown(name: str) -> None:
     assert not is_sensitive(name)
 
