@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cmf import _native
-from cmf.codec import dumps
+from cmf.codec import dumps, loads
 from cmf.enums import Capability, Hook, Role
 from cmf.extensions import Extensions, HttpExtension
 from cmf.facts import KINDS
@@ -134,6 +134,20 @@ def in_content(view: MessageView, form: str, spans: Sequence[Sequence[int]]) -> 
     is_json = view.mime_type == _JSON
     places = [(start, end) for start, end in spans]
     return [list(span) for span in _native.in_content(view.content or "", is_json, form == "folded", places)]
+
+
+def plain_of(text: str) -> str:
+    """A text in plain letters, as `input.plain` has it [INP-7]; the same object where it is in plain letters."""
+    if text.isascii() and text.isprintable():
+        return text
+    further = _native.with_letters(dumps({"content": text}), True, False)
+    plain: str = text if further is None else loads(further)["plain"]
+    return plain
+
+
+def of_plain(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans of a text for those of its plain form."""
+    return _native.in_content(text, False, False, spans)
 
 
 _JSON: Final = "application/json"

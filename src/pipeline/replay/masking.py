@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from itertools import accumulate, count
 from typing import Any, Final
 
 from cmf.codec import dumps
@@ -18,6 +20,7 @@ from pipeline.effects import MASK
 from pipeline.engines.base import Decided
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.errors import ReplayError
+from pipeline.policy_input import of_plain, plain_of
 from pipeline.replay.file import Entry, read_entry
 
 _SECRETS: Final = "data.cmf.lib.secrets.in_content"
@@ -56,6 +59,7 @@ class Masking:
         """
         line = entry.to_json()
         parts = {name: line[name] for name in ("traffic", "context", "session")}
+        self._mask_split(parts)
         stand_ins = self._placeholders(parts)
         if stand_ins:
             line |= {name: _replaced(part, stand_ins) for name, part in parts.items()}
@@ -67,27 +71,51 @@ class Masking:
                 "the entry is not valid after masking", path=error.path, hint=hint, code="replay.unmaskable"
             ) from None
 
+    def _mask_split(self, parts: Any) -> None:
+        """Mask, in place, the secrets that only several texts of one list show together, as readers join them."""
+        runs = list(_runs(parts))
+        joined = ["".join(piece["text"] for piece in run) for run in runs]
+        for run, spans in zip(runs, self._spans(joined), strict=True):
+            _mask_across(run, spans)
+
+    def _spans(self, texts: list[str]) -> list[list[tuple[int, int]]]:
+        """Where secrets stand in each of the texts, as it is written or in plain letters."""
+        plain = list(map(plain_of, texts))
+        found = zip(self._each(texts), self._each(plain), strict=True)
+        return [
+            [*_places(secrets, text, text), *_places(further, form, text)]
+            for text, form, (secrets, further) in zip(texts, plain, found, strict=True)
+        ]
+
     def _placeholders(self, parts: Any) -> dict[str, str]:
         """Secret → placeholder; longest first, so that none is cut by another."""
-        found = sorted(self._found(list(_texts(parts))), key=lambda one: (-len(one[1]), one))
+        texts = list(_texts(parts))
+        found = sorted(self._found(texts), key=lambda one: (-len(one[1]), one))
         numbers = count(1)
         made: dict[str, str] = {}
         for kind, secret in found:
             if secret not in made:
                 made[secret] = self._placeholder(kind, secret, next(numbers))
-        return made
+        other = [text for text in texts if plain_of(text) != text]  # in other letters, or with characters nobody sees
+        spans = zip(other, self._spans(other), strict=True)
+        disguised = {text[start:end]: MASK for text, places in spans for start, end in places}
+        return dict(sorted((disguised | made).items(), key=lambda one: -len(one[0]))) if disguised else made
 
     def _found(self, texts: list[str]) -> set[tuple[str, str]]:
         """(kind, secret) for every secret in the texts."""
-        found: set[tuple[str, str]] = set()
+        return set().union(*self._each(texts))
+
+    def _each(self, texts: list[str]) -> list[set[tuple[str, str]]]:
+        """(kind, secret) for every secret in each of the texts."""
+        found: list[set[tuple[str, str]]] = [set() for _ in texts]
         for entrypoint, value in ((_SECRETS, "secret"), (_PII, "value")):
             views = [dumps({"kind": "text", "content": text, "properties": {}, "extensions": {}}) for text in texts]
             results = self._engine.evaluate([entrypoint] * len(views), b"{}", views, timeout_seconds=_TIMEOUT_SECONDS)
-            for result in results:
+            for secrets, result in zip(found, results, strict=True):
                 if not isinstance(result, Decided):
                     hint = "export it unmasked, or not at all"
                     raise ReplayError("the search for secrets failed", hint=hint, code="replay.unmaskable")
-                found |= {(one.get("kind") or one["type"], one[value]) for one in result.value}
+                secrets |= {(one.get("kind") or one["type"], one[value]) for one in result.value}
         return found
 
     def _placeholder(self, kind: str, secret: str, number: int) -> str:
@@ -104,6 +132,45 @@ class Masking:
             if made != secret and any(kind == one for one, _ in self._found([f'"secret": "{made}"', made])):
                 return made
         return MASK
+
+
+def _runs(item: Any) -> Iterator[list[dict[str, Any]]]:
+    """The parts of each list whose texts readers join."""
+    if isinstance(item, Mapping):
+        for each in item.values():
+            yield from _runs(each)
+    elif isinstance(item, list | tuple):
+        for kind in ("text", "thinking"):
+            run = [part for part in item if isinstance(part, dict) and part.get("content_type") == kind]
+            if len(run) > 1 and all(isinstance(part.get("text"), str) for part in run):
+                yield run
+        for each in item:
+            yield from _runs(each)
+
+
+def _places(secrets: Iterable[tuple[str, str]], form: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where the secrets, which stand in `form`, stand in `text`, whose form it is."""
+    spans = [match.span() for _, secret in secrets for match in re.finditer(re.escape(secret), form)]
+    yield from spans if form is text else of_plain(text, spans)
+
+
+def _mask_across(run: list[dict[str, Any]], spans: Iterable[tuple[int, int]]) -> None:
+    """Mask the pieces of the spans that stand in more than one text of the run."""
+    ends = list(accumulate(len(piece["text"]) for piece in run))
+    cuts: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    until = 0  # where the last span ended: they may overlap
+    for start, end in sorted(spans):
+        first, last = bisect_right(ends, start), bisect_right(ends, end - 1)
+        for at in range(first, last + 1 if first < last else first):
+            begin = ends[at] - len(run[at]["text"])
+            cut = (max(start, until, begin) - begin, min(end, ends[at]) - begin)
+            cuts[at] += [cut] if cut[0] < cut[1] else []
+        until = max(until, end) if first < last else until
+    for at, places in cuts.items():
+        text = run[at]["text"]
+        for start, end in reversed(places):
+            text = f"{text[:start]}{MASK}{text[end:]}"
+        run[at]["text"] = text
 
 
 def _texts(item: Any, key: str = "") -> Iterator[str]:

@@ -88,6 +88,48 @@ def test_secrets_go_wherever_they_stand() -> None:
     assert {arguments["deep"][0]["a"]} == {key for key in arguments if key.startswith("sk-")}
 
 
+def wide(text: str) -> str:
+    return "".join(chr(ord(character) + 0xFEE0) if character.isalnum() else character for character in text)
+
+
+@pytest.mark.spec("RPL-4")
+@pytest.mark.parametrize("kind", ["text", "thinking"])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["it is " + KEY[:9], KEY[9:] + " and more"],
+        [KEY[:9], KEY[9:12], KEY[12:] + " or " + KEY[:20], KEY[20:]],
+        [KEY[:9] + "\u200b", wide(KEY[9:])],
+        ["it is " + wide(KEY) + " and more"],
+        ["it is " + "\u2060".join(KEY) + " and more", "hi"],
+    ],
+    ids=["two texts", "three, twice", "wide over two", "wide", "unseen"],
+)
+def test_a_secret_goes_that_is_only_seen_as_policy_reads_it(texts: list[str], kind: str) -> None:
+    parts = [{"content_type": kind, "text": text} for text in texts]
+    entry = judged(Request.model_validate({"messages": [{"role": "assistant", "content": parts}]}))
+    result = {"content_type": "tool_result", "content": parts, "tool_call_id": "t", "tool_name": "t"}
+    inner = judged(Request.model_validate({"messages": [{"role": "tool", "content": [result]}]}))
+
+    for masked in map(masking().masked, (entry, inner)):
+        shown = text_of(masked)
+        assert masked.masked
+        assert not [text for text in texts if any(text[at : at + 8] in shown for at in (6, 7)) and len(text) > 16]
+        assert "[MASKED]" in shown
+        assert ("and more" in shown) == any("and more" in text for text in texts)
+
+
+@pytest.mark.spec("RPL-4")
+def test_texts_that_hold_a_whole_secret_each_keep_stand_ins_of_its_shape() -> None:
+    parts = [{"content_type": "text", "text": f"{KEY} "}, {"content_type": "text", "text": f"{KEY} é"}]
+    entry = judged(Request.model_validate({"messages": [{"role": "user", "content": parts}]}))
+
+    first, second = (part.text for part in masking().masked(entry).traffic.messages[0].content)
+
+    assert first.strip() == second.removesuffix(" é") != KEY
+    assert first.startswith("sk-")
+
+
 @pytest.mark.spec("RPL-4")
 def test_two_secrets_stay_two_and_a_longer_one_is_not_cut_by_a_shorter() -> None:
     longer, other = f"{KEY}ABCDEFGH12345678", KEY.replace("a1", "z9")
