@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from cmf.content import Part, ToolCallPart, ToolResultPart
 from cmf.message import Message
+from cmf.pairing import OpenCalls
 from cmf.value import replace
 
 
@@ -21,19 +22,21 @@ class CallIds:
     def __init__(self, prefix: str = "call_") -> None:
         self._prefix = prefix
         self._made = 0
-        self._open: dict[str, str] = {}  # the calls that are unanswered, in order: id → name of the tool
+        self._open = OpenCalls()  # by id
 
     def of(self, part: ToolCallPart | ToolResultPart) -> str:
         """The id of a call, or of the call that a result answers; a new one for a result that answers none."""
         call_id = part.tool_call_id
         if isinstance(part, ToolCallPart):
             call_id = self._mint() if call_id is None else call_id
-            self._open[call_id] = part.name
+            self._open.add(call_id, part.name)
             return call_id
         if call_id is None:
-            call_id = next((known for known, name in self._open.items() if part.tool_name in (None, name)), None)
-        self._open.pop(call_id or "", None)
-        return self._mint() if call_id is None else call_id
+            call_id = self._open.first(part.tool_name)
+        if call_id is None:
+            return self._mint()
+        self._open.close(call_id)
+        return call_id
 
     def _mint(self) -> str:
         self._made += 1

@@ -14,8 +14,9 @@ that type, "" for a block without one), `{"flat": true}` (the reverse: a list of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -228,6 +229,19 @@ def grouped(messages: Sequence[Message], format_name: str) -> list[tuple[Message
         groups.append(tuple(messages[at : at + size]))
         at += size
     return groups
+
+
+def joined(
+    groups: Iterable[tuple[Message, ...]], mark: Callable[[tuple[Message, ...]], Hashable | None]
+) -> list[tuple[Message, ...]]:
+    """The groups, those made one that stand next to each other and have the same mark; None is no mark."""
+    whole: list[tuple[Message, ...]] = []
+    for marked, run in groupby(groups, mark):
+        if marked is None:
+            whole += run
+        else:
+            whole.append(tuple(chain.from_iterable(run)))
+    return whole
 
 
 def _group_size(messages: Sequence[Message], at: int, format_name: str) -> int:

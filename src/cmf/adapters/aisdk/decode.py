@@ -114,7 +114,8 @@ def _messages(reading: _Reading, role: Role, *, split: bool) -> list[Message]:
         return [trusted(Message, role=role, content=content)]
     messages: list[Message] = []
     for answers, results in zip(reading.answers, reading.results, strict=True):
-        kept = [part for part in answers if not any(part is result for result in results)]
+        apart = set(map(id, results))
+        kept = [part for part in answers if id(part) not in apart]
         if kept or not messages:
             messages.append(trusted(Message, role=role, content=tuple(kept)))
         messages += [trusted(Message, role=Role.TOOL, content=(result,)) for result in results]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -54,14 +55,14 @@ def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return written
 
 
-def _groups(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+def _groups(messages: Sequence[Message]) -> list[list[Message]]:
     """Groups as they came; an answer, its calls' results and the next answer from elsewhere are joined to one."""
-    groups: list[tuple[Message, ...]] = []
+    groups: list[list[Message]] = []
     for group in grouped(messages, FORMAT):
         if len(group) == 1 and groups and _goes_on(group[0]) and groups[-1][0].role in (Role.ASSISTANT, Role.TOOL):
-            groups[-1] = (*groups[-1], *group)
+            groups[-1] += group
         else:
-            groups.append(group)
+            groups.append([*group])
     return groups
 
 
@@ -120,11 +121,11 @@ class _Writing:
         self._dynamic = _places(shape, "dynamic")
         self._placed = "parts" in shape
         self._out: list[dict[str, Any]] = []
-        self._results: dict[str | None, list[ToolResultPart]] = {}
+        self._results: dict[str | None, deque[ToolResultPart]] = {}  # by id, those not written yet
         for message in group:
             for part in message.content:
                 if isinstance(part, ToolResultPart):
-                    self._results.setdefault(part.tool_call_id, []).append(part)
+                    self._results.setdefault(part.tool_call_id, deque()).append(part)
 
     def parts(self) -> list[dict[str, Any]]:
         """All parts, steps included."""
@@ -146,15 +147,15 @@ class _Writing:
         if isinstance(part, ToolCallPart):
             self._out.append(self._tool(part, self._result_of(part.tool_call_id)))
         elif isinstance(part, ToolResultPart):
-            if any(part is waiting for waiting in self._results.get(part.tool_call_id, ())):
-                self._results[part.tool_call_id].remove(part)
-                self._out.append(self._tool(None, part))
+            waiting = self._results[part.tool_call_id]
+            if waiting and waiting[0] is part:  # those before it were written with their calls, or by themselves
+                self._out.append(self._tool(None, waiting.popleft()))
         elif (written := _write_part(part, message)) is not None:
             self._out.append(written)
 
     def _result_of(self, call_id: str | None) -> ToolResultPart | None:
         waiting = self._results.get(call_id)
-        return waiting.pop(0) if waiting else None
+        return waiting.popleft() if waiting else None
 
     def _tool(self, call: ToolCallPart | None, result: ToolResultPart | None) -> dict[str, Any]:
         at = len(self._out)

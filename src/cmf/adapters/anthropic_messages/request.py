@@ -365,13 +365,7 @@ def _respelled(group: Sequence[Message], names: Names) -> dict[str, Any]:
 
 def _groups(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """Messages by the wire message they make: as they came; results that came from elsewhere share one."""
-    groups: list[tuple[Message, ...]] = []
-    for group in layout.grouped(messages, FORMAT):
-        if _is_loose(group) and groups and _is_loose(groups[-1]):
-            groups[-1] = (*groups[-1], *group)
-        else:
-            groups.append(group)
-    return groups
+    return layout.joined(layout.grouped(messages, FORMAT), lambda group: _is_loose(group) or None)
 
 
 def _is_loose(group: tuple[Message, ...]) -> bool:

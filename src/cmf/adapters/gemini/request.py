@@ -13,7 +13,17 @@ from cmf.adapters.gemini.names import CONTENT, REQUEST, Spelling, normal, spelt
 from cmf.adapters.gemini.parts import FORMAT, decode_part, inside
 from cmf.adapters.gemini.tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
 from cmf.adapters.gemini.write import Names, encode_group
-from cmf.adapters.layout import apply, capped, grouped, grouped_as, shape_of, spelling, wire_content, with_layout
+from cmf.adapters.layout import (
+    apply,
+    capped,
+    grouped,
+    grouped_as,
+    joined,
+    shape_of,
+    spelling,
+    wire_content,
+    with_layout,
+)
 from cmf.adapters.turns import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
@@ -321,14 +331,7 @@ def _turns(messages: Sequence[Message], names: Names) -> tuple[Any, list[Any]]:
 
 def _together(groups: list[tuple[Message, ...]]) -> list[tuple[Message, ...]]:
     """Groups with the results of one turn in one content, if their grouping was not recorded."""
-    joined: list[tuple[Message, ...]] = []
-    for group in groups:
-        last = joined[-1] if joined else ()
-        if last and _loose(group[0]) == _loose(last[-1]) is not None:
-            joined[-1] = (*last, *group)
-        else:
-            joined.append(group)
-    return joined
+    return joined(groups, lambda group: first if (first := _loose(group[0])) == _loose(group[-1]) else None)
 
 
 def _loose(message: Message) -> int | None:

@@ -327,7 +327,7 @@ class LiveDecoder:
     """What each chunk adds at once. Never raises: what it cannot read, the decoder of the fold will refuse or show."""
 
     def __init__(self) -> None:
-        self._keys: list[Any] = []
+        self._choices: dict[int, int] = {}  # by the key of the candidate
         self._calls: dict[int, int] = {}
         self._received: dict[int, int] = {}
 
@@ -343,12 +343,11 @@ class LiveDecoder:
             if not isinstance(raw, dict):
                 continue
             key = _key(raw, position)
-            if key not in self._keys:
-                self._keys.append(key)
+            choice = self._choices.setdefault(key, len(self._choices))
             content = raw.get("content")
             parts = content.get("parts") if isinstance(content, dict) else None
             for part in parts if isinstance(parts, list) else ():
-                yield from self._part(part, self._keys.index(key))
+                yield from self._part(part, choice)
 
     def _part(self, part: Any, choice: int) -> Iterator[StreamEvent]:
         if is_text(part):

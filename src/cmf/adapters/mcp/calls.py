@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cmf.adapters.fields import MARK, Fields, extra_of, object_in
-from cmf.adapters.layout import grouped, grouped_as, shape_of
+from cmf.adapters.layout import grouped, grouped_as, joined, shape_of
 from cmf.adapters.loss import drop
 from cmf.adapters.mcp.blocks import (
     FORMAT,
@@ -278,20 +278,14 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
 
 def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The `{role, content}` objects of these messages; adjacent tool results share one."""
-    groups = grouped(messages, FORMAT)
-    merged: list[tuple[Message, ...]] = []
-    for group in groups:
-        before = merged[-1] if merged else ()
-        if before and all(one.role is Role.TOOL and not _has_own_layout(one) for one in (*before, *group)):
-            merged[-1] = (*before, *group)
-        else:
-            merged.append(group)
-    return [written for group in merged if (written := write_message(group)) is not None]
+    groups = joined(grouped(messages, FORMAT), lambda group: all(map(_is_loose, group)) or None)
+    return [written for group in groups if (written := write_message(group)) is not None]
 
 
-def _has_own_layout(message: Message) -> bool:
-    """Whether the message came in a wire object of this format, into which it is written again."""
-    return message.provider_raw is not None and message.provider_raw.format == FORMAT
+def _is_loose(message: Message) -> bool:
+    """Whether it is a result that came in no wire object of this format, into which it would be written again."""
+    own = message.provider_raw is not None and message.provider_raw.format == FORMAT
+    return message.role is Role.TOOL and not own
 
 
 def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
