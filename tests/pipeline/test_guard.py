@@ -25,6 +25,7 @@ from pipeline import (
     Unjudgeable,
     as_stage,
 )
+from pipeline.deadline import Deadline
 from pipeline.decision import NO_EFFECTS
 from pipeline.engines.base import Decided, EngineResult
 from pipeline.policy_set import load, shipped
@@ -320,6 +321,30 @@ def test_a_run_that_works_beyond_its_deadline_is_refused_as_too_much() -> None:
     assert (caught.value.code, caught.value.retryable) == ("input.too-much-work", False)
     assert "policy_seconds" in caught.value.user_message
     assert caught_async.value.code == "input.too-much-work"
+
+
+@pytest.mark.spec("PIPE-20")
+@pytest.mark.parametrize(
+    ("text", "looks"),
+    [(json.dumps({f"key{at}": at for at in range(1_000)}), 2_000), ("the quick brown fox " * 10_000, 20)],
+)
+def test_the_clock_is_looked_at_all_through_one_large_result(
+    monkeypatch: pytest.MonkeyPatch, text: str, looks: int
+) -> None:
+    looked = 0
+
+    def look(_deadline: Deadline) -> None:
+        nonlocal looked
+        looked += 1
+
+    monkeypatch.setattr(Deadline, "check", look)
+    call = ToolCallPart(tool_call_id="c", name="f", arguments={})
+    result = ToolResultPart(tool_call_id="c", tool_name="f", content=text)
+    said = Message(role="assistant", content=[call]), Message(role="tool", content=[result])
+
+    Guard().check(Request(model="openai:m", messages=[*said, Message(role="assistant", content=[call])]))
+
+    assert looked >= looks
 
 
 @pytest.mark.spec("PIPE-19")

@@ -9,7 +9,7 @@ turn of a conversation.)
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from enum import StrEnum
 from heapq import nsmallest
 from itertools import chain, islice, pairwise
@@ -75,6 +75,7 @@ class Text(NamedTuple):
     """The record of a result that the text is a field of; None if it is no field."""
 
 
+_CHECKED: Final = 4_096  # words, between two looks at the clock
 _GRADES: Final = list(Match)
 _NOWHERE: Final = _Places()
 
@@ -84,6 +85,8 @@ class Occurrences:
 
     def __init__(self) -> None:
         self.work = 0
+        self.check: Callable[[], None] | None = None
+        """Called now and then while a text is read, if it is set; raises where the time for reading is over."""
         self.record: Hashable = None
         self._texts: list[Text] = []
         self._words: dict[str, _Places] = {}
@@ -115,13 +118,20 @@ class Occurrences:
     def _read(self, text: Text) -> int:
         """Index the words of a text. Returns how many there are."""
         group, place = text.group, len(self._texts) << _PLACE_BITS
-        words = list(spelling.tokens(text.normal))
+        words: list[tuple[str, int]] = []
+        tokens = spelling.tokens(text.normal)
+        while batch := list(islice(tokens, _CHECKED)):
+            words += batch
+            if self.check is not None:
+                self.check()
         if not words:
             self._wordless.setdefault(text.normal, {}).setdefault(group, []).append(len(self._texts))
         self._texts.append(text)
         held_by_word = self._words
         pairs = [(f"{word} {after}", offset) for (word, offset), (after, _) in pairwise(words)]
-        for word, offset in chain(words, pairs):
+        for number, (word, offset) in enumerate(chain(words, pairs)):
+            if number % _CHECKED == _CHECKED - 1 and self.check is not None:
+                self.check()
             held = held_by_word.get(word)
             if held is None:
                 held_by_word[word] = held = _Places()

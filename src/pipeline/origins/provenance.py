@@ -125,7 +125,7 @@ class Index:
 
     def extend(self, message: Message, *, known: bool | Sequence[bool] | None = None) -> None:
         """Read the next message. `known` tells of all parts, or of each, whether it is on record; None looks it up."""
-        number = self._length
+        number, self._texts.check = self._length, self.check
         for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
             speech = _Speech(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
             for group, content in _READERS.get(type(part), Index._read_other)(self, part, speech):
@@ -182,7 +182,11 @@ class Index:
         call = self._calls.answered(part)
         name = part.tool_name or (call.name if call is not None else None)
         rules = self._result_rules(part, call)
-        values = list(result_values(part, rules.format))
+        values = []
+        for value in result_values(part, rules.format):
+            if self.check is not None:
+                self.check()
+            values.append(value)
         if speech.speaker is CLAIM:
             for path, content in values:
                 yield CLAIM._replace(tool=name, field=shape(path)), content
