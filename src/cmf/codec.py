@@ -20,6 +20,7 @@ from cmf.frozen import MAX_DEPTH, FrozenDict, freeze_parsed, sealed
 from cmf.native import same_but_spaces, spaces_in
 
 MAX_BYTES = 32 * 1024 * 1024  # one document; providers stop at 20 to 32 MiB
+MAX_BRACKETS = 512 * 1024  # of a document from outside: reading one is one call, during which no other thread runs
 SAFE_INTEGER = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and engines use doubles [A3]
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
@@ -34,22 +35,29 @@ _WORTH_SEALING = 2048  # looking for brackets in more text takes longer than fre
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+def loads(
+    data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, max_brackets: int | None = None
+) -> Any:
     """The JSON value that `data` spells, as plain dicts and lists; integers are exact whatever their size.
 
     Args:
         data: UTF-8 text without a byte order mark.
         max_bytes: ceiling on the encoded size.
         max_depth: ceiling on containers inside containers.
+        max_brackets: ceiling on opening brackets and braces, those in texts included, which may be JSON too.
 
     Raises:
-        DecodeError: code says which rule: json.too-large, json.not-utf8, json.syntax, json.duplicate-key,
-            json.lone-surrogate, json.not-finite, json.too-deep. Spec: [CODEC-1] to [CODEC-6].
+        DecodeError: code says which rule: json.too-large, json.too-many, json.not-utf8, json.syntax,
+            json.duplicate-key, json.lone-surrogate, json.not-finite, json.too-deep. Spec: [CODEC-1] to [CODEC-6].
     """
     raw = data if type(data) is bytes else _bytes_of(data)
     if len(raw) > max_bytes:
         raise DecodeError(
             f"{len(raw)} bytes are more than the {max_bytes} allowed", code="json.too-large", hint="send less at once"
+        )
+    if max_brackets is not None and len(raw) > max_brackets and raw.count(b"[") + raw.count(b"{") > max_brackets:
+        raise DecodeError(
+            f"more than {max_brackets} opening brackets and braces", code="json.too-many", hint="send less at once"
         )
     try:
         value = orjson.loads(raw)

@@ -129,6 +129,12 @@ def test_orjson_is_known_to_stop_at_the_bound() -> None:
     assert refused('"ab"', max_bytes=3).code == "json.too-large"
 
 
+@pytest.mark.spec("CODEC-4")
+def test_what_would_take_long_to_read_in_one_call_is_refused() -> None:
+    assert refused('[[],[],{"a":"[{"}]', max_brackets=5).code == "json.too-many"
+    assert loads('[[],[],{"a":"[{"}]', max_brackets=6) == [[], [], {"a": "[{"}]
+
+
 @pytest.mark.spec("CODEC-5")
 @pytest.mark.parametrize(
     "data", ["", " ", "{} {}", "{}x", "{'a':1}", "// c\n1", "[1,]", '{"a":}', "tru", '"\x01"', "01"]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.gateway.refusal import Refusal, later
+from pipeline.gateway.refusal import FINAL, Refusal, later
 from pipeline.gateway.settings import RouteLimits
 
 MAX_SUBJECTS: Final = 10_000  # with a bucket each
@@ -48,7 +48,8 @@ class Admission:
         """
         limits = self._limits
         if limits.body_bytes is not None and size() > limits.body_bytes:
-            raise Refusal(413, "http.too-large", f"On this route a body has at most {limits.body_bytes} bytes.")
+            message = f"On this route a body has at most {limits.body_bytes} bytes."
+            raise Refusal(413, "http.too-large", message, headers=FINAL)
         if limits.concurrent is not None and self._inside >= limits.concurrent:
             raise Refusal(
                 503, "route.busy", "Too many requests are in progress on this route: try again.", headers=later(1)

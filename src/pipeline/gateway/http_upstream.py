@@ -17,7 +17,7 @@ from cmf import adapters
 from cmf.adapters.base import WireEvent
 from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
-from cmf.codec import dumps, loads
+from cmf.codec import MAX_BRACKETS, dumps, loads
 from cmf.errors import CmfError
 from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
@@ -168,7 +168,7 @@ class HttpUpstream:
             if kind == NDJSON:
                 return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request, live)
             if kind == "application/json":
-                body = loads(await _bounded(reply, self._reply_bytes))
+                body = loads(await _bounded(reply, self._reply_bytes), max_brackets=MAX_BRACKETS)
                 return self._with_status(self._adapter.from_wire_response(body, request))
         except CmfError as error:
             raise _unreadable(error.code) from None

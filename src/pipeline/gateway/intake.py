@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import parse_qsl
 
-from cmf.codec import dumps, loads
+from cmf.codec import MAX_BRACKETS, dumps, loads
 from cmf.errors import DecodeError
 from pipeline.gateway.endpoints import Endpoint
-from pipeline.gateway.refusal import Refusal, of_unreadable
+from pipeline.gateway.refusal import FINAL, Refusal, of_unreadable
 from pipeline.gateway.settings import Limits
 from pipeline.gateway.timeouts import SharedTimeout
 
@@ -138,11 +138,11 @@ async def bytes_of(
 
 
 def json_of(raw: bytes, limits: Limits) -> Any:
-    """The JSON value in a body; Refusal 400 where it is not strict JSON."""
+    """The JSON value in a body; Refusal 400 where it is not strict JSON, and 413 where it has too many values."""
     try:
-        return loads(raw, max_bytes=limits.body_bytes)
+        return loads(raw, max_bytes=limits.body_bytes, max_brackets=MAX_BRACKETS)
     except DecodeError as error:
-        raise of_unreadable(error, 400) from None
+        raise of_unreadable(error, 413 if error.code == "json.too-many" else 400) from None
 
 
 def model_in(body: Any) -> str:
@@ -201,7 +201,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _too_large(limits: Limits) -> Refusal:
-    return Refusal(413, "http.too-large", f"The body is larger than {limits.body_bytes} bytes.")
+    return Refusal(413, "http.too-large", f"The body is larger than {limits.body_bytes} bytes.", headers=FINAL)
 
 
 def _shown(name: str) -> str:

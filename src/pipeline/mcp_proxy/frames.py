@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from cmf.codec import loads
+from cmf.codec import MAX_BRACKETS, loads
 from cmf.errors import DecodeError
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
@@ -110,7 +110,7 @@ def read(raw: bytes, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Frame | Batch:
         FrameError: mcp.unreadable (no strict JSON), mcp.invalid (no JSON-RPC message), mcp.ambiguous-key.
     """
     try:
-        body = loads(raw, max_bytes=max_bytes)
+        body = loads(raw, max_bytes=max_bytes, max_brackets=MAX_BRACKETS)
     except DecodeError as error:
         raise FrameError(PARSE_ERROR, "mcp.unreadable", f"This is no strict JSON: {error.code}.") from None
     return frame_of(body)

@@ -20,7 +20,7 @@ from yarl import URL
 from cmf import adapters
 from cmf.adapters.base import WireEvent
 from cmf.adapters.sse import SseReader
-from cmf.codec import dumps, loads
+from cmf.codec import MAX_BRACKETS, dumps, loads
 from cmf.errors import CmfError
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
@@ -163,7 +163,7 @@ class HttpServer:
         if reply.status == 404 and self.session is not None:
             raise _closed("mcp.session-lost", "The server knows this session no more.")
         if kind == JSON and method == "POST" and reads and reply.status in (200, 400, 404):
-            yield loads(await self._whole(reply), max_bytes=self._address.message_bytes)
+            yield loads(await self._whole(reply), max_bytes=self._address.message_bytes, max_brackets=MAX_BRACKETS)
         elif kind == SSE and reply.status == 200:
             if method == "GET":
                 yield None

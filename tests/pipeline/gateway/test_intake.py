@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -182,11 +183,25 @@ def test_what_is_not_strict_json_of_the_dialect_is_400(address: tuple[str, int],
 def test_a_large_body_is_refused_before_it_is_read(address: tuple[str, int]) -> None:
     head = b"POST %s HTTP/1.1\r\nhost: localhost\r\n%s\r\n" % (CHAT, JSON)
 
-    said, _, _ = sent(address, head + b"content-length: 1000000000\r\n\r\n")
+    said, headers, _ = sent(address, head + b"content-length: 1000000000\r\n\r\n")
     chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
     chunked, _, _ = sent(address, head + b"transfer-encoding: chunked\r\n\r\n" + chunk + chunk)
 
     assert (said, chunked) == (413, 413)
+    assert headers["x-should-retry"] == "false"
+
+
+@pytest.mark.spec("GW-12", "CODEC-4")
+@pytest.mark.parametrize("inside", [b"[[]],", b'"[[",', b'{"a":{}},'])
+def test_a_body_that_would_stop_the_loop_to_be_read_is_413(tmp_path: Path, inside: bytes) -> None:
+    body = HELLO[:-1] + b',"metadata":{"a":[' + inside * (1 << 18) + b"0]}}"
+
+    with serving(tmp_path, {"upstreams": {"up": script(tmp_path, {"text": "done"})}}) as url:
+        parts = urlsplit(url)
+        status, headers, answered = sent((str(parts.hostname), int(parts.port or 0)), post(CHAT, body))
+
+    assert (status, headers["x-cmf-code"], headers["x-should-retry"]) == (413, "json.too-many", "false")
+    assert b"524288" in answered
 
 
 @pytest.mark.spec("GW-12")
