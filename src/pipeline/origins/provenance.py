@@ -25,7 +25,7 @@ from pipeline.origins.field_paths import Path, escaped, record_of, shape
 from pipeline.origins.naming import Naming, requests_all
 from pipeline.origins.occurrences import Answer, Occurrences
 from pipeline.origins.requested_acts import RequestedActs, as_sources
-from pipeline.origins.result_fields import argument_values, result_values, strings
+from pipeline.origins.result_fields import argument_values, joined_text, result_values, strings
 from pipeline.origins.sources import (
     CLAIM,
     CLAIMED,
@@ -126,7 +126,8 @@ class Index:
     def extend(self, message: Message, *, known: bool | Sequence[bool] | None = None) -> None:
         """Read the next message. `known` tells of all parts, or of each, whether it is on record; None looks it up."""
         number, self._texts.check = self._length, self.check
-        for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
+        are_known = self._known_parts(message, known)
+        for part, is_known in zip(message.content, are_known, strict=True):
             speech = _Speech(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
             for group, content in _READERS.get(type(part), Index._read_other)(self, part, speech):
                 if self.check is not None:
@@ -135,6 +136,9 @@ class Index:
                 if group.trust != TRUSTED and group.kind != "assistant":
                     self._untrusted.setdefault(group, number)
             self._texts.record = None
+        if (joined := joined_text(message.content)) is not None:
+            speech = _Speech(message.role, SPEAKERS[Role.ASSISTANT] if all(are_known) else CLAIM)
+            self._texts.add(self._number(_group_of(speech)), number, joined)
         self._length += 1
 
     def _known_parts(self, message: Message, known: bool | Sequence[bool] | None) -> Sequence[bool]:
@@ -150,8 +154,7 @@ class Index:
             self._requested.read_user(self._length, part.text)
         elif speech.role is Role.ASSISTANT:
             self._requested.read_model(part.text if speech.speaker is not CLAIM else None)
-        untrusted = speech.speaker is CLAIM and speech.role in (Role.ASSISTANT, Role.TOOL)
-        yield CLAIM if untrusted else SPEAKERS[speech.role], part.text
+        yield _group_of(speech), part.text
 
     def _read_call(self, part: Any, speech: _Speech) -> Texts:
         profile = self._profiles.find(part.name, part.namespace)
@@ -442,6 +445,12 @@ def _result_labels(call: _Call | None) -> frozenset[str]:
     if call is None:
         return frozenset()
     return call.labels | (call.profile.result_labels if call.profile is not None else frozenset())
+
+
+def _group_of(speech: _Speech) -> Group:
+    """The group of a text of a message."""
+    untrusted = speech.speaker is CLAIM and speech.role in (Role.ASSISTANT, Role.TOOL)
+    return CLAIM if untrusted else SPEAKERS[speech.role]
 
 
 _HOLDING: Final = (dict, list, tuple)

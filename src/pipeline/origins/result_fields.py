@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import yaml
@@ -91,6 +91,14 @@ def result_values(part: ToolResultPart, form: str) -> Iterator[tuple[Path, str |
             yield from (((), content) for content in strings(item))
         elif isinstance(item, str | int | float) and not isinstance(item, bool):
             yield path, item
+    if isinstance(part.content, tuple) and (joined := joined_text(part.content)) is not None:
+        yield (), joined
+
+
+def joined_text(parts: Sequence[Part]) -> str | None:
+    """The texts among the parts as one, as models read them; None if there are not several."""
+    texts = [part.text for part in parts if isinstance(part, TextPart) and part.text]
+    return "".join(texts) if len(texts) > 1 else None
 
 
 def argument_values(call: ToolCallPart) -> Iterator[tuple[Path, Any]]:
@@ -206,4 +214,12 @@ def _node(loader: Any, event: Any, depth: int) -> Any:
     return mapping
 
 
-__all__ = ["argument_values", "read_fields", "result_labels", "result_leaves", "result_values", "strings"]
+__all__ = [
+    "argument_values",
+    "joined_text",
+    "read_fields",
+    "result_labels",
+    "result_leaves",
+    "result_values",
+    "strings",
+]

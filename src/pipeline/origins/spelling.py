@@ -66,6 +66,10 @@ _STROKED: Final = str.maketrans(
     {"\u00f8": "o", "\u0142": "l", "\u0111": "d", "\u0131": "i", "\u00e6": "ae", "\u0153": "oe"}
 )
 _TURNED: Final = str.maketrans("\u2018\u2019\u02bc\u2010\u2011", "'''--")
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
 _SIGILS: Final = "#@$\u20ac\u00a3"
 _ENDS: Final = ".,;:!?\"'"
 _JOINED_WORDS: Final = re.compile(r"[^\W\d_][^\W_]*(?:[ _-][^\W_]+)+")
@@ -80,10 +84,13 @@ MAX_DIGITS: Final = 60  # digits of one number; longer ones are found as they ar
 
 
 def normal(text: str) -> str:
-    """`text` in NFKC with straight quotes and hyphens, without case, white space as one space, none at the ends."""
+    """`text` in NFKC with straight quotes and hyphens, without case, white space as one space, none at the ends.
+
+    Characters that nobody sees are left out.
+    """
     if text.isascii():
-        return " ".join(text.lower().split())
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        return " ".join(_UNSEEN.sub("", text).lower().split())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold())
     return " ".join(folded.translate(_TURNED).split())
 
 
