@@ -18,7 +18,10 @@ from pipeline.errors import PolicyError
 from pipeline.policy_set import revisions_of
 from pipeline.store.evidence import StoreEvidence
 
-STATE: Final = "the present state of sessions (labels, counters, budgets, versions), and the ledger"
+STATE: Final = (
+    "the present state of sessions (labels, counters, budgets, versions), the session, rules and expiry of approvals "
+    "and whether any are gone, and the ledger"
+)
 
 
 def check_store(
@@ -82,13 +85,14 @@ def _missing(acts: Iterable[tuple[str, str, bytes | None]], policies: Mapping[st
 
 
 def _forged(evidence: StoreEvidence) -> Iterator[Problem]:
-    """The approvals whose decision is on no record; nothing where there is no log."""
+    """The approvals that were not decided as records say; nothing where there is no log."""
     if not list(evidence.logs()):
         return
     said = {_decision_in(action, body) for action, _, body in evidence.acts("review")}
-    for decided in evidence.decided():
-        if decided not in said:
-            problem = f"no record says that the approval {decided[0]} was decided as it is stored"
+    decided = {decision[0] for decision in said if decision is not None}
+    for approval in evidence.approvals():
+        if approval not in said and (approval[0] in decided or approval[3] != "pending"):
+            problem = f"no record says that the approval {approval[0]} was decided as it is stored"
             yield Problem("approval.forged", "", None, None, problem)
 
 

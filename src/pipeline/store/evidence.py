@@ -92,12 +92,12 @@ class StoreEvidence:
         kept = select(POLICY_SETS.c.revision, POLICY_SETS.c.bundle)
         return {row["revision"]: row["bundle"] for row in self._rows(kept)}
 
-    def decided(self) -> Iterator[tuple[str, str, str, str]]:
-        """The approvals that somebody decided: id, digest, who, and `approve` or `deny`."""
+    def approvals(self) -> Iterator[tuple[str, str, str, str]]:
+        """The stored approvals: id, digest, who decided, and `approve`, `deny` or `pending`."""
+        acts = {"pending": "pending", "denied": "deny"}
         columns = (APPROVALS.c.id, APPROVALS.c.digest, APPROVALS.c.approver, APPROVALS.c.status)
-        some = select(*columns).where(APPROVALS.c.status != "pending").order_by(APPROVALS.c.id)
-        for row in self._rows(some):
-            yield row["id"], row["digest"], row["approver"] or "", "deny" if row["status"] == "denied" else "approve"
+        for row in self._rows(select(*columns).order_by(APPROVALS.c.id)):
+            yield row["id"], row["digest"], row["approver"] or "", acts.get(row["status"], "approve")
 
     def acts(self, kind: str) -> Iterator[tuple[str, str, bytes | None]]:
         """The action, revision and bytes of each record of a kind, oldest first."""

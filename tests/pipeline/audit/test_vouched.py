@@ -66,6 +66,7 @@ FORGERIES = {
     "UPDATE approvals SET digest = 'e' WHERE id = 'apr_0'": ("approval.forged", "apr_0"),
     "UPDATE approvals SET status = 'used', approver = 'olga' WHERE id = 'apr_2'": ("approval.forged", "apr_2"),
     "UPDATE approvals SET status = 'approved' WHERE id = 'apr_2'": ("approval.forged", "apr_2"),
+    "UPDATE approvals SET status = 'pending', approver = NULL WHERE id = 'apr_1'": ("approval.forged", "apr_1"),
     "UPDATE records SET body = 'x' WHERE kind = 'review'": ("approval.forged", "apr_0"),
     "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM approvals; END": (
         "schema.changed",
