@@ -287,7 +287,7 @@ impl Reader<'_> {
             };
             let start = found - length;
             let ends = |byte: &u8| *byte <= b' ' || matches!(byte, b'<' | b'>' | b'"' | b'`');
-            let mut end = bytes[at..].iter().position(|byte| ends(byte)).map_or(bytes.len(), |place| place + at);
+            let mut end = bytes[at..].iter().position(ends).map_or(bytes.len(), |place| place + at);
             self.spend(end - start)?;
             while end > at
                 && matches!(bytes[end - 1], b'?' | b'!' | b'.' | b',' | b':' | b'*' | b'_' | b'~' | b'\'' | b')' | b']')
