@@ -18,7 +18,9 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._end = time.monotonic() + seconds
+        self._stopped = time.monotonic()
+        self._end = self._stopped + seconds
+        self._tries = 0
         self._worked = 0.0
 
     @property
@@ -30,6 +32,16 @@ class Deadline:
         """Raise DeadlinePassed if it has passed."""
         if time.monotonic() > self._end:
             raise DeadlinePassed("the time of this run is over", hint="raise the setting policy_seconds")
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """One try of the run, as its session may demand several; what is between two of them does not count."""
+        self._end += time.monotonic() - self._stopped
+        self._tries += 1
+        try:
+            yield
+        finally:
+            self._stopped = time.monotonic()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -60,8 +72,11 @@ class Deadline:
 
     @property
     def spent_working(self) -> bool:
-        """Whether the run worked for a good part of its time; else it waited, for an engine or a processor."""
-        return self._worked >= _SHARE * self._seconds
+        """Whether the run worked for a good part of its time; else it waited, for an engine or a processor.
+
+        What was tried again did fit in the time once: it is others that it had to be tried again for.
+        """
+        return self._tries <= 1 and self._worked >= _SHARE * self._seconds
 
 
 __all__ = ["Deadline"]

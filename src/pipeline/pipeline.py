@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -20,6 +20,7 @@ from pipeline.audit.kept_content import KeepingContent
 from pipeline.audit.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
 from pipeline.context import Context, as_context
+from pipeline.deadline import Deadline
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, StoreError, where_from
 from pipeline.events import Events, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
@@ -56,6 +57,7 @@ class _Job:
     Attributes:
         begin: when it began, in nanoseconds of the performance counter.
         overtaken: its recorded decisions, which have no consequences if another one is made.
+        deadline: of all its tries, once the first has begun.
     """
 
     value: Traffic
@@ -63,6 +65,14 @@ class _Job:
     approval_id: str | None
     begin: int
     overtaken: tuple[str, ...] = ()
+    deadline: Deadline | None = None
+
+    @contextmanager
+    def trying(self, runner: Runner) -> Iterator[Deadline]:
+        """One try of the run; all of them have one deadline."""
+        self.deadline = self.deadline or runner.deadline()
+        with self.deadline.trying():
+            yield self.deadline
 
     def so_far(self, ran: Ran) -> tuple[Ran, int]:
         """What is recorded of the run: its result, and its duration in nanoseconds."""
@@ -242,8 +252,8 @@ class Pipeline:
     def _tried(self, job: _Job) -> Ran | None:
         """The outcome, recorded and its changes committed to the session; None if another run committed first."""
         facts, history = self._read(job)
-        with self._serving.lease() as runner:
-            ran = runner.run(job.value, job.context, facts, history)
+        with self._serving.lease() as runner, job.trying(runner) as deadline:
+            ran = runner.run(job.value, job.context, facts, history, deadline)
         ran, changes = self._changed(job, ran, facts, history)
         is_first = self._records_first and changes.touch_session
         if is_first and not self._kept(job, ran):
@@ -289,8 +299,8 @@ class Pipeline:
             with self._turns.tries(_turn_key(known)) as tries:
                 while await tries.aagain():
                     facts, history = await offload(self._read, job)
-                    with self._serving.lease() as runner:
-                        ran = await runner.arun(job.value, known, facts, history, offload)
+                    with self._serving.lease() as runner, job.trying(runner) as deadline:
+                        ran = await runner.arun(job.value, known, facts, history, deadline, offload)
                     ending = self._acommitted(offload, job, ran, facts, history)
                     # A run that may change a session is completed even if the caller is cancelled [REC-22].
                     ended = await (ending if known.session is None else run_to_end(ending))

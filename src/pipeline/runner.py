@@ -160,16 +160,22 @@ class Runner:
         await self._stages.aclose()
         self._engine.close()
 
-    def run(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ran:
+    def deadline(self) -> Deadline:
+        """The time of a run that begins now, for all its tries."""
+        return Deadline(self._timeout_seconds)
+
+    def run(
+        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, deadline: Deadline
+    ) -> Ran:
         """The outcome for `traffic`, and the value to give to `afterwards`.
 
-        All but the stages has one deadline [PIPE-20]. No failure of stages, policies or engine raises: each ends as a
-        decision that refuses.
+        All but the stages has one deadline [PIPE-20], for all tries. No failure of stages, policies or engine raises:
+        each ends as a decision that refuses.
 
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
         """
-        deadline = history.deadline = Deadline(self._timeout_seconds)
+        history.deadline = deadline
         staged: Staged | None = None
         try:
             memory = self._memory(history, context)
@@ -202,10 +208,16 @@ class Runner:
         return _ran(self._told(outcome, traffic, deadline), staged, context, session, timings, history, memory)
 
     async def arun(
-        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, offload: Offload
+        self,
+        traffic: Traffic,
+        context: Context,
+        session: SessionFacts,
+        history: History,
+        deadline: Deadline,
+        offload: Offload,
     ) -> Ran:
         """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
-        deadline = history.deadline = Deadline(self._timeout_seconds)
+        history.deadline = deadline
         staged: Staged | None = None
         try:
             memory = self._memory(history, context)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from tests.pipeline.conftest import write_rules
 from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart, ToolResultPart
 from pipeline import Config, ConfigError, Context, Guard, Mode, Pipeline, PolicyUnavailable
 from pipeline.context import Context as RunContext
-from pipeline.decision import Action
+from pipeline.decision import NO_EFFECTS, Action
+from pipeline.engines.base import Decided, EngineResult
 from pipeline.errors import ApprovalError, StoreError
 from pipeline.events import LabelAdded
 from pipeline.policy_input import SessionFacts
@@ -87,6 +89,55 @@ async def test_a_session_that_never_rests_is_refused(policies: Path, awaited: bo
     said = [(hit.code, hit.reason) for hit in outcome.decision.hits]
     assert said == [("session.conflict", "Other requests kept changing this session.")]
     assert store.reads == MAX_TRIES
+
+
+class Working:
+    """An engine that works for a while, and allows."""
+
+    revision = "working"
+
+    def evaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            pass
+        return [Decided(NO_EFFECTS)] * len(views)
+
+    async def aevaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+@pytest.mark.spec("PIPE-20")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_all_tries_of_a_run_have_one_deadline_and_are_no_fault_of_its_input(awaited: bool) -> None:
+    store = Contended(10**6)
+    call = ToolCallPart(name="pay", arguments={"note": "x" * 20_000})
+    guard = Guard(engine=Working(), sessions=store, config=Config(timeout_seconds=0.3))
+    value = Message(role="assistant", content=[call])
+
+    with pytest.raises(PolicyUnavailable) as caught:
+        await guard.acheck(value, context=HERE) if awaited else guard.check(value, context=HERE)
+
+    assert (caught.value.code, caught.value.retryable) == ("pipeline.deadline", True)
+    assert store.reads <= 7
+
+
+@pytest.mark.spec("PIPE-20")
+def test_what_is_between_two_tries_does_not_count(policies: Path) -> None:
+    class Waiting(Contended):
+        def commit(self, context: RunContext, expected_version: int | None, changes: Changes) -> bool:
+            time.sleep(0.5)
+            return super().commit(context, expected_version, changes)
+
+    guard = Guard(policies, sessions=Waiting(3), config=Config(timeout_seconds=0.9))
+
+    assert guard.decide(pay(1), context=HERE).verdict == "allow"
 
 
 @pytest.mark.spec("PIPE-11")

@@ -24,6 +24,7 @@ from cmf import (
     ToolResultPart,
 )
 from pipeline import Config, Context, Guard, Mode
+from pipeline.deadline import Deadline
 from pipeline.decision import Action, Effect, Verdict
 from pipeline.engines.base import Decided, EngineResult, Failed
 from pipeline.errors import PipelineError
@@ -130,7 +131,7 @@ def scripted(tmp_path: Path) -> Scripted:
 def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
     scripted: Scripted, answers: list[EngineResult]
 ) -> None:
-    outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts(), unknown()).outcome
+    outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts(), unknown(), Deadline(1)).outcome
 
     assert outcome.decision.coverage.evaluated == len(answers)
     assert [one.reason for one in outcome.decision.coverage.skipped] == ["engine.no-answer"] * (3 - len(answers))
@@ -141,7 +142,7 @@ def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
 def test_an_engine_that_fails_is_a_decision(scripted: Scripted) -> None:
     decision = (
         scripted([ALLOW, Failed("engine.panic")])
-        .run(says("a", "b"), Context(), SessionFacts(), unknown())
+        .run(says("a", "b"), Context(), SessionFacts(), unknown(), Deadline(1))
         .outcome.decision
     )
 
@@ -317,7 +318,8 @@ async def test_awaiting_gives_the_same_decision(guarded: Rules) -> None:
 
 def test_engines_are_asked_once_for_views_that_share_their_context(scripted: Scripted) -> None:
     runner = scripted([ALLOW] * 5)
-    runner.run(Request(messages=[says("a"), says("b"), says("c", "d")]), Context(), SessionFacts(), unknown())
+    request = Request(messages=[says("a"), says("b"), says("c", "d")])
+    runner.run(request, Context(), SessionFacts(), unknown(), Deadline(1))
 
     assert isinstance(runner._engine, Answering)
     assert runner._engine.asked == 1
