@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 _T = TypeVar("_T")
+LARGE_BYTES: Final = 64 * 1024  # of a body: what is done with more is done on a thread
 MAX_THREADS: Final = 64  # so that as many commits can wait for one disk at a time, which makes them one [E2]
 
 
@@ -62,4 +63,4 @@ def _forget_all_threads() -> None:
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
     os.register_at_fork(after_in_child=_forget_all_threads)  # they are the parent's: no call on one would ever end
 
-__all__ = ["Offload"]
+__all__ = ["LARGE_BYTES", "Offload"]

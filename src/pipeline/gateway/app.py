@@ -16,7 +16,7 @@ from pipeline.gateway import dialects, endpoints, intake
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import JSON, Dialect
 from pipeline.gateway.endpoints import CHECKS, Endpoint, Operation
-from pipeline.gateway.exchange import AT_ONCE, LARGE_BYTES, IncomingRequest, RouteRuntime, exchange, read_request
+from pipeline.gateway.exchange import AT_ONCE, IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
@@ -27,7 +27,7 @@ from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.gateway.upstream import REQUEST, Upstream
-from pipeline.offload import Offload
+from pipeline.offload import LARGE_BYTES, Offload
 from pipeline.ulids import new_ulid
 
 if TYPE_CHECKING:

@@ -85,14 +85,11 @@ class Checks:
             return await authorized(self, incoming)
         if incoming.endpoint.operation is Operation.LITELLM:
             return await guarded(self, incoming, edit_answers=self._litellm.edit_answers)
-        question = question_of(incoming.body)
-        read = _mcp(question) if question.format == _MCP else _read(question, incoming.headers)
+        question = await incoming.apart(question_of, incoming.body)
+        read = await incoming.apart(_read, question, incoming.headers)
         outcome = await self.judged(incoming, read.value, history=read.history, call_id=read.call_id)
-        answer = _answer_for(outcome)
-        if outcome.value is not None:
-            with refusing_unemittable(outcome, 400):
-                answer["body"] = read.written(emit(outcome, question.format))
-        return Answer(status=200, media_type=JSON, body=dumps(answer), headers=decision_headers(outcome.decision))
+        body = await incoming.apart(_written, outcome, read, question.format)
+        return Answer(status=200, media_type=JSON, body=body, headers=decision_headers(outcome.decision))
 
     async def left_of(
         self, incoming: IncomingRequest, value: Request | Response, format_name: str
@@ -107,7 +104,7 @@ class Checks:
         except DecisionError as error:
             raise of_decision(error) from None
         with refusing_unemittable(outcome, 400):
-            return outcome, emit(outcome, format_name)
+            return outcome, await incoming.apart(emit, outcome, format_name)
 
     async def judged(
         self,
@@ -126,7 +123,7 @@ class Checks:
             call_id=call_id,
             claimed=self._claimed,
         )
-        return await self._guard.arun(value, context=context)
+        return await incoming.judged(self._guard, value, context)
 
 
 def question_of(body: Any) -> Question:
@@ -165,6 +162,8 @@ class _Read:
 
 
 def _read(question: Question, headers: Mapping[str, str]) -> _Read:
+    if question.format == _MCP:
+        return _mcp(question)
     provider = FORMAT_PROVIDERS.get(question.format)
 
     def request(place: str, body: Any) -> Request:
@@ -210,6 +209,15 @@ def _message(place: str, body: dict[str, Any], *, is_answer: bool) -> Mapping[st
 
 
 # -- writing the answer ------------------------------------------------------------------------------------------------
+
+
+def _written(outcome: Outcome, read: _Read, format_name: str) -> bytes:
+    """The answer, with the body as it may go on. Refusal as for `Checks.answer`."""
+    answer = _answer_for(outcome)
+    if outcome.value is not None:
+        with refusing_unemittable(outcome, 400):
+            answer["body"] = read.written(emit(outcome, format_name))
+    return dumps(answer)
 
 
 def _answer_for(outcome: Outcome) -> dict[str, Any]:

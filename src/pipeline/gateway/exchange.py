@@ -47,7 +47,6 @@ from pipeline.references import references
 from pipeline.sessions.base import MemorySessions
 from pipeline.ulids import made_at
 
-LARGE_BYTES: Final = 64 * 1024  # of a body: what is done with more is done on a thread
 AT_ONCE: Final = Offload(waits=False)
 APPROVAL_HEADER: Final = "x-cmf-approval-id"
 FORWARDED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
@@ -181,7 +180,7 @@ async def _answer(
     if approval is not None:
         released = raised(await runtime.guard.arelease(approval, context=context))
         await runtime.links.keep(incoming, released.response)
-        return _written(incoming, request, released)
+        return await incoming.apart(_written, incoming, request, released)
     refusal: Refusal | None = None
     waits: list[float] = []
     used_approvals: set[str] = set()
@@ -335,7 +334,7 @@ class _Attempt:
         outcome = await self._judged(self._as_judged(response), facts)
         await self._runtime.links.keep(self._incoming, outcome.response)
         if window is None or not self._reply.begun:
-            return _written(self._incoming, self._request, outcome)
+            return await self._incoming.apart(_written, self._incoming, self._request, outcome)
         await self._finish_stream(outcome, window)
         return None
 
@@ -346,7 +345,7 @@ class _Attempt:
             error = ErrorInfo() if response is None or response.error is None else response.error
             raise Refusal(502, error.code or "upstream.error", error.message or "The upstream broke off its reply.")
         try:
-            await window.end(outcome, _events(self._incoming, outcome))
+            await window.end(outcome, await self._incoming.apart(_events, self._incoming, outcome))
         except Diverged:
             message = "Policy changed a part of the answer that had already been sent."
             raise Refusal(403, "stream.diverged", message) from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -26,6 +28,7 @@ from pipeline.gateway.connectivity import failure_of
 from pipeline.gateway.dialects import NDJSON, SSE
 from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.upstream import REQUEST, StreamObserver, UpstreamError, client_status, error_of
+from pipeline.offload import LARGE_BYTES
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
@@ -168,11 +171,16 @@ class HttpUpstream:
             if kind == NDJSON:
                 return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request, live)
             if kind == "application/json":
-                body = loads(await _bounded(reply, self._reply_bytes), max_brackets=MAX_BRACKETS)
-                return self._with_status(self._adapter.from_wire_response(body, request))
+                body = await _bounded(reply, self._reply_bytes)
+                read = partial(self._response_in, body, request)
+                # A large one on a thread, so that no other client waits for it.
+                return self._with_status(await asyncio.to_thread(read) if len(body) > LARGE_BYTES else read())
         except CmfError as error:
             raise _unreadable(error.code) from None
         raise _unreadable("its media type is not one of the dialect")
+
+    def _response_in(self, body: bytes, request: Request) -> Response:
+        return self._adapter.from_wire_response(loads(body, max_brackets=MAX_BRACKETS), request)
 
     async def _stream(
         self,
@@ -182,12 +190,15 @@ class HttpUpstream:
         live: StreamObserver | None,
     ) -> Response:
         events: list[WireEvent] = []
+        size = 0
 
         def so_far() -> Response:
             return self._adapter.from_wire_response(self._adapter.fold_events(events), request)
 
         async def arriving() -> AsyncGenerator[WireEvent, None]:
+            nonlocal size
             async for chunk in reply.content.iter_any():
+                size += len(chunk)
                 for event in _with_data(reader.feed(chunk)):
                     events.append(event)
                     yield event
@@ -204,7 +215,7 @@ class HttpUpstream:
             async with aclosing(arriving()) as wire:
                 async for event in self._adapter.stream_response(wire, request):
                     live.observe(event)
-        response = so_far()
+        response = await asyncio.to_thread(so_far) if size > LARGE_BYTES else so_far()
         if response.error is None and not is_whole(response):
             raise UpstreamError(
                 502,

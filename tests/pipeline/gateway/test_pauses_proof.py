@@ -14,6 +14,7 @@ import pytest
 from tests.pipeline.gateway.servers import script, serving
 
 PATH = "/v1/chat/completions"
+CHECK = "/v1/check"
 PAUSE = re.compile(r'cmf_loop_pause_seconds_(?:bucket\{le="([^"]+)"\}|(count)) (\d+)')
 
 
@@ -45,15 +46,20 @@ def test_no_client_waits_for_a_large_request_of_another(
         "messages": [{"role": "user", "content": "123-45-6789"}] * int(6_000 * proof_scale),
         "parts": [{"role": "user", "content": [{"type": "text", "text": "123-45-6789"}] * int(3_000 * proof_scale)}],
     }
-    bodies = [json.dumps({"model": "m", "messages": messages}).encode() for messages in kinds.values()]
+    requests = [{"model": "m", "messages": messages} for messages in kinds.values()]
+    checks = [{"format": "openai_chat", "kind": "request", "body": request} for request in requests[:1]]
+    bodies = [(PATH, json.dumps(request).encode()) for request in requests]
+    bodies += [(CHECK, json.dumps(check).encode()) for check in checks]
     small = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
-    with serving(tmp_path, {"upstreams": {"up": script(tmp_path, {"text": "ok"})}, "policy_seconds": 60}) as url:
+    with serving(
+        tmp_path, {"upstreams": {"up": script(tmp_path, {"text": "ok"})}, "policy_seconds": 60, "check": {}}
+    ) as url:
         asked(url, "POST", PATH, small)
         before = longest(url)
         statuses: list[int] = []
         large = [
-            threading.Thread(target=lambda body=body: statuses.append(asked(url, "POST", PATH, body)[0]))
-            for body in bodies
+            threading.Thread(target=lambda path=path, body=body: statuses.append(asked(url, "POST", path, body)[0]))
+            for path, body in bodies
         ]
         for thread in large:
             thread.start()
