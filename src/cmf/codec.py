@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final, NoReturn, cast
 
 import orjson
@@ -32,11 +35,17 @@ _LONG = 8192  # to count the brackets in more text takes longer than to have orj
 _SHORT = 2 * MAX_DEPTH
 _SHALLOW = 5 * MAX_DEPTH - 3
 _WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
+_ALWAYS_EXACT = 16  # so many characters with a point hold no more than 15 digits, as all doubles do
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def loads(
-    data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, max_brackets: int | None = None
+    data: bytes | str,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+    max_brackets: int | None = None,
+    is_embedded: bool = False,
 ) -> Any:
     """The JSON value that `data` spells, as plain dicts and lists; integers are exact whatever their size.
 
@@ -45,10 +54,12 @@ def loads(
         max_bytes: ceiling on the encoded size.
         max_depth: ceiling on containers inside containers.
         max_brackets: ceiling on opening brackets and braces, those in texts included, which may be JSON too.
+        is_embedded: whether the text itself may go out again: then each of its numbers has to be the one that is read.
 
     Raises:
         DecodeError: code says which rule: json.too-large, json.too-many, json.not-utf8, json.syntax,
-            json.duplicate-key, json.lone-surrogate, json.not-finite, json.too-deep. Spec: [CODEC-1] to [CODEC-6].
+            json.duplicate-key, json.lone-surrogate, json.not-finite, json.inexact, json.too-deep.
+            Spec: [CODEC-1] to [CODEC-7].
     """
     raw = data if type(data) is bytes else _bytes_of(data)
     if len(raw) > max_bytes:
@@ -62,7 +73,7 @@ def loads(
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return _checked_depth(_slow_loads(raw), max_depth)
+        return _checked_depth(_slow_loads(raw, is_embedded=is_embedded), max_depth)
     # What re-encodes to the very same bytes lost nothing on the way in: no duplicate key, no rounded number. Nor did
     # what differs in spaces alone: all tokens are still there, in their order, and those in texts are alike on both
     # sides. Text that is spelled in yet another way (escapes, exponents) takes the reader that looks at every key.
@@ -75,7 +86,7 @@ def loads(
     if plain is None:
         plain = orjson.dumps(value)
     if plain != raw and not _same_but_spaces(plain, raw):
-        value = _slow_loads(raw)
+        value = _slow_loads(raw, is_embedded=is_embedded)
     return value
 
 
@@ -150,7 +161,7 @@ def ready(text: bytes) -> Any:
 def loads_object(text: str) -> dict[str, Any] | None:
     """The object that `text` (embedded arguments, say) spells in strict JSON; None where it does not [A8]."""
     try:
-        value = loads(text)
+        value = loads(text, is_embedded=True)
     except DecodeError:
         return None
     return value if isinstance(value, dict) else None
@@ -238,7 +249,7 @@ def _bytes_of(data: bytes | str) -> bytes:
     return bytes(data)
 
 
-def _slow_loads(raw: bytes) -> Any:
+def _slow_loads(raw: bytes, *, is_embedded: bool = False) -> Any:
     """The exact reader: every key and number is looked at."""
     try:
         text = raw.decode("utf-8")
@@ -249,7 +260,7 @@ def _slow_loads(raw: bytes) -> Any:
     if text.startswith("\ufeff"):
         raise DecodeError("starts with a byte order mark", code="json.not-utf8", hint="encode as UTF-8 without a BOM")
     try:
-        value = _READER.decode(text)
+        value = (_EMBEDDED_READER if is_embedded else _READER).decode(text)
     except json.JSONDecodeError as error:
         raise DecodeError(
             f"not JSON: {error.msg.lower()} at line {error.lineno} column {error.colno}",
@@ -313,11 +324,27 @@ class _Pairs(list[Any]):
     """An object as its pairs, in order, the repeated ones too."""
 
 
-def _float(digits: str) -> float:
+def _float(digits: str, *, is_embedded: bool = False) -> float:
     number = float(digits)
     if not math.isfinite(number):
         raise DecodeError("a number is out of range", code="json.not-finite", hint="send a finite number")
+    if len(digits) > _ALWAYS_EXACT or "e" in digits or "E" in digits:
+        _refuse_rounded(digits, number, is_embedded=is_embedded)
     return number
+
+
+def _refuse_rounded(digits: str, number: float, *, is_embedded: bool) -> None:
+    """Raises unless policy, which is shown `number`, judges what `digits` denote [CODEC-7]."""
+    try:
+        exact = Decimal(digits)
+    except InvalidOperation:  # an exponent of 19 digits or more
+        exact = Decimal("NaN")
+    if exact == Decimal(repr(number)):
+        return
+    # Some programs print doubles with up to 17 digits where fewer would do; a body is written anew, with the fewest.
+    is_printed_double = len(exact.as_tuple().digits) <= 17 and sys.float_info.min <= abs(number) < 1e15
+    if is_embedded or not is_printed_double:
+        raise DecodeError("a number has more digits than a double", code="json.inexact", hint="send it as text")
 
 
 def _constant(name: str) -> NoReturn:
@@ -325,6 +352,9 @@ def _constant(name: str) -> NoReturn:
 
 
 _READER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_float, parse_constant=_constant)
+_EMBEDDED_READER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=partial(_float, is_embedded=True), parse_constant=_constant
+)
 
 
 def _lone_surrogate(path: str) -> DecodeError:

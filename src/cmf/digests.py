@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 import rfc8785
@@ -126,7 +127,8 @@ def _number(number: int | float) -> Any:
         return int(number) if number == int(number) else ready(rfc8785.dumps(number))
     if isinstance(number, float) and not number.is_integer():  # refused there: it is not finite
         return ready(rfc8785.dumps(number))
-    return f"int:{_spelt(int(number))}"  # a double that large is a whole number
+    # A double that large is a whole number: the one that it is written as, which may be another than its binary value.
+    return f"int:{_spelt(int(Decimal(repr(number))) if isinstance(number, float) else number)}"
 
 
 def _spelt(number: int) -> str:

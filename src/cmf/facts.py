@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from cmf import binary
@@ -94,10 +95,10 @@ def _exact(value: Any, pointer: str, found: list[str]) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_exact(item, f"{pointer}/{index}", found) for index, item in enumerate(value)]
-    # A double that large is a whole number; infinity, which is no JSON, is left to the writer to refuse.
+    # A double that large is the whole number that it is written as; infinity, which is no JSON, the writer refuses.
     if type(value) in (int, float) and SAFE_INTEGER < abs(value) < math.inf:
         found.append(pointer)
-        return _digits(int(value))
+        return _digits(value if type(value) is int else int(Decimal(repr(value))))
     return value
 
 

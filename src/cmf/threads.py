@@ -320,7 +320,7 @@ def _input(part: ToolCallPart, path: str) -> Any:
     if part.arguments_raw is None:
         return thaw(part.arguments if part.arguments is not None else {})
     try:
-        return loads(part.arguments_raw)
+        return loads(part.arguments_raw, is_embedded=True)
     except DecodeError:
         hint = "repair the call before the export"
         raise UnsupportedError("agent-threads needs arguments that are strict JSON", path=path, hint=hint) from None

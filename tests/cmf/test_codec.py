@@ -85,6 +85,41 @@ def test_numbers_are_exact_and_keep_their_spelling(text: str) -> None:
     assert same_spelling(loads(dumps([value])), [value])
 
 
+@pytest.mark.spec("CODEC-7")
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0.30000000000000000001",
+        "100.00000000000000001",
+        "1e-400",
+        "1e-99999999999999999999",
+        "4.9e-324",
+        "9007199254740993.0",
+        "123456789012345678e3",
+        "1000000000000000.123",
+    ],
+)
+def test_a_number_that_no_double_holds_is_refused(number: str) -> None:
+    assert refused(f'{{"a": {number}}}').code == "json.inexact"
+    assert loads_object(f'{{"a": {number}}}') is None
+
+
+@pytest.mark.spec("CODEC-7")
+def test_a_double_printed_with_17_digits_is_read_only_where_it_is_written_anew() -> None:
+    text = '{"a": 0.10000000000000001}'
+
+    assert loads_object(text) is None
+    assert dumps(loads(text)) == b'{"a":0.1}'
+
+
+@pytest.mark.spec("CODEC-7")
+@pytest.mark.parametrize(
+    "number", ["1.10", "100.00000000000000000000", "1e300", "-1E-7", "0.30000000000000004", "5e-324"]
+)
+def test_another_spelling_of_the_same_decimal_is_read(number: str) -> None:
+    assert loads_object(f'{{"a": {number}}}') == {"a": float(number)}
+
+
 @pytest.mark.spec("CODEC-4")
 @pytest.mark.parametrize("bomb", ["[" * 200_000, '{"a":' * 200_000, "[" * 65 + "]" * 65, "[[" * 33 + " " + "]]" * 33])
 def test_a_nesting_bomb_is_refused_at_once(bomb: str) -> None:
@@ -201,6 +236,9 @@ def test_spaces_between_tokens_hide_neither_a_key_twice_nor_a_rounded_number(tex
         expected = json.loads(text, object_pairs_hook=unique)
     except KeyError:
         assert refused(text).code == "json.duplicate-key"
+        return
+    if "1.00000000000000000001" in text:
+        assert refused(text).code == "json.inexact"
         return
 
     assert same_spelling(loads(text), expected)

@@ -245,7 +245,7 @@ def test_large_integers_are_exact_strings_and_listed() -> None:
     view = only(ToolCallPart(name="f", arguments={"a/b": [2**53, 2**53 - 1, -(2**60)], "c": 1e300, "d": 1.5}))
 
     shown = view.to_dict()
-    assert shown["arguments"] == {"a/b": [str(2**53), 2**53 - 1, str(-(2**60))], "c": str(int(1e300)), "d": 1.5}
+    assert shown["arguments"] == {"a/b": [str(2**53), 2**53 - 1, str(-(2**60))], "c": str(10**300), "d": 1.5}
     assert shown["properties"]["big_integers"] == ["/arguments/a~1b/0", "/arguments/a~1b/2", "/arguments/c"]
     assert view.arguments is not None
     assert view.arguments["a/b"][0] == 2**53

@@ -183,7 +183,7 @@ def _parsed(part: Part) -> Any:
     """The JSON that the text of a part still spells; the text itself where it spells none any more."""
     text = part.text if isinstance(part, TextPart) else ""
     try:
-        return loads(text)
+        return loads(text, is_embedded=True)
     except DecodeError:
         return text
 

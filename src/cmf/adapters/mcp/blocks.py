@@ -196,7 +196,7 @@ def write_arguments(part: ToolCallPart) -> Any:
     if part.arguments_raw is None:
         return part.arguments
     try:
-        return loads(part.arguments_raw)
+        return loads(part.arguments_raw, is_embedded=True)
     except DecodeError:
         problem = "mcp cannot carry arguments that are no JSON"
         raise UnsupportedError(problem, about=part, hint="repair the call first") from None

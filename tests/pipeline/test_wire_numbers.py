@@ -1,0 +1,86 @@
+"""The number that policy judges is the number that goes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cmf import Message
+from cmf.adapters import get
+from cmf.codec import loads
+from cmf.content import ToolCallPart
+from cmf.digests import content_digest
+from cmf.errors import DecodeError
+from pipeline import Guard
+
+CAP: Final = """# METADATA
+# title: At most 0.3 coins
+# description: At most 0.3 coins, and a readable amount.
+# custom:
+#   code: pay.cap
+#   severity: high
+#   kinds: [tool_call]
+package cmf.rules.pay.cap
+
+deny contains {"code": "pay.cap", "reason": "Too much."} if {
+	not _fits
+}
+
+_fits if input.arguments.amount <= 0.3
+"""
+
+
+def _guard(folder: Path) -> Guard:
+    rule = folder / "cmf/rules/pay/cap/cap.rego"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(CAP)
+    return Guard(str(folder))
+
+
+def _call(arguments: str) -> Any:
+    call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": arguments}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    return get("openai_chat").from_wire_request({"model": "m", "messages": messages})
+
+
+@pytest.mark.spec("CODEC-7")
+@pytest.mark.parametrize("amount", ["0.30000000000000000001", "0.30000000000000001"])
+def test_an_amount_above_its_cap_is_not_judged_as_the_nearest_double(tmp_path: Path, amount: str) -> None:
+    message = _call(f'{{"amount": {amount}}}').messages[0]
+
+    decision = _guard(tmp_path).decide(message)
+
+    assert decision.verdict == "deny"
+
+
+@pytest.mark.spec("CODEC-7")
+def test_an_amount_in_a_body_is_refused_where_no_double_holds_it() -> None:
+    with pytest.raises(DecodeError) as caught:
+        loads('{"contents": [{"parts": [{"functionCall": {"args": {"amount": 0.30000000000000000001}}}]}]}')
+
+    assert caught.value.code == "json.inexact"
+
+
+@pytest.mark.spec("CODEC-7")
+@pytest.mark.parametrize("amount", ["0.10", "3e-1", "0.3"])
+def test_another_spelling_of_an_amount_is_judged_and_goes_out_as_it_came(tmp_path: Path, amount: str) -> None:
+    text = f'{{"amount": {amount}}}'
+    request = _call(text)
+
+    decision = _guard(tmp_path).decide(request.messages[0])
+
+    assert decision.verdict == "allow"
+    body = get("openai_chat").to_wire(request)
+    assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == text
+
+
+@pytest.mark.spec("ID-8")
+def test_a_large_double_is_the_whole_number_that_it_is_written_as() -> None:
+    def said(amount: float) -> str:
+        call = ToolCallPart(name="pay", arguments={"amount": amount})
+        return content_digest(Message(role="assistant", content=[call]))
+
+    assert said(1e23) == said(10**23)
+    assert said(1e23) != said(int(1e23))
