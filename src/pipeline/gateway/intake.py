@@ -201,7 +201,12 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _too_large(limits: Limits) -> Refusal:
-    return Refusal(413, "http.too-large", f"The body is larger than {limits.body_bytes} bytes.", headers=FINAL)
+    return Refusal(
+        413,
+        "http.too-large",
+        f"The body is larger than {limits.body_bytes} bytes (`limits.body_bytes`).",
+        headers=FINAL,
+    )
 
 
 def _shown(name: str) -> str:
