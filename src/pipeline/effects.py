@@ -10,6 +10,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Final
 
 from cmf.adapters.echoes import silent
@@ -27,7 +28,7 @@ from cmf.content import (
 )
 from cmf.enums import Role
 from cmf.errors import CmfError
-from cmf.facts import result_text
+from cmf.facts import exact_json, result_text
 from cmf.frozen import FrozenDict, freeze, thaw
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
@@ -312,8 +313,18 @@ def _field_of(part: Any, hit: Hit, path: str) -> tuple[str, list[str]]:
     )
 
 
-def _given(hit: Hit, _: Any) -> Any:
-    return thaw(hit.fields["value"])
+def _given(hit: Hit, before: Any) -> Any:
+    return _with_numbers(thaw(hit.fields["value"]), before)
+
+
+def _with_numbers(given: Any, before: Any) -> Any:
+    """The given value with the numbers that policy was shown as texts, and gives back at their places, as they were."""
+    if isinstance(given, dict) and isinstance(before, dict):
+        return {key: _with_numbers(item, before.get(key)) for key, item in given.items()}
+    if isinstance(given, list) and isinstance(before, list):
+        return [_with_numbers(*pair) for pair in zip_longest(given, before[: len(given)])]
+    is_number = type(before) in (int, float)
+    return before if is_number and isinstance(given, str) and exact_json(before, "", {}) == given else given
 
 
 def _hidden(hit: Hit, replacer: Replacer, found: Any) -> str:

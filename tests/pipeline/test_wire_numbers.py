@@ -13,6 +13,7 @@ from cmf.codec import loads
 from cmf.content import ToolCallPart
 from cmf.digests import content_digest
 from cmf.errors import DecodeError
+from cmf.frozen import thaw
 from pipeline import Guard
 
 CAP: Final = """# METADATA
@@ -29,6 +30,21 @@ deny contains {"code": "pay.cap", "reason": "Too much."} if {
 }
 
 _fits if input.arguments.amount <= 0.3
+"""
+
+REWRITE: Final = """# METADATA
+# title: No notes
+# description: Notes are replaced.
+# custom:
+#   code: pay.note
+#   severity: high
+#   kinds: [tool_call]
+package cmf.rules.pay.note
+
+rewrite contains {"code": "pay.note", "reason": "No notes.", "pointer": "/arguments/order", "value": order} if {
+	input.arguments.order.note != "none"
+	order := object.union(input.arguments.order, {"note": "none", "added": "1"})
+}
 """
 
 
@@ -84,3 +100,18 @@ def test_a_large_double_is_the_whole_number_that_it_is_written_as() -> None:
 
     assert said(1e23) == said(10**23)
     assert said(1e23) != said(int(1e23))
+
+
+@pytest.mark.spec("EFF-13")
+def test_a_rewrite_leaves_large_numbers_that_it_passes_on(tmp_path: Path) -> None:
+    rule = tmp_path / "cmf/rules/pay/note/note.rego"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(REWRITE)
+    order = {"id": 2**60 + 1, "limits": [1e300, 5, 1.5], "note": "secret", "more": {"n": -(2**70), "text": "7"}}
+    message = Message(role="assistant", content=[ToolCallPart(name="pay", arguments={"order": order})])
+
+    outcome = Guard(str(tmp_path)).run(message)
+
+    assert outcome.decision.verdict == "allow"
+    assert isinstance(outcome.value, Message)
+    assert thaw(outcome.value.content[0].arguments["order"]) == {**order, "note": "none", "added": "1"}
