@@ -23,9 +23,9 @@ async def authorized(checks: Checks, incoming: IncomingRequest) -> Answer:
         Refusal: policy refuses it, or allows it only with changes; it cannot be read; policy was unavailable.
     """
     name = incoming.endpoint.dialect.name
-    request = with_provider(read_request(incoming), FORMAT_PROVIDERS[name])
+    request = with_provider(await incoming.apart(read_request, incoming), FORMAT_PROVIDERS[name])
     outcome, left = await checks.left_of(incoming, request, name)
-    if canonical_bytes(left) != canonical_bytes(incoming.body):
+    if await incoming.apart(canonical_bytes, left) != await incoming.apart(canonical_bytes, incoming.body):
         raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
     return Answer(status=200, media_type=JSON, body=b"{}", headers=decision_headers(outcome.decision))
 

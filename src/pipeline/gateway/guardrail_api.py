@@ -25,6 +25,7 @@ from pipeline.gateway.questions import placed, read_as, would_change, wrong
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, decision_headers
 from pipeline.gateway.sections import Section
+from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
     from pipeline.gateway.check import Checks
@@ -70,12 +71,23 @@ async def guarded(checks: Checks, incoming: IncomingRequest, *, edit_answers: bo
     Raises:
         Refusal: nothing of it; LiteLLM is told `BLOCKED`, unless policy was unavailable.
     """
-    sent = read_as(GuardrailRequest, incoming.body)
+    sent, body, places, value = await incoming.apart(_asked, incoming.body)
+    incoming = replace(incoming, session=incoming.session or _session(sent))
+    outcome, left = await checks.left_of(incoming, value, _FORMAT)
+    return await incoming.apart(_answer_for, sent, body, places, outcome, left, edit_answers)
+
+
+def _asked(asked: Any) -> tuple[GuardrailRequest, _Object, list[int], Request | Response]:
+    """What LiteLLM sent, also as a chat body, which texts of that are LiteLLM's, and what is judged."""
+    sent = read_as(GuardrailRequest, asked)
     _refuse_unjudged(sent)
     body = _body(sent)
-    places = _places_of(sent, list(_texts(body)))
-    incoming = replace(incoming, session=incoming.session or _session(sent))
-    outcome, left = await checks.left_of(incoming, _value(sent, body), _FORMAT)
+    return sent, body, _places_of(sent, list(_texts(body))), _value(sent, body)
+
+
+def _answer_for(
+    sent: GuardrailRequest, body: _Object, places: list[int], outcome: Outcome, left: Any, edit_answers: bool
+) -> Answer:
     headers = decision_headers(outcome.decision)
     if canonical_bytes(left) == canonical_bytes(body):
         return Answer(status=200, media_type=JSON, body=dumps({"action": "NONE"}), headers=headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from cmf.adapters import FORMATS
 from pipeline.audit.verification import verify
 from pipeline.gateway import service
 from pipeline.gateway.check import Format
+from pipeline.judging import Judge, PassResult
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
@@ -398,3 +400,31 @@ def test_a_result_has_the_name_of_the_call_that_it_answers(url: str) -> None:
     assert masked["body"]["result"]["structuredContent"] == {"pin": "[MASKED]"}
     assert ask(url, bare)[2].get("code") != "no.vault"
     assert ask(url, result("look", error=True))[2]["body"] == result("look", error=True)["body"]
+
+
+@pytest.mark.spec("GW-68")
+@pytest.mark.parametrize("path", ["/v1/check", f"/ext_authz{CHAT}", "/beta/litellm_basic_guardrail_api"])
+@pytest.mark.parametrize(
+    ("text", "is_large"), [("forbidden ", False), ("forbidden " * 7000, True), ("b " * 40_000, True)]
+)
+def test_a_large_body_is_checked_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, text: str, is_large: bool
+) -> None:
+    threads: set[str] = set()
+    judge = Judge.__call__
+
+    def noted(self: Judge, *args: Any, **kwargs: Any) -> PassResult:
+        threads.add(threading.current_thread().name)
+        return judge(self, *args, **kwargs)
+
+    monkeypatch.setattr(Judge, "__call__", noted)
+    bodies = {
+        "/v1/check": {"format": "openai_chat", "kind": "request", "body": says(text)},
+        f"/ext_authz{CHAT}": says(text),
+        "/beta/litellm_basic_guardrail_api": {"texts": [text], "input_type": "request", "model": "m"},
+    }
+    with serving(tmp_path, settings(tmp_path, check={"envoy": {}, "litellm": {}})) as url:
+        status, _, answer = ask(url, bodies[path], path=path, x_envoy_auth_partial_body="false")
+
+    assert [name.startswith("pipeline-store") for name in threads] == [is_large]
+    assert (status == 403 or "deny" in str(answer) or "BLOCKED" in str(answer)) == ("forbidden" in text)
