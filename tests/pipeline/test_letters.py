@@ -27,7 +27,8 @@ CYRILLIC = KEY.replace("A", "\u0410").replace("I", "\u0406").replace("O", "\u041
 SPACED = "\u200b".join(KEY)
 STRUCK = "\u0336".join(KEY) + "\u0336"
 CONTROLLED = "\x00".join(KEY)
-DISGUISES = [WIDE, BOLD, CIRCLED, DARK, CYRILLIC, SPACED, STRUCK, CONTROLLED, KEY[:9] + "\u00ad" + KEY[9:]]
+ANNOTATED = "\ufff9".join(KEY[:9]) + "\ufffa\ufffb" + KEY[9:]
+DISGUISES = [WIDE, BOLD, CIRCLED, DARK, CYRILLIC, SPACED, STRUCK, CONTROLLED, ANNOTATED, KEY[:9] + "\u00ad" + KEY[9:]]
 SHIPPED = Guard()
 
 MASK_FOLDED = """\

@@ -120,6 +120,7 @@ fn escapes_unseen(rest: &str) -> bool {
 fn is_unseen(character: char) -> bool {
     match character {
         '\t' | '\n' | '\r' | ' '..='~' => false,
+        '\u{fff9}'..='\u{fffb}' => true, // of annotations between lines, which hardly anything draws
         other => other.is_control() || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(other),
     }
 }
