@@ -235,7 +235,8 @@ def test_spaces_between_tokens_hide_neither_a_key_twice_nor_a_rounded_number(tex
     try:
         expected = json.loads(text, object_pairs_hook=unique)
     except KeyError:
-        assert refused(text).code == "json.duplicate-key"
+        both = {"json.duplicate-key", "json.inexact"}  # of two faults, either may be told
+        assert refused(text).code in (both if "1.00000000000000000001" in text else {"json.duplicate-key"})
         return
     if "1.00000000000000000001" in text:
         assert refused(text).code == "json.inexact"
