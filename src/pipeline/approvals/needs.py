@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cmf.codec import dumps
 from cmf.content import ToolResultPart
 from cmf.decomposition import iter_views
-from cmf.digests import canonical_bytes, content_digest
+from cmf.digests import content_digest
 from cmf.enums import Role, ViewKind
 from cmf.request import Request
 from cmf.value import to_json
@@ -188,15 +189,22 @@ def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: se
 
 
 def _need_of(view: MessageView, value: Traffic, rules: set[str]) -> ApprovalNeed:
-    content = approved_content(view)
+    content = to_json(approved_content(view))
     return ApprovalNeed(
         path=view.path,
-        digest=hashlib.sha256(canonical_bytes(content)).hexdigest(),
+        digest=hashlib.sha256(dumps(_ordered(content))).hexdigest(),
         target=view.uri or f"{view.kind.value}:{view.role.value}",
         rules=set(rules),
         happened=_already_happened(view, value),
-        shown=to_json(content),
+        shown=content,
     )
+
+
+def _ordered(value: Any) -> Any:
+    """A JSON value with its keys in order. Unlike in RFC 8785, 1 and 1.0 stay two: receivers may tell them apart."""
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return [_ordered(item) for item in value] if isinstance(value, list) else value
 
 
 def approved_content(view: MessageView) -> dict[str, Any]:

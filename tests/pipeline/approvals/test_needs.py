@@ -83,11 +83,11 @@ def make(policies: Path) -> Iterator[Make]:
         one.close()
 
 
-def call(amount: int = 7, name: str = "pay", id: str | None = "tu_1", **more: Any) -> ToolCallPart:
+def call(amount: float = 7, name: str = "pay", id: str | None = "tu_1", **more: Any) -> ToolCallPart:
     return ToolCallPart(name=name, tool_call_id=id, arguments={"amount": amount, **more})
 
 
-def pay(amount: int = 7, **more: Any) -> Message:
+def pay(amount: float = 7, **more: Any) -> Message:
     return Message(role="assistant", content=[call(amount, **more)])
 
 
@@ -163,13 +163,14 @@ def test_an_approval_never_overrides_a_deny_and_a_refused_run_asks_for_nothing(m
     "other",
     [
         pay(8),
+        pay(7.0),
         pay(to="eve"),
         Message(role="assistant", content=[ToolCallPart(name="pay", namespace="bank", arguments={"amount": 7})]),
         Message(role="assistant", content=[ToolCallPart(name="pay", arguments_raw='{"amount": 7,}')]),
         Message(role="assistant", content=[ToolCallPart(name="pay", arguments={"amount": 7}, executed_by="provider")]),
         Message(role="assistant", content=[call(), call(id="tu_2")]),
     ],
-    ids=["amount", "more", "namespace", "raw", "provider", "twice"],
+    ids=["amount", "kind of number", "more", "namespace", "raw", "provider", "twice"],
 )
 def test_another_call_than_the_approved_is_asked_about(make: Make, other: Message) -> None:
     store = MemorySessions()
