@@ -88,7 +88,7 @@ def test_a_pattern_that_reads_on_from_each_match_is_stopped_at_the_deadline(guar
         guard.check(says("a" * 400_000))
 
     assert caught.value.code == "input.too-much-work"
-    assert time.process_time() - started < 1  # two minutes when each match is looked for to the end
+    assert time.process_time() - started < 5  # two minutes when each match is looked for to the end
 
 
 @pytest.mark.spec("GRD-2")
