@@ -357,11 +357,15 @@ def test_shipped_rules_judge_a_long_text_in_a_coroutine() -> None:
 @pytest.mark.spec("PIPE-21")
 @pytest.mark.parametrize("digits", [4_301, 10_000])
 def test_a_number_too_long_to_be_shown_is_refused_as_unjudgeable(digits: int) -> None:
+    call = _call(amount=10 ** (digits - 1))
     with pytest.raises(Unjudgeable) as caught:
-        Guard().check(_call(amount=10 ** (digits - 1)))
+        Guard().check(call)
+    with pytest.raises(Unjudgeable) as caught_async:
+        asyncio.run(Guard().acheck(call))
 
     assert (caught.value.code, caught.value.retryable) == ("json.not-finite", False)
     assert "digits" in caught.value.user_message
+    assert caught_async.value.code == "json.not-finite"
 
 
 @pytest.mark.spec("VIEW-15")

@@ -205,6 +205,16 @@ def test_a_request_too_large_to_be_judged_is_413_and_not_to_be_sent_again(tmp_pa
     assert "Send it in several parts" in str(answer)
 
 
+@pytest.mark.spec("GW-33", "PIPE-21")
+def test_a_reply_too_large_to_be_judged_is_502_and_no_fault_of_the_client(tmp_path: Path) -> None:
+    ranged = "count(numbers.range(1, count(input.content) * 100000000)) > 1"
+    rule = f'deny contains {{"code": "x", "reason": "x"}} if {{\n\tinput.role == "assistant"\n\t{ranged}\n}}'
+    with serving(tmp_path, settings(tmp_path, {"ranged": rule})) as url:
+        status, headers, _ = post(url, CHAT, says("hi"), bearer())
+
+    assert (status, headers["x-cmf-code"]) == (502, "engine.builtin-limit")
+
+
 @pytest.mark.spec("GW-17")
 def test_request_and_reply_are_each_on_record(tmp_path: Path) -> None:
     with serving(tmp_path, settings(tmp_path, {"who": WHO})) as url:
