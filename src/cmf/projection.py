@@ -11,6 +11,7 @@ from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cmf.binary import decoded_texts
 from cmf.content import Part, PromptResultPart, ToolResultPart
 from cmf.enums import Capability, Hook, MessageStatus
 from cmf.extensions import AgentExtension, Extensions, HttpExtension, RequestExtension
@@ -125,13 +126,16 @@ class Scope:
         return known
 
     def message_facts(self, first: bool) -> Mapping[str, Any]:
-        """The message's own fields, as properties of a view; `extra` only for the `first` view. Not to be changed."""
+        """The message's own fields, as properties of a view; `extra`, and what it spells, for the `first` view."""
         message = self._message
         if message is None:
             return _NOTHING
         if self.facts is None:
             self.facts = self._message_fields(message)
-        return {**self.facts, "extra": message.extra} if first and message.extra else self.facts
+        if not (first and message.extra):
+            return self.facts
+        texts = [*decoded_texts(message.extra)]
+        return {**self.facts, "extra": message.extra, **({"decoded": texts} if texts else {})}
 
     def _message_fields(self, message: Message) -> dict[str, Any]:
         shown: dict[str, Any] = {}

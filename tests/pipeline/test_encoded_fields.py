@@ -114,3 +114,12 @@ def test_encrypted_reasoning_that_a_client_sends_back_is_judged_too() -> None:
         decision = Guard().decide(adapters.get("openai_responses").from_wire_request(request))
 
         assert decision.action is not Action.FORWARD
+
+
+@pytest.mark.spec("VIEW-14")
+def test_a_secret_in_a_field_of_a_message_is_found_in_every_spelling() -> None:
+    adapter, guard = adapters.get("openai_chat"), Guard()
+
+    for text in SPELLINGS.values():
+        request = adapter.from_wire_request({"model": "m", "messages": [{**USER, "note": text}]})
+        assert guard.decide(request).action is not Action.FORWARD

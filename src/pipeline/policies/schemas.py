@@ -97,6 +97,7 @@ def _properties_schema() -> dict[str, Any]:
     choice = _object({"stop_reason": _STRING, "raw_stop_reason": _STRING, "extra": _ANY_OBJECT})
     error = {"message": _STRING, "type": _STRING, "code": _STRING, "status": _NUMBER, "retry_after_seconds": _COUNT}
     tokens, sampling = (json_schema(cls)["properties"] for cls in (TokenUsage, Sampling))
+    decoded = {"type": "array", "items": _ANY_OBJECT}
     message_strings = ("id", "parent_id", "channel", "session_id", "status")
     facts = {
         **dict.fromkeys(_STRING_PROPERTIES, _STRING),
@@ -107,11 +108,11 @@ def _properties_schema() -> dict[str, Any]:
         **dict.fromkeys(("big_integers", "other_models"), _STRINGS),
         "choices": {"type": "array", "items": choice},
         "data": {"type": "array", "items": _ANY_OBJECT},
-        "decoded": {"type": "array", "items": _ANY_OBJECT},
+        "decoded": decoded,
         "error": _object(error),
         "executed_by": {"type": "string", "enum": ["client", "provider"]},
         "input_schema": {"type": ["object", "boolean"]},
-        "message": _object({**dict.fromkeys(message_strings, _STRING), "extra": _ANY_OBJECT}),
+        "message": _object({**dict.fromkeys(message_strings, _STRING), "extra": _ANY_OBJECT, "decoded": decoded}),
         "sampling": _object({**dict.fromkeys(sampling, _NUMBER), "stop": _STRINGS}),
         "schema_findings": {"type": "array", "items": finding},
         "tool_choice": _object({"mode": _STRING, "name": _STRING}),
