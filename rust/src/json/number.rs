@@ -67,10 +67,10 @@ pub fn read(text: &str, keeps_doubles: bool) -> Option<Value> {
 /// A number as JSON: whole ones with all their digits, doubles as doubles.
 pub fn written(value: &Value) -> Option<String> {
     let Value::Number(number) = value else { return None };
-    match (double(value), value.as_i64()) {
+    match (double(value), number.as_i64()) {
         (Some(double), _) => shortest(double),
-        (None, Ok(small)) => Some(small.to_string()),
-        (None, Err(_)) => number.as_big().map(|whole| whole.to_string()),
+        (None, Some(small)) => Some(small.to_string()),
+        (None, None) => number.as_big().map(|whole| whole.to_string()),
     }
 }
 

@@ -167,10 +167,27 @@ fn quiet_panics() {
     }));
 }
 
+/// Turns the stack traces of errors off, which `RUST_BACKTRACE` turns on: regorus makes an error for each value of another
+/// type than it was asked for, nobody reads their traces, and each takes a thousand times as long as the error. Whether
+/// they are made is settled by the first, so the environment, which child processes inherit, is put back after it.
+fn traceless_errors() {
+    const NAME: &str = "RUST_LIB_BACKTRACE"; // it goes before RUST_BACKTRACE, and leaves panics alone
+    let before = std::env::var_os(NAME);
+    if before.is_none() && std::env::var_os("RUST_BACKTRACE").is_none() {
+        return;
+    }
+    std::env::set_var(NAME, "0");
+    drop(std::backtrace::Backtrace::capture());
+    match before {
+        Some(value) => std::env::set_var(NAME, value),
+        None => std::env::remove_var(NAME),
+    }
+}
+
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        c_functions, polynomial_hash, quiet_panics, refused, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes,
+        c_functions, polynomial_hash, quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes,
         PyModule, PyModuleMethods, PyResult, Python,
     };
     use crate::addresses::{address, facts};
@@ -281,6 +298,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         quiet_panics();
+        traceless_errors();
         c_functions::add_to(module)?;
         // The default of 256 compiled patterns is fewer than a large set has, and all others are compiled again at
         // every evaluation (127 ms against 3 ms for 400 patterns).

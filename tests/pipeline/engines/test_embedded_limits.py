@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
 
@@ -46,6 +49,36 @@ def test_a_deadline_that_has_passed_judges_nothing() -> None:
 
     assert engine.evaluate(["data.t.x"], b"{}", [b"{}"], timeout_seconds=0) == [TimedOut()]
     assert engine.evaluate(["data.t.x"], b"{}", [b"{}"], timeout_seconds=-1) == [TimedOut()]
+
+
+FRACTIONS = """
+import time
+from cmf import adapters
+from pipeline import Pipeline
+
+body = {"model": "openai:m", "messages": [{"role": "user", "content": "hi"}]}
+chat, pipeline = adapters.get("openai_chat"), Pipeline()
+for field in ({}, {"series": [number + 0.5 for number in range(60_000)]}):
+    begin = time.process_time()
+    action = pipeline.run(chat.from_wire_request({**body, **field})).decision.action
+took = time.process_time() - begin
+print(action, took)
+"""
+
+
+@pytest.mark.spec("ENG-8")
+def test_stack_traces_that_the_environment_asks_for_cost_an_evaluation_nothing() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FRACTIONS],
+        env={**os.environ, "RUST_BACKTRACE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    action, took = ran.stdout.split()
+
+    assert action == "forward"
+    assert float(took) < 0.5  # each fraction asked for two traces, 12 microseconds each
 
 
 def _doubling(start: str, step: str, last: str, count: int) -> str:
