@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import signal
 import time
@@ -11,6 +12,8 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+
+import typer
 
 from cmf.security import SubjectExtension
 from pipeline.assembly import Config, Policies
@@ -88,7 +91,8 @@ def run(options: Options) -> None:
         )
         ended = asyncio.run(_serve(link, options, address))
     if not ended:
-        fail("the server ended first", Exit.REFUSED)
+        logging.getLogger("pipeline.mcp_proxy").error("the server ended first")  # the log waits for no reader
+        raise typer.Exit(int(Exit.REFUSED))
 
 
 # A client starts one proxy per server and waits for it: HTTP and the database are imported only when needed.

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,38 @@ def test_a_server_that_hangs_is_not_waited_for() -> None:
         assert proxy.wait(30) == 0
 
     assert (body["id"], body["error"]["data"]["code"]) == (1, "mcp.timeout")
+
+
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """A pipe that is full, and that nobody reads."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writes, bytes(4096))
+    os.set_blocking(writes, True)
+    yield writes
+    os.close(reads)
+    os.close(writes)
+
+
+@pytest.mark.spec("GW-173", "MCPX-50")
+@pytest.mark.parametrize(("how", "code"), [("fine", 0), ("cut", 1)])
+def test_a_client_that_does_not_read_the_log_is_answered_all_the_same(how: str, code: int, unread: int) -> None:
+    sends = b"hello\n" * 3_000 + line(PING)
+
+    with subprocess.Popen(
+        [*CMF, *quick(*hostile(how))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=unread
+    ) as proxy:
+        try:
+            answers = proxy.communicate(sends, timeout=60)[0].splitlines()
+        finally:
+            proxy.kill()
+
+    assert len(answers) == 3_001
+    assert json.loads(answers[-1])["id"] == 1
+    assert proxy.returncode == code
 
 
 @pytest.mark.spec("MCPX-4")
