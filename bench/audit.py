@@ -22,10 +22,10 @@ from bench import gateway
 from bench.rounds import OWN_PYTHON, Effort, Figure, Ratio, Report
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.record import Record
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 
 WAITING = 256  # records that wait at once, as in a gateway with as many requests in work
 RECORD_BYTES = 1_500

@@ -26,7 +26,7 @@ from cmf.enums import Capability, Hook, Role, ViewKind
 from cmf.errors import ShapeError, UnmappedPartError
 from cmf.facts import NO_KEYS, JoinedText, JoinedThinking, Keys, Piece, addressed, exact_json, known, show
 from cmf.frozen import FrozenDict
-from cmf.message import Message
+from cmf.message import Message, derived
 from cmf.models import provider_and_name, provider_of
 from cmf.other_models import other_models
 from cmf.projection import Scope
@@ -39,6 +39,7 @@ from cmf.view import MessageView, view_of
 MAX_NESTING: Final = 8  # parts inside results inside results; deeper is refused, not truncated [B2]
 
 
+@derived
 def iter_views(
     value: Message | Request | Response,
     *,

@@ -15,7 +15,7 @@ import rfc8785
 
 from cmf.codec import SAFE_INTEGER, dumps, ready
 from cmf.content import Part, PromptResultPart, ToolCallPart, ToolResultPart
-from cmf.message import Message
+from cmf.message import Message, derived
 from cmf.pairing import Pairing
 from cmf.request import Request, Response
 from cmf.value import Value, fields_of, sorted_bytes, to_json
@@ -32,11 +32,13 @@ def canonical_bytes(value: Any) -> bytes:
     return dumps(_canonical(value)) if plain is None or _may_differ(plain) else plain
 
 
+@derived
 def value_hash(value: Value) -> str:
     """SHA-256, in hex, of the whole value but its layout: equal values, and only they, share it."""
     return hashlib.sha256(canonical_bytes(value)).hexdigest()
 
 
+@derived
 def content_digest(value: Message | Request | Response) -> str:
     """SHA-256, in hex, of a value's content: roles, channels and parts; tool ids by position; no generated ids.
 

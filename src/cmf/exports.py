@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmf.digests  # noqa: F401 - messages have its functions as methods
 from cmf.content import AudioPart as AudioPart
 from cmf.content import ContentPart as ContentPart
 from cmf.content import DocumentPart as DocumentPart

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeVar
 
 from pydantic import Field, model_validator
 from pydantic_core import ArgsKwargs
@@ -13,7 +13,7 @@ from cmf import content as _content
 from cmf import extensions as _extensions
 from cmf.content import Parts, ToolResultPart
 from cmf.enums import Capability, Channel, Hook, MessageStatus, Role
-from cmf.errors import UnknownRoleError
+from cmf.errors import CmfError, UnknownRoleError
 from cmf.extensions import Extensions
 from cmf.frozen import FrozenDict, JsonObject
 from cmf.migrations import CURRENT, refuse_newer, upgrade_message
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cmf.view import MessageView
 
 SCHEMA_VERSION: int = CURRENT
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 NO_SHAPE: Final = FrozenDict()
 
@@ -75,24 +77,21 @@ class Message(Value):
     @property
     def hash(self) -> str:
         """SHA-256, in hex, of the whole message but its layout; see `cmf.digests`."""
-        from cmf.digests import value_hash  # digests of requests too, so it sits above this module
-
-        return value_hash(self)
+        digest: str = _derived["value_hash"](self)
+        return digest
 
     @property
     def content_digest(self) -> str:
         """SHA-256, in hex, of the message's content, without generated ids; see `cmf.digests`."""
-        from cmf.digests import content_digest
-
-        return content_digest(self)
+        digest: str = _derived["content_digest"](self)
+        return digest
 
     def iter_views(
         self, *, hook: Hook | str | None = None, capabilities: Iterable[Capability | str] | None = None
     ) -> Iterator[MessageView]:
         """The views of this message: see `cmf.iter_views`."""
-        from cmf.decomposition import iter_views  # views of requests too, so it sits above this module
-
-        return iter_views(self, hook=hook, capabilities=capabilities)
+        views: Iterator[MessageView] = _derived["iter_views"](self, hook=hook, capabilities=capabilities)
+        return views
 
     @model_validator(mode="before")
     @classmethod
@@ -104,6 +103,20 @@ class Message(Value):
         if isinstance(data, ArgsKwargs):
             refuse_newer(data.kwargs or {})
         return data
+
+
+class _Derived(dict[str, Callable[..., Any]]):
+    def __missing__(self, name: str) -> NoReturn:
+        raise CmfError(f"{name} is not loaded", hint="import Message from cmf", code="message.not-loaded")
+
+
+_derived: Final = _Derived()
+
+
+def derived(function: _Function) -> _Function:
+    """Let messages have `function` as a method. It sits above this module, since it takes requests too."""
+    _derived[function.__name__] = function
+    return function
 
 
 _ROLES: Final = frozenset(map(str, Role))

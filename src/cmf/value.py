@@ -67,11 +67,7 @@ class Value(metaclass=_Values):
     @classmethod
     def model_validate_json(cls, data: bytes | str) -> Self:
         """The value that these JSON bytes describe. Strict JSON: see `cmf.codec.loads`."""
-        from cmf.reading import read  # it knows the types of fields, so it sits above this module
-
-        parsed = loads(data)
-        found = read(cls, parsed)
-        return cls.model_validate(parsed) if found is None else found
+        return cls.model_validate(loads(data))
 
     def model_dump(self) -> dict[str, Any]:
         """The JSON form as plain Python objects: a fresh dict that the caller may change."""

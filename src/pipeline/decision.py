@@ -22,6 +22,15 @@ from pipeline.events import HeaderChanged
 from pipeline.excused import Excused
 
 
+class Severity(StrEnum):
+    """How much a hit of the rule matters to reviewers."""
+
+    INFO = "info"
+    WARN = "warn"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
 class Verdict(StrEnum):
     """The result of policy."""
 

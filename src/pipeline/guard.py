@@ -78,7 +78,7 @@ class Guard:
         if isinstance(store, str | PathLike):
             raise ConfigError("a store is no path", code="config.store", hint="write Store.at(file), and close it")
         if store is not None:
-            from pipeline.audit.recorder import Recorder  # imports SQLAlchemy, which nothing else here needs
+            from pipeline.store.recorder import Recorder  # imports SQLAlchemy, which nothing else here needs
 
             sessions, recorder = sessions or store.sessions(), recorder or Recorder(store)
             overrides = overrides or store.overrides()

@@ -434,7 +434,7 @@ class Pipeline:
 
     @property
     def conversations(self) -> Holder:
-        """The conversations in this process's memory, for `pipeline.retention.Sweep`."""
+        """The conversations in this process's memory, for `pipeline.store.retention_sweep.Sweep`."""
         return self._histories
 
     def close(self) -> None:

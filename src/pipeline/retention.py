@@ -1,4 +1,4 @@
-"""How long data may be kept, and the sweep that carries it out [C13]. Spec: docs/spec/data.md.
+"""How long data may be kept [C13]; `pipeline.store.retention_sweep` carries it out. Spec: docs/spec/data.md.
 
 Code that stores anything made from content calls `keep` first, stores only what may be stored, and is a `Holder`, so
 that the sweep can erase it when its time is over. Times are integers: microseconds since the epoch, UTC.
@@ -6,21 +6,14 @@ that the sweep can erase it when its time is over. Times are integers: microseco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Final, Protocol
 
 from cmf.errors import CmfError
 from cmf.security import RetentionPolicy
-from pipeline.audit.record import act_of
-from pipeline.errors import StoreError
-from pipeline.moments import LAST, SECOND, instant_of, micros
-
-if TYPE_CHECKING:
-    from pipeline.store.database import Store
-
-MAX_AT_ONCE: Final = 500  # items erased between two records
+from pipeline.moments import LAST, SECOND, micros
 
 
 class Span(IntEnum):
@@ -108,79 +101,4 @@ class Holder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """A sweep's result at one holder: how many items it erased; `failed` is the code of what stopped it."""
-
-    holder: str
-    at: int
-    erased: int
-    failed: str | None = None
-
-    def to_json(self) -> Mapping[str, Any]:
-        """The line of the holder in what is recorded and shown."""
-        shown = {"holder": self.holder, "at": self.at, "erased": self.erased}
-        return shown if self.failed is None else {**shown, "failed": self.failed}
-
-
-class Sweep:
-    """Erases what is due in a store and in other holders, with a record before and after.
-
-    Args:
-        store: whose records it writes, and whose own content it sweeps.
-        holders: other holders of content: a ledger.
-    """
-
-    def __init__(self, store: Store, *holders: Holder) -> None:
-        from pipeline.audit.recorder import Recorder  # these bring SQLAlchemy, which asking what to keep does not need
-        from pipeline.store.held import JudgedContent, SealedContent
-
-        self._recorder = Recorder(store)
-        own = (SealedContent(store.engine, store.writer), JudgedContent(store.contents()))
-        self._holders: tuple[Holder, ...] = (*own, *holders)
-
-    def run(self, now: int) -> tuple[Swept, ...]:
-        """Erase everything that is due at `now`; one line per holder. A holder that fails does not stop the others.
-
-        Raises:
-            StoreError: a record could not be written. What was not announced on record was not erased.
-        """
-        return tuple(self._sweep(holder, now) for holder in self._holders)
-
-    def _sweep(self, holder: Holder, now: int) -> Swept:
-        erased = 0
-        failed = None
-        announced = False
-        try:
-            while items := holder.due(now, MAX_AT_ONCE):
-                self._record(now, "erase", {"holder": holder.name, "due": len(items)})
-                announced = True
-                holder.erase(items)
-                if set(holder.due(now, MAX_AT_ONCE)) & set(items):
-                    raise StoreError(
-                        "what was erased is still there", code="retention.not-erased", hint="see the store"
-                    )
-                erased += len(items)
-        except _Unrecorded:
-            raise
-        except StoreError as error:
-            failed = error.code
-        except Exception:  # noqa: BLE001  (a holder of the host's; what is still there is not reported as erased)
-            failed = "retention.failed"
-        swept = Swept(holder=holder.name, at=now, erased=erased, failed=failed)
-        if announced or failed is not None:
-            self._record(now, "erased", swept.to_json())
-        return swept
-
-    def _record(self, now: int, action: str, details: Mapping[str, Any]) -> None:
-        try:
-            self._recorder.record(act_of("sweep", "swp", action, details, instant_of(now)))
-        except StoreError as error:
-            raise _Unrecorded(error.message, code=error.code, hint=error.hint) from error
-
-
-class _Unrecorded(StoreError):
-    """The record could not be written: nothing more is erased."""
-
-
-__all__ = ["FOREVER", "NEVER", "Holder", "Keep", "Span", "Sweep", "Swept", "keep", "strictest"]
+__all__ = ["FOREVER", "NEVER", "Holder", "Keep", "Span", "keep", "strictest"]

@@ -37,7 +37,6 @@ from ulid import ULID
 from cmf.content import ToolCallPart
 from cmf.message import Message
 from pipeline.approvals.state import ApprovalRequest, ApprovalUse
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.guard import Guard
 from pipeline.sessions.base import SessionStore
@@ -45,6 +44,7 @@ from pipeline.sessions.redis_store import RedisSessions
 from pipeline.sessions.state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
 
 MOST = 10

@@ -32,7 +32,8 @@ from cmf import (
 )
 from cmf.codec import dumps, loads
 from cmf.enums import Capability, Hook
-from pipeline.policies.schemas import decision_schema, message_schema, schema_of
+from pipeline.checks.schemas import schema_of
+from pipeline.policies.schemas import decision_schema, message_schema
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes, whole
 
 EXTENSIONS = Extensions(

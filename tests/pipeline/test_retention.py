@@ -20,11 +20,12 @@ from pipeline.approvals.state import ApprovalRequest
 from pipeline.context import Context
 from pipeline.errors import StoreError
 from pipeline.profiles import Profiles
-from pipeline.retention import FOREVER, NEVER, Keep, Span, Sweep, keep, strictest
+from pipeline.retention import FOREVER, NEVER, Keep, Span, keep, strictest
 from pipeline.sessions.base import MemorySessions
 from pipeline.sessions.state import Changes
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
+from pipeline.store.retention_sweep import Sweep
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000

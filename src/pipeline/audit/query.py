@@ -15,10 +15,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from cmf.enums import ViewKind
-from pipeline.decision import Effect, Mode, Verdict
+from pipeline.decision import Effect, Mode, Severity, Verdict
 from pipeline.errors import AuditError
 from pipeline.moments import micros
-from pipeline.policies.metadata import Severity
 
 
 class Disposition(StrEnum):

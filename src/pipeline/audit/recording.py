@@ -27,7 +27,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 class Records(Protocol):
-    """Where records go: `pipeline.audit.recorder.Recorder`, say."""
+    """Where records go: `pipeline.store.recorder.Recorder`, say."""
 
     def record(self, record: Record) -> None:
         """Return when the record is durable; StoreError if it may not be."""

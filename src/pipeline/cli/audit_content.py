@@ -26,13 +26,13 @@ from pipeline.cli.recorded import opened_store
 from pipeline.display import counted, escaped, visible
 from pipeline.moments import instant_of, iso, micros
 from pipeline.policies.overrides import Override
-from pipeline.retention import Sweep
 from pipeline.sessions.base import wall_clock
 from pipeline.sessions.keys import shown_subject
 from pipeline.store.acts import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents, Hold
 from pipeline.store.four_eyes import Ask, RevealGrant
 from pipeline.store.overrides import OVERRIDE
+from pipeline.store.retention_sweep import Sweep
 
 _MOMENTS: Final = frozenset({"at", "expires_at", "released_at"})
 Listed = TypeVar("Listed", Ask, RevealGrant, Override, Hold)

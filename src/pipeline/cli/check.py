@@ -16,6 +16,7 @@ import typer
 
 from pipeline import policy_set
 from pipeline.checks.checking import Job, check, is_error
+from pipeline.checks.schemas import schema_of
 from pipeline.cli.binaries import found, run_program
 from pipeline.cli.commands.options import FindingsAs
 from pipeline.cli.findings import (
@@ -34,7 +35,6 @@ from pipeline.cli.test import case_files
 from pipeline.display import counted
 from pipeline.policies.library import PACKAGE
 from pipeline.policies.policy_files import below
-from pipeline.policies.schemas import schema_of
 
 
 def run(

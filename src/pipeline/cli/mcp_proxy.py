@@ -32,9 +32,9 @@ from pipeline.profiles import Profiles
 from pipeline.ulids import new_ulid
 
 if TYPE_CHECKING:
-    from pipeline.audit.recorder import Recorder
     from pipeline.mcp_proxy.http_server import Address
     from pipeline.sessions.base import SessionStore
+    from pipeline.store.recorder import Recorder
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _READS, _WRITES = 0, 1
@@ -100,8 +100,8 @@ def run(options: Options) -> None:
 
 def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
     """The session store and recorder of the database file, open as long as `opened`."""
-    from pipeline.audit.recorder import Recorder
     from pipeline.store.database import Store
+    from pipeline.store.recorder import Recorder
 
     store = opened.enter_context(Store.at(file))
     return store.sessions(), Recorder(store)

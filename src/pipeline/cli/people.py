@@ -22,7 +22,6 @@ from pipeline.approvals.queue import Approvals
 from pipeline.approvals.state import Approval
 from pipeline.assembly import REDIS, open_sessions
 from pipeline.audit.record import Record
-from pipeline.audit.recorder import Recorder
 from pipeline.authority import APPROVE, DECLASSIFY, holder
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
@@ -31,6 +30,7 @@ from pipeline.declassification import ALL_ON_RECORD, DeclassificationRules, decl
 from pipeline.display import counted, escaped, escaped_json, visible
 from pipeline.moments import iso
 from pipeline.sessions.base import SessionStore
+from pipeline.store.recorder import Recorder
 
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

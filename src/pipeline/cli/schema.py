@@ -8,7 +8,8 @@ from typing import Any
 import typer
 
 from pipeline.cases.schema import case_schema
-from pipeline.policies.schemas import DIALECT, schema_of
+from pipeline.checks.schemas import schema_of
+from pipeline.policies.schemas import DIALECT
 
 
 def run(name: str) -> None:

@@ -22,10 +22,10 @@ from pipeline.gateway.tally import Tally
 from pipeline.guard import Guard
 from pipeline.moments import micros
 from pipeline.policies.bundle_signing import packed
-from pipeline.retention import Sweep
 from pipeline.sessions.base import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies
+from pipeline.store.retention_sweep import Sweep
 
 SWEEP_SECONDS: Final = 3_600.0
 _log: Final = logging.getLogger("pipeline.gateway")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pipeline.assembly import Config, Policies, open_sessions, vetted
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.record import Record
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.recording import Records
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
@@ -40,6 +39,7 @@ from pipeline.policies.overrides import Overrides
 from pipeline.profiles import Profiles
 from pipeline.sessions.base import SessionStore
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 
 if TYPE_CHECKING:
     from pipeline.gateway.check import Checks

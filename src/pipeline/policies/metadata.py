@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 import yaml
 
 from cmf.enums import Capability, ViewKind
-from pipeline.decision import Effect, Mode
+from pipeline.decision import Effect, Mode, Severity
 from pipeline.display import meant
 from pipeline.errors import PolicyError
 from pipeline.policies.lookahead import Lookaheads, lookaheads_of
@@ -43,15 +43,6 @@ _NOT_A_SET: Final = re.compile(
 )
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-class Severity(StrEnum):
-    """How much a hit of the rule matters to reviewers."""
-
-    INFO = "info"
-    WARN = "warn"
-    HIGH = "high"
-    CRITICAL = "critical"
 
 
 class Module(NamedTuple):

@@ -1,11 +1,11 @@
-"""JSON Schemas for authors: policy input, message, decision, profiles. Spec: policy-input.md.
+"""JSON Schemas for authors: policy input, message and decision. Spec: policy-input.md.
 
 They are generated from the types and tables that produce the documents, so they cannot drift from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,9 +16,7 @@ from cmf.request import Sampling
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import json_schema
 from pipeline.approvals.ref import ApprovalStatus
-from pipeline.decision import Action, Effect, Mode, Verdict
-from pipeline.policies.metadata import Severity
-from pipeline.profiles import profiles_schema
+from pipeline.decision import Action, Effect, Mode, Severity, Verdict
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _STRING: Final = {"type": "string"}
@@ -28,11 +26,6 @@ _NUMBER: Final = {"type": ["number", "string"]}
 _BOOLEAN: Final = {"type": "boolean"}
 _ANY_OBJECT: Final = {"type": "object"}
 _ANYTHING: Final[dict[str, Any]] = {}
-
-
-def schema_of(name: str) -> dict[str, Any]:
-    """The schema called `view`, `message`, `decision` or `profiles`."""
-    return {"$schema": DIALECT, **_SCHEMAS[name]()}
 
 
 def _values(members: type[StrEnum]) -> dict[str, Any]:
@@ -274,11 +267,3 @@ def decision_schema() -> dict[str, Any]:
     }
     required = ("verdict", "action", "mode", "revision", "decision_id", "coverage", "views")
     return {"title": "Decision", **_object(facts, required)}
-
-
-_SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
-    "view": view_schema,
-    "message": message_schema,
-    "decision": decision_schema,
-    "profiles": profiles_schema,
-}

@@ -17,7 +17,6 @@ from pipeline.approvals.queue import Approvals
 from pipeline.audit.heads import PublicKey
 from pipeline.audit.query import Query, parse
 from pipeline.audit.record import act_of
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import Report
 from pipeline.authority import as_recorded, is_legible
 from pipeline.review.access import Person, Refused, Role
@@ -31,6 +30,7 @@ from pipeline.store.contents import ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, bodies_of
+from pipeline.store.recorder import Recorder
 
 PAGE: Final = 50
 

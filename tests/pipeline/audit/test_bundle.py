@@ -20,11 +20,11 @@ from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
 from pipeline.audit.parts import MANIFEST
-from pipeline.audit.recorder import Recorder
 from pipeline.context import Context
 from pipeline.errors import AuditError
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.
 verify_bundle = partial(bundle_verification.verify_bundle, unsigned=True)

@@ -18,11 +18,11 @@ from tests.pipeline.run_records import made_record
 
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Head, PublicKey, Signer
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.errors import ConfigError, StoreError
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 from pipeline.store.tables import HEADS, LOGS
 
 NO_HEAD = '{"log":"a","size":"1","root":"","first":0,"batch":"","at":0,"key":"","signature":""}'

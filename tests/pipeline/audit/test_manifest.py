@@ -19,10 +19,10 @@ from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
 from pipeline.audit.parts import MANIFEST
 from pipeline.audit.record import act_of
-from pipeline.audit.recorder import Recorder
 from pipeline.context import Context
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 
 Parts = dict[str, bytes]
 Attack = Callable[[Parts, dict[str, Any]], None]

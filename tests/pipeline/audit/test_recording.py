@@ -19,7 +19,6 @@ from cmf import Message, Request, SubjectExtension, ToolCallPart
 from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable, as_stage
 from pipeline.approvals.queue import Approvals
 from pipeline.audit.record import Record
-from pipeline.audit.recorder import Recorder
 from pipeline.certificate import digest_of
 from pipeline.decision import Action
 from pipeline.errors import StoreBusy, StoreError
@@ -30,6 +29,7 @@ from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
 
 RULES = {

@@ -18,12 +18,12 @@ from tests.pipeline.run_records import made_record
 from cmf.codec import dumps
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Head, PublicKey, Signer
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import Report, verify
 from pipeline.errors import PipelineError
 from pipeline.store.database import Store
 from pipeline.store.engine import open_engine, open_to_read
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import row_of
 from pipeline.store.tables import RECORDS as RECORDS_TABLE
 

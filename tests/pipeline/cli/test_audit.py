@@ -20,7 +20,6 @@ from cmf.codec import dumps
 from pipeline import declassification
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.query import COLUMNS, FACTS, KINDS, REVIEWS, TIMES, parse
-from pipeline.audit.recorder import Recorder
 from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.errors import AuditError
@@ -28,6 +27,7 @@ from pipeline.gateway.chronicle import _PREFIX
 from pipeline.review import annotations
 from pipeline.store import acts
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 from pipeline.store.search import Search
 
 OLDER = Path(__file__).parents[1] / "store" / "older"

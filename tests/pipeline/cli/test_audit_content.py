@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from cmf import SubjectExtension
 from pipeline import Config, Context, Guard, Pipeline
-from pipeline.audit.recorder import Recorder
 from pipeline.cli.commands import app
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 
 WHO = ("--as", "eve", "--reason", "a complaint")
 

@@ -16,13 +16,13 @@ from tests.pipeline.review.traffic import Client, judged, keep, record
 
 from cmf import Message, SubjectExtension
 from pipeline import Config, Context, Guard
-from pipeline.audit.recorder import Recorder
 from pipeline.policy_set import load
 from pipeline.review.access import Role
 from pipeline.review.site import Site
 from pipeline.sessions.base import wall_clock
 from pipeline.store.acts import TWO_PEOPLE
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 
 pytestmark = pytest.mark.native
 

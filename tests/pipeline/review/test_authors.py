@@ -11,10 +11,10 @@ from tests.pipeline.review.traffic import NOON, Client, opened, record
 
 from cmf import SubjectExtension
 from pipeline.audit.record import act_of
-from pipeline.audit.recorder import Recorder
 from pipeline.review.site import Site
 from pipeline.store.acts import TWO_PEOPLE
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 
 OLD, NEW = "a" * 64, "b" * 64
 BEFORE, BOTH = "until:2026-01-01T13:00:00Z", "since:2026-01-01"

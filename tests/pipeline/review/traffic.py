@@ -17,7 +17,6 @@ from cmf.message import Message
 from cmf.security import SubjectExtension
 from pipeline.assembly import Config
 from pipeline.audit.record import Content, Record, Run, record_of
-from pipeline.audit.recorder import Recorder
 from pipeline.context import Context
 from pipeline.coverage import Coverage, Skipped
 from pipeline.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
@@ -28,6 +27,7 @@ from pipeline.review.access import Named, Person, Role
 from pipeline.review.site import Site
 from pipeline.review.web import build_site
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}\u202etxt'

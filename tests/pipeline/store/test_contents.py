@@ -25,17 +25,17 @@ from pipeline.audit import bundle_verification
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.evidence import committed_in
 from pipeline.audit.record import Content
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import Report, verify
 from pipeline.errors import AuditError, StoreError
 from pipeline.replay.file import read_entry
 from pipeline.replay.replay import Replay, agrees
-from pipeline.retention import Sweep
 from pipeline.sessions.base import MemorySessions
 from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_record, stored_records
+from pipeline.store.retention_sweep import Sweep
 from pipeline.store.tables import CONTENTS
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.

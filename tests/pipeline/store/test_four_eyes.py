@@ -18,13 +18,13 @@ from tests.pipeline.session_stores import Clock
 
 from cmf import SubjectExtension
 from pipeline.audit.record import Content
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.errors import AuditError
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.four_eyes import RevealGrant
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
 from pipeline.store.tables import RECORDS
 

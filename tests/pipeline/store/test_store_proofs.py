@@ -27,7 +27,6 @@ from tests.pipeline.session_stores import ANN, Clock, asked, count, grant, taint
 from cmf import SubjectExtension
 from pipeline import Config, Context, Pipeline
 from pipeline.audit.exporting import HeadFile, read_heads
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.decision import Action
 from pipeline.errors import ApprovalError, ConfigError, StoreError
@@ -37,6 +36,7 @@ from pipeline.store.acts import BREAK_GLASS
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overrides import OVERRIDE
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
 
 ROOT = Path(__file__).resolve().parents[3]

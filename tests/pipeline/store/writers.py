@@ -17,12 +17,12 @@ from pathlib import Path
 
 from tests.pipeline.run_records import made_record
 
-from pipeline.audit.recorder import Recorder
 from pipeline.audit.verification import verify
 from pipeline.errors import StoreError
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
 
 THREADS = 8

@@ -21,11 +21,11 @@ from tests.pipeline.new_store import apart, migrated
 from tests.pipeline.run_records import made_record
 from tests.pipeline.sessions.test_killed import finished, started
 
-from pipeline.audit.recorder import Recorder
 from pipeline.context import Context
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.store import log, writer
 from pipeline.store.database import Store
+from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_record, stored_records
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -293,7 +293,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
 import json, resource, sys
 from pathlib import Path
 from pipeline.errors import StoreBusy, StoreError
-from pipeline.audit.recorder import Recorder
+from pipeline.store.recorder import Recorder
 from pipeline.store import log, writer
 from pipeline.store.database import Store
 from tests.pipeline.run_records import made_record
