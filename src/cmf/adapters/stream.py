@@ -6,9 +6,10 @@ accumulated response, or the error. A stream that is cut ends in an error, never
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cmf.content import ToolCallPart
+from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
 from cmf.request import ErrorInfo, Response
 from cmf.value import Str, Value, value
@@ -98,3 +99,16 @@ StreamEvent: TypeAlias = (
     | MessageComplete
     | StreamError
 )
+
+
+CONTRADICTION: Final = "stream.contradiction"
+
+
+def contradiction(path: str) -> ShapeError:
+    """The refusal of a stream of which an event tells of another call than its answer does at `path` [STR-10]."""
+    return ShapeError(
+        "an event of the stream and its answer tell of different calls",
+        path=path,
+        hint="clients act on each event: have the provider's stream say the same everywhere",
+        code=CONTRADICTION,
+    )

@@ -19,6 +19,7 @@ from cmf import adapters
 from cmf.adapters.base import WireEvent
 from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
+from cmf.adapters.stream import CONTRADICTION
 from cmf.codec import MAX_BRACKETS, dumps, loads
 from cmf.errors import CmfError
 from cmf.models import FORMAT_PROVIDERS
@@ -32,6 +33,7 @@ from pipeline.offload import LARGE_BYTES
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
+_CONTRADICTS: Final = "The upstream's stream contradicts itself: an event tells of another tool call than its answer."
 _MAX_WAIT: Final = 86_400
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these send usage in a stream only on request
@@ -176,6 +178,8 @@ class HttpUpstream:
                 # A large one on a thread, so that no other client waits for it.
                 return self._with_status(await asyncio.to_thread(read) if len(body) > LARGE_BYTES else read())
         except CmfError as error:
+            if error.code == CONTRADICTION:
+                raise UpstreamError(502, "upstream.contradiction", _CONTRADICTS, why=str(error)) from None
             raise _unreadable(error.code) from None
         raise _unreadable("its media type is not one of the dialect")
 

@@ -9,7 +9,7 @@ from cmf.adapters import layout
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.driver import drive
-from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
+from cmf.adapters.fields import PARTIAL, extra_of, unmarked
 from cmf.adapters.key_spelling import reading_exact_names
 from cmf.adapters.loss import drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.merged_body import reading_one_body
@@ -17,7 +17,7 @@ from cmf.adapters.openai_responses import stream
 from cmf.adapters.openai_responses.decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses.encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses.fold import fold
-from cmf.adapters.openai_responses.items import FORMAT, KINDS, STREAM
+from cmf.adapters.openai_responses.items import FORMAT, KINDS
 from cmf.adapters.openai_responses.read import ItemReader
 from cmf.adapters.openai_responses.write import ItemWriter, default_form, in_form, message_form
 from cmf.adapters.stream import StreamEvent
@@ -142,8 +142,7 @@ class OpenAIResponsesAdapter(Adapter):
         if is_unrecognized(response, FORMAT):
             return [{"event": "error", "data": {"type": "error", "message": error_text(response)}}]
         body = self.to_wire_response(response)
-        aside = object_in(extra_of(response, FORMAT), STREAM)
-        return stream.events_of(body, whole=stream.is_ended(response), aside=aside)
+        return stream.events_of(body, whole=stream.is_ended(response))
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
 from cmf.adapters.fields import PARTIAL
+from cmf.adapters.openai_responses.contradictions import CALL_PIECES, Finals, refuse_other, refuse_other_call
 from cmf.adapters.openai_responses.items import STREAM
 from cmf.adapters.openai_responses.places import (
     PART_TYPES,
@@ -57,7 +58,7 @@ def fold(events: Iterable[WireEvent]) -> dict[str, Any]:
     `padding` (the texts that only hide the length of a piece).
 
     Raises:
-        ShapeError: data that is no JSON, or nested too deeply.
+        ShapeError: data that is no JSON, or nested too deeply; an event that tells of another call than the body.
     """
     folding = _Fold()
     for event in events:
@@ -189,6 +190,7 @@ class _Fold:
             body["error"] = _flat_error(self.error, self.strays)
         if self.closing is None:
             body[PARTIAL] = True
+        self._refuse_contradictions(shown)
         left = self._unfolded(body, shown)
         if left or self.padding:
             body[STREAM] = {"unfolded": left, "padding": " ".join(self.padding)}
@@ -223,6 +225,34 @@ class _Fold:
             else:
                 put(item, path, wholes.get(path, "".join(pieces.get(path, ()))), types.get(path[:-1]))
         return item
+
+    # -- what contradicts the body -------------------------------------------------------------------------------------
+
+    def _refuse_contradictions(self, items: dict[int, Any]) -> None:
+        """Refuse events that tell of another call than the body does: clients act on events, and the body is judged.
+
+        Raises:
+            ShapeError: there is one.
+        """
+        finals = Finals(items)
+        for data, at in self.item_events:
+            if isinstance(said := data.get("item"), dict):
+                begins = data["type"] == "response.output_item.added"
+                refuse_other_call(said, finals.item(at, said), f"$.output[{at}]", begins=begins)
+            elif data["type"].rpartition(".")[0] in CALL_PIECES and "name" in data:
+                refuse_other(data["name"], get(self._final_of(at, finals), ("name",)), f"$.output[{at}].name")
+        for pieces, begins in ((self.pieces, True), (self.wholes, False)):
+            for at, by_path in pieces.items():
+                final = self._final_of(at, finals)
+                for path, texts in by_path.items():
+                    seen, said = "".join(texts), get(final, path)
+                    resumed = begins and at not in self.added and isinstance(said, str) and said.endswith(seen)
+                    if path[0] not in ("content", "summary") and not resumed:  # those are words
+                        refuse_other(seen, said, f"$.output[{at}]{pointer(path).replace('/', '.')}")
+
+    def _final_of(self, at: int, finals: Finals) -> Any:
+        """The item of the body that the events of index `at` tell of."""
+        return finals.item(at, self.done.get(at, self.added.get(at)))
 
     # -- what the body does not say ------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
@@ -16,12 +16,8 @@ from cmf.request import Response
 # -- streaming a response again ----------------------------------------------------------------------------------------
 
 
-def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
-    """The events that stream a response body; without a terminal one unless the answer is whole.
-
-    Of what a stream said `aside`, what has a place: the service tier that was asked for, texts of an item that it had
-    otherwise at its beginning, and padding [RSP-15].
-    """
+def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
+    """The events that stream a response body; without a terminal one unless the answer is whole."""
     if not isinstance(body, dict) or not ("output" in body or "status" in body or body.get("object") == "response"):
         if isinstance(body, dict) and "error" in body:
             return _numbered([{**body, "type": "error"}])
@@ -47,47 +43,9 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
     elif whole:
         closing = _CLOSINGS.get(str(body.get("status")), "response.completed")
         events.append({"type": closing, "response": body})
-    _restore_differences(aside, events)
     return _numbered(events)
 
 
-def _restore_differences(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
-    lives: dict[str, Any] = {}  # by kind of event: what the response had otherwise then
-    items: dict[tuple[str, int], Any] = {}  # the same of an item
-    unfolded = aside.get("unfolded")
-    for left in unfolded if isinstance(unfolded, list) else ():
-        kind = left.get("type") if isinstance(left, dict) else None
-        if isinstance(kind, str) and left.keys() == {"type", "response"} and _only_texts(left["response"]):
-            lives[kind] = left["response"]
-        elif isinstance(kind, str) and type(at := left.get("output_index")) is int and _only_texts(left.get("item")):
-            items[kind, at] = left["item"]
-    begun = [event["type"] for event in events if event["type"] in OPENING]
-    events[: len(begun)] = [
-        {"type": kind, "response": _with_texts(events[0]["response"], lives.get(kind))}
-        for kind in _OPENINGS
-        if kind in begun or kind in lives or (lives and kind == _OPENINGS[-1])
-    ]
-    for event in events:
-        if "item" in event:
-            event["item"] = _with_texts(event["item"], items.get((event["type"], event["output_index"])))
-    padding = aside.get("padding")
-    first = next((event for event in events if event["type"].endswith(".delta")), None)
-    if first is not None and padding and isinstance(padding, str):
-        first["obfuscation"] = padding
-
-
-def _only_texts(left: Any) -> bool:
-    return isinstance(left, str) or (isinstance(left, dict) and all(map(_only_texts, left.values())))
-
-
-def _with_texts(new: Any, old: Any) -> Any:
-    """What is `said`, with the texts that were in the same places `before`."""
-    if isinstance(new, dict) and isinstance(old, dict):
-        return {**new, **{key: _with_texts(new.get(key), text) for key, text in old.items()}}
-    return old if isinstance(old, str) and (new is None or isinstance(new, str)) else new
-
-
-_OPENINGS: Final = ("response.created", "response.queued", "response.in_progress")  # in their order
 _CLOSINGS: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
 
 
