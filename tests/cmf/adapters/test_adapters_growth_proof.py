@@ -79,6 +79,58 @@ RESPONSES: dict[str, Callable[[int], Response]] = {
     "choices": lambda n: answered(*[said("hello")] * n),
     "blocks": blocks,
 }
+STEP = ({"type": "start-step"}, {"type": "text-delta", "id": "t", "delta": "a"}, {"type": "reset-step"})
+
+
+def used(number: int) -> list[dict[str, Any]]:
+    """A call of the AI SDK that the user lets run."""
+    known = {"toolCallId": f"c{number}", "toolName": "look"}
+    return [
+        {"type": "tool-input-start", **known},
+        {"type": "tool-input-delta", **known, "inputTextDelta": "{}"},
+        {"type": "tool-input-available", **known, "input": {}},
+        {"type": "tool-approval-request", **known, "approvalId": f"p{number}"},
+    ]
+
+
+def allowed(number: int) -> list[dict[str, Any]]:
+    return [{"type": "tool-approval-response", "approvalId": f"p{number}", "approved": True}]
+
+
+def answering(number: int) -> list[dict[str, Any]]:
+    """A step of the AI SDK with a call and its result."""
+    return [
+        {"type": "start-step"},
+        *used(number),
+        {"type": "tool-output-available", "toolCallId": f"c{number}", "output": 1},
+    ]
+
+
+def open_texts(n: int) -> list[dict[str, Any]]:
+    return [{"type": "text-start", "id": f"t{i}"} for i in range(n)]
+
+
+CHUNKS: dict[str, Callable[[int], list[dict[str, Any]]]] = {
+    "steps, then as many taken back": lambda n: [{"type": "start-step"}] * n + [{"type": "reset-step"}] * n,
+    "steps taken back one by one": lambda n: [*STEP] * n,
+    "steps with calls": lambda n: [chunk for i in range(n) for chunk in answering(i)],
+    "calls, and a step taken back each": lambda n: [
+        chunk for i in range(n) for chunk in (*answering(i), {"type": "start-step"}, {"type": "reset-step"})
+    ],
+    "data with ids": lambda n: [{"type": "data-a", "id": f"d{i}", "data": i} for i in range(n)],
+    "data with one id": lambda n: [{"type": "data-a", "id": "d", "data": i} for i in range(n)],
+    "pieces of unknown ids": lambda n: [{"type": "text-delta", "id": f"t{i}", "delta": "a"} for i in range(n)],
+    "pieces of one unknown id": lambda n: [
+        *open_texts(n), *[{"type": "text-delta", "id": "t", "delta": "a"}, {"type": "text-end", "id": "u"}] * n,
+    ],
+    "texts, ended at last": lambda n: open_texts(n) + [{"type": "text-end", "id": f"t{i}"} for i in range(n)],
+    "approvals": lambda n: [c for i in range(n) for c in used(i)] + [c for i in range(n) for c in allowed(i)],
+    "answers to no question": lambda n: [c for i in range(n) for c in (*used(i), *allowed(-1 - i))],
+    "metadata": lambda n: [{"type": "message-metadata", "messageMetadata": {f"k{i}": {"a": i}}} for i in range(n)],
+    "outputs of one call": lambda n: [
+        *used(0), *({"type": "tool-output-available", "toolCallId": "c0", "output": i} for i in range(n)),
+    ],
+}  # fmt: skip
 LACKS = {
     ("aisdk", "tools"), ("aisdk", "choices"), ("anthropic_messages", "choices"), ("mcp", "choices"), ("mcp", "tools"),
     ("ollama", "choices"), ("openai_responses", "choices"), ("mcp", "blocks"),
@@ -118,6 +170,19 @@ def ways_of_a_response(name: str, response: Response) -> dict[str, Callable[[], 
     return ways
 
 
+def ways_of_a_stream(chunks: list[dict[str, Any]]) -> dict[str, Callable[[], object]]:
+    adapter = adapters.get("aisdk")
+    events: list[WireEvent] = [{"data": {"type": "start"}}, *({"data": chunk} for chunk in chunks)]
+    body = adapter.fold_events(events)
+    response = adapter.from_wire_response(body)
+    return {
+        "folded": partial(adapter.fold_events, events),
+        "read": partial(adapter.from_wire_response, body),
+        "written as a stream": partial(adapter.to_wire_events, response),
+        "followed": lambda: asyncio.run(streamed(adapter, events)),
+    }
+
+
 Ways = Callable[[int], dict[str, Callable[[], object]]]
 CASES: dict[str, Ways] = {
     **{
@@ -132,6 +197,7 @@ CASES: dict[str, Ways] = {
         for kind, make in RESPONSES.items()
         if (name, kind) not in LACKS
     },
+    **{f"aisdk, stream, {kind}": lambda n, make=make: ways_of_a_stream(make(n)) for kind, make in CHUNKS.items()},  # type: ignore[misc]
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -17,13 +17,17 @@ from cmf.content import (
     ToolResultPart,
 )
 from cmf.enums import MessageStatus, StopReason
-from cmf.errors import CmfError
+from cmf.errors import CmfError, ShapeError
 from cmf.frozen import same_spelling
-from cmf.request import Choice, ErrorInfo, Response
+from cmf.request import ErrorInfo, Response
 from cmf.value import replace
+from pipeline.emission import emit_events
+from pipeline.guard import Guard
 from tests.cmf.adapters.aisdk_bodies import AISDK, STEP, read, shown, text, tool, ui
 from tests.cmf.adapters.streams import unmarked
 from tests.cmf.adapters.wiredata import WIRE, first_difference, records
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.test_window import MASK
 
 
 def events(*chunks: Any) -> list[WireEvent]:
@@ -152,7 +156,7 @@ def test_what_an_unanswered_call_got_is_kept_when_its_id_is_used_again() -> None
     first, second = [part for part in AISDK.to_wire_response(response)["parts"] if part != STEP]
     assert (first["type"], second["type"]) == ("tool-weigh", "dynamic-tool")
     assert HIDDEN in shown(response)
-    assert {"data": cut} in AISDK.to_wire_events(response)
+    assert HIDDEN not in json.dumps(AISDK.to_wire_events(response))
 
 
 @pytest.mark.spec("AISDK-7")
@@ -213,8 +217,8 @@ def test_what_the_user_adds_meanwhile_and_what_a_text_cites_are_parts_of_the_mes
          {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"a":1}', "odd": HIDDEN},
          {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {"a": 1}}],
         [{"type": "tool-input-start", "toolCallId": "c", "toolName": "t"},
-         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": json.dumps({"a": HIDDEN})},
-         {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {"a": 1}}],
+         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": HIDDEN},
+         {"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "errorText": "no"}],
         [{"type": "tool-input-delta", "toolCallId": "none", "inputTextDelta": HIDDEN}],
         [{"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "input": HIDDEN, "errorText": "no"},
          {"type": "tool-output-available", "toolCallId": "c", "output": 1}],
@@ -240,19 +244,9 @@ def test_what_a_client_would_forget_is_shown_all_the_same(chunks: list[dict[str,
     response = folded(*chunks)
 
     assert HIDDEN in shown(response).replace("\\", "")
-
-
-@pytest.mark.spec("AISDK-7")
-def test_only_what_a_client_can_use_is_sent_on() -> None:
-    transient = {"type": "data-a", "data": 1, "transient": True}
-    unknown = {"type": "hologram", "data": 2}
-    orphan = {"type": "tool-input-delta", "toolCallId": "none", "inputTextDelta": "x"}
-
-    sent = [event.get("data") for event in AISDK.to_wire_events(folded(transient, unknown, orphan))]
-
-    assert transient in sent
-    assert unknown in sent
-    assert orphan not in sent
+    body = AISDK.to_wire_response(response)
+    sent = json.dumps(AISDK.to_wire_events(response))
+    assert (HIDDEN in sent) == (HIDDEN in json.dumps([body, response.error and response.error.message]))
 
 
 @pytest.mark.spec("AISDK-7")
@@ -373,7 +367,6 @@ def test_a_strange_id_belongs_to_the_only_open_part_of_its_kind() -> None:
     )
 
     assert response.message.content == (TextPart(text="hi"),)
-    assert {"data": {"type": "text-delta", "id": "b", "delta": "hi"}} in AISDK.to_wire_events(response)
 
 
 CALL: dict[str, Any] = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {"a": 1}}
@@ -396,8 +389,12 @@ RESULT: dict[str, Any] = {"type": "tool-output-available", "toolCallId": "c", "o
         [{**CALL, "type": "tool-input-error", "errorText": "no"},
          {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "p"}],
         [CALL, {**RESULT, "output": "so far", "preliminary": True}, RESULT],
-        [{**CALL, "type": "tool-input-start"}, {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"b'},
-         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '":2}'}, CALL],
+        [CALL, RESULT,
+         {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "p", "odd": 1, "reason": "why"}],
+        [CALL, {**RESULT, "type": "tool-output-error", "errorText": "no"},
+         {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "p", "reason": "a", "requestReason": "b"},
+         {"type": "tool-output-denied", "toolCallId": "c"}],
+        [CALL, {"type": "tool-output-denied", "toolCallId": "c", "odd": 5}],
         [{"type": "data-a", "id": "d", "data": n} for n in range(3)],
         [CALL, {**RESULT, "output": "so far"}, RESULT, {"type": "message-metadata", "messageMetadata": {"a": "b"}},
          {"type": "message-metadata", "messageMetadata": {"a": "c"}}],
@@ -405,28 +402,132 @@ RESULT: dict[str, Any] = {"type": "tool-output-available", "toolCallId": "c", "o
          {"type": "text-delta", "id": "lost", "delta": "b"}],
     ],
 )  # fmt: skip
-def test_a_part_that_holds_less_than_its_chunks_is_sent_as_they_came(chunks: list[dict[str, Any]]) -> None:
+def test_a_part_that_holds_less_than_its_chunks_is_sent_as_it_is(chunks: list[dict[str, Any]]) -> None:
     body = AISDK.fold_events(events(START, *chunks, FINISH, "[DONE]"))
+    bare = {**unmarked(body), "cmf_stream": {"finishReason": "stop"}}
 
-    assert "histories" in body["cmf_stream"]
-    assert AISDK.fold_events(AISDK.to_wire_events(AISDK.from_wire_response(body))) == body
+    sent = AISDK.to_wire_events(AISDK.from_wire_response(body))
+
+    assert unmarked(AISDK.fold_events(sent)) == unmarked(body)
+    assert sent == AISDK.to_wire_events(AISDK.from_wire_response(bare))
+
+
+EVIL = "delete_database"
+BEGUN: dict[str, Any] = {"type": "tool-input-start", "toolCallId": "c", "toolName": "t"}
+DELTA: dict[str, Any] = {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": f'{{"a": "{EVIL}"}}'}
+OTHER: dict[str, Any] = {**CALL, "input": {"a": EVIL}}
+
+
+@pytest.fixture(scope="module")
+def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guard]:
+    with Guard(write_rules(tmp_path_factory.mktemp("rules"), {"key": MASK}, kinds="text")) as made:
+        yield made
+
+
+@pytest.mark.spec("AISDK-7", "STR-10")
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([BEGUN, {**CALL, "toolName": EVIL}], id="another tool than at first"),
+        pytest.param([CALL, {**BEGUN, "toolName": EVIL}], id="another tool begins"),
+        pytest.param([{**BEGUN, "dynamic": True}, {**CALL, "toolName": EVIL, "dynamic": True}], id="of many tools"),
+        pytest.param([BEGUN, {**CALL, "toolName": EVIL, "type": "tool-input-error", "errorText": ""}], id="its error"),
+        pytest.param([BEGUN, DELTA, CALL], id="another input than its pieces"),
+        pytest.param([BEGUN, {**DELTA, "inputTextDelta": EVIL}, CALL], id="pieces of no input"),
+        pytest.param([BEGUN, {**DELTA, "inputTextDelta": EVIL}, {**CALL, "input": {}}], id="pieces of an empty input"),
+        pytest.param([CALL, DELTA], id="pieces behind the input"),
+        pytest.param([OTHER, CALL], id="an input that is replaced"),
+        pytest.param([OTHER, RESULT, CALL], id="an input that is replaced once there is a result"),
+        pytest.param([OTHER, BEGUN, CALL], id="an input that begins again"),
+        pytest.param([OTHER, {**CALL, "type": "tool-input-error", "errorText": "no"}], id="an input that failed"),
+        pytest.param([{**OTHER, "type": "tool-input-error", "errorText": "no"}, CALL], id="one after a failed one"),
+        pytest.param([{"type": "start-step"}, OTHER, CALL, {"type": "reset-step"}], id="in a step that is taken back"),
+    ],
+)
+def test_chunks_that_tell_of_different_calls_are_refused(chunks: list[dict[str, Any]]) -> None:
+    stream = events(START, *chunks, FINISH, "[DONE]")
+
+    with pytest.raises(ShapeError) as refused:
+        AISDK.fold_events(stream)
+
+    assert refused.value.code == "stream.contradiction"
+    assert EVIL not in str(refused.value)
+    assert isinstance(_heard(stream)[-1], StreamError)
+
+
+@pytest.mark.spec("AISDK-7", "STR-10")
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([{"type": "data-a", "data": EVIL, "transient": True}], id="transient data"),
+        pytest.param([{"type": "tool-call", "toolName": EVIL, "input": {}}], id="an unknown chunk"),
+        pytest.param([{**DELTA, "toolCallId": "none"}], id="pieces of no call"),
+        pytest.param([{**BEGUN, "toolCallId": "d"}, {**DELTA, "toolCallId": "d"}], id="pieces without an input"),
+        pytest.param([{"type": "data-a", "id": "d", "data": n} for n in (EVIL, 2)], id="data that is replaced"),
+        pytest.param([{**RESULT, "output": EVIL, "preliminary": True}], id="an output that is preliminary"),
+        pytest.param([{"type": "message-metadata", "messageMetadata": {"a": n}} for n in (EVIL, 2)], id="metadata"),
+        pytest.param([{"type": "abort", "reason": EVIL}], id="the reason of an end"),
+        pytest.param([{"type": "error", "errorText": "no", "more": EVIL}], id="a field of an error"),
+        pytest.param([{"type": "error", "errorText": text} for text in ("no", EVIL)], id="a second error"),
+    ],
+)
+def test_what_only_chunks_said_is_judged_and_not_sent_on(guard: Guard, chunks: list[dict[str, Any]]) -> None:
+    response = AISDK.from_wire_response(AISDK.fold_events(events(START, CALL, *chunks, RESULT, FINISH, "[DONE]")))
+
+    sent = [event["data"] for event in emit_events(guard.run(response), "aisdk")]
+
+    assert EVIL in shown(response)
+    assert EVIL not in json.dumps(sent)
+    assert CALL in sent
+    assert RESULT in sent
 
 
 @pytest.mark.spec("AISDK-7")
-@pytest.mark.parametrize("kept", [None, {"0": "x"}, {"0": ["x"]}, {"0": [5]}, {"0": [RESULT]}])
-def test_an_edited_part_is_not_sent_on_as_it_came(kept: Any) -> None:
-    """Nor is one whose chunks somebody made up: what they fold to has to be the very part."""
-    said = [CALL, {**RESULT, "output": HIDDEN}, RESULT]
-    response = AISDK.from_wire_response(AISDK.fold_events(events(START, *said, FINISH)))
-    call, result = response.message.content
-    edited = replace(response.message, content=(call, replace(result, content="***")))
-    extra = response.extra if kept is None else {"aisdk": {"stream": {"histories": kept}}}
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([BEGUN, {**DELTA, "inputTextDelta": '{ "a":1 }'}, CALL], id="blanks"),
+        pytest.param([BEGUN, CALL, CALL], id="twice the same"),
+        pytest.param([BEGUN, BEGUN, {**CALL, "dynamic": True}], id="begun twice"),
+        pytest.param([BEGUN, {**DELTA, "inputTextDelta": ""}, {**CALL, "input": {}}], id="nothing"),
+        pytest.param([OTHER, RESULT, {"type": "start-step"}, CALL], id="the same id in the next step"),
+        pytest.param([{"type": "start-step"}, OTHER, {"type": "reset-step"}, CALL], id="a step is taken back"),
+        pytest.param([{**CALL, "type": "tool-input-error", "input": EVIL, "errorText": "no"}, RESULT], id="run anyway"),
+        pytest.param(
+            [BEGUN, {**DELTA, "inputTextDelta": EVIL},
+             {**CALL, "type": "tool-input-error", "input": EVIL, "errorText": "no"}],
+            id="an input that nobody can read",
+        ),
+    ],
+)  # fmt: skip
+def test_chunks_that_agree_pass(chunks: list[dict[str, Any]]) -> None:
+    assert folded(*chunks).choices[0].message.status is MessageStatus.COMPLETE
 
-    sent = json.dumps(AISDK.to_wire_events(replace(response, choices=(Choice(message=edited),), extra=extra)))
 
-    assert HIDDEN not in sent
-    assert '"end"' not in sent
-    assert '"***"' in sent
+@pytest.mark.spec("AISDK-7")
+def test_a_step_that_is_taken_back_gives_ids_back_to_what_was_before_it() -> None:
+    before = [CALL, {"type": "data-a", "id": "d", "data": 1}, {"type": "text-start", "id": "t"}]
+    again = [{**CALL, "input": {"a": 2}}, {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "p"}]
+    data = {"type": "data-a", "id": "e", "data": 1}
+    after = [RESULT, {"type": "tool-approval-response", "approvalId": "p", "approved": True}, data]
+
+    step: list[Any] = [{"type": "start-step"}, *again, data, {"type": "text-start", "id": "u"}, {"type": "reset-step"}]
+    response = folded(*before, *step, *after)
+
+    parts = AISDK.to_wire_response(response)["parts"]
+    assert [part["type"] for part in parts] == ["tool-t", "data-a", "text", "step-start", "data-a"]
+    assert parts[0] == tool("output-available", name="t", call_id="c", input={"a": 1}, output="end")
+
+
+@pytest.mark.spec("AISDK-7")
+def test_metadata_is_merged_without_changing_the_chunks() -> None:
+    first: dict[str, Any] = {"type": "message-metadata", "messageMetadata": {"a": {"b": 1}, "c": [1]}}
+    second: dict[str, Any] = {"type": "message-metadata", "messageMetadata": {"a": {"d": {"e": 2}}, "c": {"f": 3}}}
+
+    body = AISDK.fold_events(events(first, second, {"type": "message-metadata", "messageMetadata": {"a": 5}}))
+
+    assert body["metadata"] == {"a": 5, "c": {"f": 3}}
+    assert (first["messageMetadata"], second["messageMetadata"]["a"]) == ({"a": {"b": 1}, "c": [1]}, {"d": {"e": 2}})
 
 
 @pytest.mark.spec("AISDK-9")

@@ -126,7 +126,8 @@ class AiSdkAdapter(Adapter):
         whole = choice is None or choice.message.status in (MessageStatus.COMPLETE, MessageStatus.ERROR)
         return chunks(
             _body(response),
-            _notes(response),
+            error=response.error.message or "" if response.error is not None and choice is not None else None,
+            aborted=choice is not None and choice.message.status is MessageStatus.CANCELLED,
             finish_reason=_stop_word(choice),
             whole=whole and extra_of(response, FORMAT).get("partial") is not True,
         )
@@ -262,16 +263,6 @@ def _body(response: Response) -> Any:
     if len(response.choices) != 1:
         raise UnsupportedError("the AI SDK has one answer at a time", path="choices", hint="choose one")
     return write_group((response.choices[0].message,), index=0, split=False)
-
-
-def _notes(response: Response) -> dict[str, Any]:
-    """What its stream had beside the message; with the error of the response, if that is another one."""
-    notes = object_in(extra_of(response, FORMAT), "stream")
-    known, error = _error(freeze(notes)), response.error
-    if error is None or not response.choices or (known is not None and known.message == error.message):
-        return notes
-    others = notes["errors"][1:] if known is not None else ()
-    return {**notes, "errors": [{"type": "error", "errorText": error.message or ""}, *others]}
 
 
 def _stop_reason(word: str, message: Message) -> StopReason:

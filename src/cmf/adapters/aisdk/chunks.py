@@ -5,37 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk.fold import DONE, Fold
-from cmf.adapters.aisdk.parts import ASKED_AS, hashable, open_key, renamed
+from cmf.adapters.aisdk.fold import DONE
+from cmf.adapters.aisdk.parts import ASKED_AS, OpenParts, renamed
 from cmf.adapters.base import WireEvent
-from cmf.adapters.fields import object_in
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
-from cmf.frozen import same_json
 
 _TEXTS: Final = ("text", "reasoning")
 _ASKED_IN: Final = {name: key for key, name in ASKED_AS.items()}
 
 
 def chunks(
-    body: Mapping[str, Any], notes: Mapping[str, Any], *, finish_reason: str | None, whole: bool
+    body: Mapping[str, Any], *, error: str | None, aborted: bool, finish_reason: str | None, whole: bool
 ) -> list[WireEvent]:
-    """The events of a UI message.
+    """The events of a UI message: what it says, and nothing else that a stream may have said.
 
     Args:
         body: the UI message, or `{"error": …}`.
-        notes: what the fold had listed beside it: errors, chunks that no message holds, and those of parts that hold
-            less than their chunks did are sent again.
+        error: what failed, for a message that cannot say it.
+        aborted: the user stopped it.
         finish_reason: the wire's word for why the model stopped.
         whole: the answer came to its end, so that `finish` and `[DONE]` may be sent.
     """
-    found = [*_chunks(body, notes)]
+    found = [*_chunks(body, error=error, aborted=aborted)]
     if whole and not ("error" in body and "parts" not in body):
         found.append({"type": "finish"} if finish_reason is None else {"type": "finish", "finishReason": finish_reason})
     events: list[WireEvent] = [{"data": chunk} for chunk in found]
     return [*events, {"data": DONE}] if whole else events
 
 
-def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _chunks(body: Mapping[str, Any], *, error: str | None, aborted: bool) -> Iterator[dict[str, Any]]:
     parts = body.get("parts")
     if not isinstance(parts, list):
         if isinstance(body.get("error"), str):
@@ -46,49 +44,22 @@ def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[
         start["messageId"] = body["id"]
     if "metadata" in body:
         start["messageMetadata"] = body["metadata"]
-    superseded = notes.get("superseded")  # metadata that later metadata took the place of
-    for chunk in superseded if isinstance(superseded, list) else ():
-        if isinstance(chunk, dict) and chunk.get("type") in ("start", "message-metadata"):
-            yield dict(chunk)
     yield start
     in_step = False
-    histories = object_in(notes, "histories")
-    still_open: set[Any] = set()  # kinds of text that are still open
-    for at, part in enumerate(parts):
+    for part in parts:
         if part.get("type") == "step-start":
             if in_step:
                 yield {"type": "finish-step"}
             in_step = True
             yield {"type": "start-step"}
-        elif history := _history(part, histories.get(str(at))):
-            if part.get("type") in still_open:
-                yield {"type": "finish-step"}  # its text is closed, so that this one cannot continue it
-            yield from history
         else:
             yield from _part(part)
-        if part.get("state") == "streaming":
-            still_open.add(part.get("type"))
-    for name in ("chunks", "errors"):
-        listed = notes.get(name)
-        yield from (dict(chunk) for chunk in (listed if isinstance(listed, list) else ()) if isinstance(chunk, dict))
+    if error is not None:
+        yield {"type": "error", "errorText": error}
     if in_step:
         yield {"type": "finish-step"}
-    if isinstance(notes.get("abort"), dict):
-        yield dict(notes["abort"])
-
-
-def _history(part: Mapping[str, Any], histories: Any) -> list[dict[str, Any]]:
-    """The chunks that a part came in, with its text in the first delta; none where they no longer make this part."""
-    chunks: list[dict[str, Any]] = []
-    text = part.get("text")
-    for chunk in histories if isinstance(histories, list) else ():
-        chunks.append(dict(chunk) if isinstance(chunk, dict) else {})
-        if chunks[-1].get("type") in ("text-delta", "reasoning-delta"):
-            chunks[-1]["delta"], text = text, ""
-    growing = Fold()
-    for chunk in chunks:
-        growing.add(chunk)
-    return chunks if same_json(growing.parts(), [part]) else []
+    if aborted:
+        yield {"type": "abort"}
 
 
 def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -129,26 +100,34 @@ def _tool(part: Mapping[str, Any], kind: str) -> Iterator[dict[str, Any]]:
             yield {"type": "tool-input-available", **call, "input": part["input"]}
         else:
             yield {"type": "tool-input-start", **call}
+    answers = [*_answers(part, call)]
+    if state in ("output-available", "output-error"):
+        yield from _approval(part, call_id)
+        yield from answers
+        return
+    yield from answers  # what came after them gave the part its state
     yield from _approval(part, call_id)
-    answer: dict[str, Any] = {"toolCallId": call_id}
+    if state == "output-denied":
+        yield {"type": "tool-output-denied", "toolCallId": call_id}
+
+
+def _answers(part: Mapping[str, Any], call: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The chunk of a call's output or error, if there is one."""
+    answer: dict[str, Any] = {"toolCallId": call["toolCallId"]}
     if part.get("providerExecuted") is not None:
         answer["providerExecuted"] = part["providerExecuted"]
     if part.get("resultProviderMetadata") is not None:
         answer["providerMetadata"] = part["resultProviderMetadata"]
-    if state == "output-available" and "output" in part:
-        if part.get("preliminary") is not None:
-            answer["preliminary"] = part["preliminary"]
-        yield {"type": "tool-output-available", **answer, "output": part["output"]}
-    elif state == "output-error" and "rawInput" in part:
-        call |= {key: item for key, item in answer.items() if key != "providerMetadata"}
-        call.pop("providerMetadata", None)
-        error = {"type": "tool-input-error", **call, **answer, "input": part["rawInput"]}
-        yield {**error, "errorText": part["errorText"]} if "errorText" in part else error
-    elif state == "output-error":
-        error = {"type": "tool-output-error", **answer}
-        yield {**error, "errorText": part["errorText"]} if "errorText" in part else error
-    elif state == "output-denied":
-        yield {"type": "tool-output-denied", "toolCallId": call_id}
+    error = {"errorText": part["errorText"]} if "errorText" in part else {}
+    failed = bool(error) or part.get("state") == "output-error"
+    if "output" in part and part.get("state") != "output-error":
+        preliminary = {"preliminary": part["preliminary"]} if part.get("preliminary") is not None else {}
+        yield {"type": "tool-output-available", **answer, **preliminary, "output": part["output"]}
+    elif failed and "rawInput" in part and part.get("input") is None:
+        call = {key: item for key, item in call.items() if key != "providerMetadata"}
+        yield {"type": "tool-input-error", **call, **answer, "input": part["rawInput"], **error}
+    elif failed:
+        yield {"type": "tool-output-error", **answer, **error}
 
 
 def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]:
@@ -156,10 +135,11 @@ def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]
     if not isinstance(approval, dict) or "id" not in approval:
         return
     answered = "approved" in approval
-    rest = renamed(approval, _ASKED_IN, leave=("id", "approved", "reason"))
-    yield {"type": "tool-approval-request", "toolCallId": call_id, "approvalId": approval["id"], **rest}
+    outcome = {key: approval[key] for key in ("approved", "reason") if answered and key in approval}
+    rest = {key: item for key, item in approval.items() if key != "id" and key not in outcome}
+    asked = renamed(rest, _ASKED_IN, leave=())
+    yield {"type": "tool-approval-request", "toolCallId": call_id, "approvalId": approval["id"], **asked}
     if answered:
-        outcome = {key: approval[key] for key in ("approved", "reason") if key in approval}
         yield {"type": "tool-approval-response", "approvalId": approval["id"], **outcome}
 
 
@@ -169,7 +149,7 @@ class LiveDecoder:
     __slots__ = ("_begun", "_calls", "_open", "_received")
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, Any], None] = {}
+        self._open: OpenParts[None] = OpenParts()
         self._calls: dict[str, int] = {}  # this step's
         self._begun = 0
         self._received: dict[str, int] = {}
@@ -181,7 +161,7 @@ class LiveDecoder:
         if not isinstance(chunk, dict) or not isinstance(kind, str):
             return []
         if kind in ("finish-step", "reset-step"):
-            self._open.clear()
+            self._open = OpenParts()
         elif kind == "start-step":
             self._calls, self._received = {}, {}
         elif kind in ("text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta", "reasoning-end"):
@@ -192,16 +172,14 @@ class LiveDecoder:
 
     def _text_chunk(self, chunk: Mapping[str, Any], kind: str) -> list[StreamEvent]:
         what, _, step = kind.partition("-")
-        if step == "start":
-            self._open[what, hashable(chunk.get("id"))] = None
-            return []
-        key = open_key(self._open, what, chunk.get("id"))
         text = chunk.get("delta")
-        if step == "end" and key is not None:
-            del self._open[key]
-        elif step == "delta" and isinstance(text, str):
-            if key is None:
-                self._open[what, hashable(chunk.get("id"))] = None
+        if step == "start":
+            self._open.begin(what, chunk.get("id"), None)
+        elif step == "end":
+            self._open.end(what, chunk.get("id"))
+        elif isinstance(text, str):
+            if self._open.find(what, chunk.get("id")) is None:
+                self._open.begin(what, chunk.get("id"), None)
             return [TextDelta(text=text) if what == "text" else ThinkingDelta(text=text)]
         return []
 

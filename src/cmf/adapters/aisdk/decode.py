@@ -53,6 +53,7 @@ class _Reading:
     def begin_step(self) -> None:
         """What follows came from another call of the model, which may use the ids of answered calls again."""
         self.calls -= self.answered
+        self.answered.clear()
         if self.answers[-1] or self.results[-1]:
             self.answers.append([])
             self.results.append([])

@@ -2,7 +2,8 @@
 
 The fold builds what the SDK's own client would hold at the end. What such a client forgets or never keeps (an error, a
 superseded input, a transient chunk, a delta without its start) is listed under `cmf_stream`, which ends in the
-response's `extra`: nothing of a stream is lost. A part that holds less than its chunks did is listed with them.
+response's `extra`: policy sees all that a stream said. A part that holds less than its chunks did is listed with them.
+Chunks that tell of different calls under one id are refused, because a client acts on each.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from cmf.adapters.aisdk.parts import ASKED_AS, hashable, is_tool, merged, open_key, renamed, take
+from cmf.adapters.aisdk.parts import ASKED_AS, OpenParts, hashable, is_tool, merge, renamed, take
 from cmf.adapters.base import WireEvent
 from cmf.adapters.fields import MARK, PARTIAL, strings_in
+from cmf.adapters.stream import contradiction
 from cmf.codec import loads_object
 from cmf.errors import ShapeError
 from cmf.frozen import same_json
@@ -39,12 +41,16 @@ class Fold:
     def __init__(self) -> None:
         self.body: dict[str, Any] = {"role": "assistant", "parts": []}
         self.notes: dict[str, Any] = {}
-        self._open: dict[tuple[str, Any], dict[str, Any]] = {}
-        self._unused: dict[tuple[str, Any], dict[str, Any]] = {}
+        self._open: OpenParts[dict[str, Any]] = OpenParts()
+        self._unused: dict[int, dict[str, Any]] = {}  # by identity: parts that no chunk has gone on with
         self._tools: dict[Any, dict[str, Any]] = {}  # by id of the call: its newest part
-        self._begun: set[Any] = set()  # ids of this step's calls: used again in another step, it is another call's
+        self._begun: dict[Any, _Target] = {}  # this step's calls by id, with an earlier step's part of the same id
+        self._step_at = 0  # where the parts of this step begin
+        self._data: dict[tuple[str, Any], int] = {}  # by type and id: where the part is
+        self._asked: dict[Any, dict[str, Any]] = {}  # by id of the approval: the part that waits for it
         self._texts: dict[int, list[str]] = {}  # by identity of the part: the deltas of its text
         self._inputs: dict[Any, list[str]] = {}
+        self._given: dict[Any, Any] = {}  # this step's whole inputs, by id of the call
         self._chunks: dict[int, list[dict[str, Any]]] = {}  # by identity of the part: the chunks that made it
         self._divergent: set[int] = set()  # the parts that hold less than their chunks did
         self._finished = self._started = False
@@ -81,14 +87,17 @@ class Fold:
             self._note("chunks", chunk)
             return
         parts = self.body["parts"]
-        named = kind.startswith("data-") and "id" in chunk
-        same = [at for at, part in enumerate(parts) if named and part["type"] == kind and part.get("id") == chunk["id"]]
-        if same:
-            old, parts[same[0]] = parts[same[0]], chunk
-            self._chunks[id(chunk)] = [*self._chunks.get(id(old), [old]), chunk]
-            self._divergent.add(id(chunk))
-        else:
+        key = (kind, hashable(chunk["id"])) if kind.startswith("data-") and "id" in chunk else None
+        if key is None or (at := self._data.get(key)) is None:
+            if key is not None:
+                self._data[key] = len(parts)
             parts.append(chunk)
+            return
+        old, parts[at] = parts[at], chunk
+        history = self._chunks.pop(id(old), None) or [old]
+        history.append(chunk)
+        self._chunks[id(chunk)] = history
+        self._divergent.add(id(chunk))
 
     def start(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The message begins: its id, its metadata."""
@@ -101,7 +110,7 @@ class Fold:
         """Metadata is merged, object by object."""
         found = chunk.get("messageMetadata")
         if found is not None:
-            self.body["metadata"] = merged(self.body.get("metadata"), found)
+            merge(self.body, {"metadata": found})
         return self.body
 
     def finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
@@ -114,26 +123,33 @@ class Fold:
     def begin_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """Another call of the model begins."""
         self.body["parts"].append({"type": "step-start"})
+        self._step_at = len(self.body["parts"])
         self._divergent |= {id(self._tools[name]) for name in self._inputs}
-        self._begun, self._inputs = set(), {}
+        self._begun, self._inputs, self._given = {}, {}, {}
         return self.body
 
     def reset_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """The step's content so far is withdrawn: the client was shown it, but it is not part of the message."""
-        parts = self.parts()
-        at = max((at for at, part in enumerate(parts, 1) if part["type"] == "step-start"), default=0)
-        for part in parts[at:]:
+        parts = self.body["parts"]
+        for part in parts[self._step_at :]:
+            self._join(part)
+            self._unused.pop(id(part), None)
+            if "id" in part:
+                self._data.pop((part["type"], hashable(part["id"])), None)
             self._note("reset", {"part": part, "history": self._history(part)})
-        del parts[at:]
-        kept = {id(part) for part in parts}
-        self._open, self._unused = {}, {key: part for key, part in self._unused.items() if id(part) in kept}
-        self._tools = {part["toolCallId"]: part for part in parts if id(part) in kept and is_tool(part)}
-        self._begun, self._inputs = set(), {}
+        del parts[self._step_at :]
+        self._open = OpenParts()
+        for name, before in self._begun.items():
+            if before is None:
+                del self._tools[name]
+            else:
+                self._tools[name] = before
+        self._begun, self._inputs, self._given = {}, {}, {}
         return self.body
 
     def end_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """What is still open is closed for good."""
-        self._open.clear()
+        self._open = OpenParts()
         return self.body
 
     def fail(self, chunk: dict[str, Any]) -> dict[str, Any]:
@@ -155,10 +171,9 @@ class Fold:
         if kind == "reasoning" and chunk.get("id", kind) != kind:  # the kind is what a part without an id is sent under
             part["id"] = chunk["id"]
         part |= {"text": "", "state": "streaming"}
-        key = (kind, hashable(chunk.get("id")))
         self.body["parts"].append(part)
-        self._open[key] = part
-        self._unused[key] = part
+        self._open.begin(kind, chunk.get("id"), part)
+        self._unused[id(part)] = part
         take(part, "providerMetadata", chunk)
         return part
 
@@ -180,16 +195,17 @@ class Fold:
             part["state"] = "done"
             take(part, "citations", chunk)
             self._replaced(part, chunk)
-            self._open = {key: one for key, one in self._open.items() if one is not part}
+            self._open.end("text" if chunk["type"] == "text-end" else "reasoning", chunk.get("id"))
         return part
 
     def _open_part(self, chunk: dict[str, Any], suffix: str) -> _Target:
         """The part that the chunk goes on with; if their ids differ, the part is listed with its chunks."""
-        if (key := open_key(self._open, str(chunk["type"]).removesuffix(suffix), chunk.get("id"))) is None:
+        found = self._open.find(str(chunk["type"]).removesuffix(suffix), chunk.get("id"))
+        if found is None:
             return None
-        part = self._open[key]
-        if key[1] == hashable(chunk.get("id")):
-            self._unused.pop(key, None)
+        own_id, part = found
+        if own_id == hashable(chunk.get("id")):
+            self._unused.pop(id(part), None)
         else:
             self._divergent.add(id(part))
         return part
@@ -198,7 +214,7 @@ class Fold:
         """The part of a delta that nothing began, as in a stream that is resumed."""
         kind = str(chunk["type"]).removesuffix("-delta")
         part = self.open({**chunk, "type": f"{kind}-start"})
-        del self._unused[kind, hashable(chunk.get("id"))]
+        del self._unused[id(part)]
         self._divergent.add(id(part))
         return part
 
@@ -220,6 +236,8 @@ class Fold:
         part = self._tools.get(call_id) if isinstance(call_id, str) else None
         if part is None or not isinstance(text, str):
             return None
+        if text and call_id in self._given:
+            raise self._contradiction()
         self._inputs.setdefault(call_id, []).append(text)
         if chunk.keys() - {"type", "toolCallId", "inputTextDelta"}:
             self._divergent.add(id(part))
@@ -242,13 +260,25 @@ class Fold:
         return self._tool(chunk, dynamic=dynamic, state="output-error", errorText=chunk.get("errorText"), **given)
 
     def _compare_input(self, chunk: dict[str, Any]) -> None:
-        """The deltas are another spelling of the input; where they are not, the part is listed with them."""
+        """Hold an input to the deltas, which are another spelling of it, and to an earlier one of the same call.
+
+        Raises:
+            ShapeError: it differs.
+        """
         call_id, given = hashable(chunk.get("toolCallId")), chunk.get("input")
-        if call_id not in self._inputs or (text := "".join(self._inputs.pop(call_id))) == given:
+        text = "".join(self._inputs.pop(call_id, ()))
+        if given is None:
+            if text:
+                self._divergent.add(id(self._tools[call_id]))
             return
-        spelt = loads_object(text)
-        if not (spelt is not None and same_json(spelt, given)) and not (text == "" and given == {}):
-            self._divergent.add(id(self._tools[call_id]))
+        if text and text != given and not same_json(loads_object(text), given):
+            raise self._contradiction()
+        if call_id in self._given and not same_json(self._given[call_id], given):
+            raise self._contradiction()
+        self._given[call_id] = given
+
+    def _contradiction(self) -> ShapeError:
+        return contradiction(f"$.parts[{len(self.body['parts'])}]")
 
     def tool_output(self, chunk: dict[str, Any]) -> _Target:
         """What the tool returned; of several outputs the last is final."""
@@ -285,17 +315,20 @@ class Fold:
         rest = renamed(chunk, ASKED_AS, leave=("type", "toolCallId", "approvalId"))
         part["state"] = "approval-requested"
         part["approval"] = {"id": chunk["approvalId"], **rest}
+        self._asked[hashable(chunk["approvalId"])] = part
         return part
 
     def approval_given(self, chunk: dict[str, Any]) -> _Target:
         """The user has answered."""
-        for part in self._tools.values():
-            approval = part.get("approval")
-            if isinstance(approval, dict) and approval.get("id") == chunk.get("approvalId"):
-                part["state"] = "approval-responded"
-                approval |= {key: item for key, item in chunk.items() if key not in ("type", "approvalId")}
-                return part
-        return None
+        part = self._asked.get(hashable(chunk.get("approvalId")))
+        if part is None or self._tools.get(part["toolCallId"]) is not part:
+            return None
+        approval = part["approval"]
+        if not same_json(approval["id"], chunk.get("approvalId")):
+            return None
+        part["state"] = "approval-responded"
+        approval |= {key: item for key, item in chunk.items() if key not in ("type", "approvalId")}
+        return part
 
     def _answered(self, chunk: dict[str, Any]) -> _Target:
         """The part of the call that is answered; one without a name where the call is in an earlier message."""
@@ -304,9 +337,14 @@ class Fold:
             return None
         part = self._tools.get(call_id)
         if part is None:
-            part = self._tools[call_id] = {"type": "dynamic-tool", "toolName": "", "toolCallId": call_id}
-            self._begun.add(call_id)
-            self.body["parts"].append(part)
+            part = self._begin_call({"type": "dynamic-tool", "toolName": "", "toolCallId": call_id})
+        return part
+
+    def _begin_call(self, part: dict[str, Any]) -> dict[str, Any]:
+        call_id = part["toolCallId"]
+        self._begun.setdefault(call_id, self._tools.get(call_id))
+        self._tools[call_id] = part
+        self.body["parts"].append(part)
         return part
 
     def _tool(self, chunk: dict[str, Any], *, dynamic: bool | None = None, state: str, **fields: Any) -> _Target:
@@ -322,9 +360,9 @@ class Fold:
                 part = {"type": "dynamic-tool", "toolName": name, "toolCallId": call_id}
             else:
                 part = {"type": f"tool-{name}", "toolCallId": call_id}
-            self._tools[call_id] = part
-            self._begun.add(call_id)
-            self.body["parts"].append(part)
+            self._begin_call(part)
+        elif begins and name != (part["toolName"] if part["type"] == "dynamic-tool" else part["type"][5:]):
+            raise self._contradiction()
         for key in ("input", "rawInput", "output", "errorText", "preliminary"):
             part.pop(key, None)
         part |= {"state": state, **{key: item for key, item in fields.items() if item is not None}}
@@ -343,9 +381,12 @@ class Fold:
     def parts(self) -> list[dict[str, Any]]:
         """The parts so far, with all fields of their chunks."""
         for part in self.body["parts"]:
-            if deltas := self._texts.pop(id(part), None):
-                part["text"] += "".join(deltas)
+            self._join(part)
         return self.body["parts"]  # type: ignore[no-any-return]  # a list from the start
+
+    def _join(self, part: dict[str, Any]) -> None:
+        if deltas := self._texts.pop(id(part), None):
+            part["text"] += "".join(deltas)
 
     def whole(self) -> dict[str, Any]:
         """The body: a UI message, or `{"error": …}` for a stream that is nothing but an error."""

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from cmf.codec import dumps
+
+_Part = TypeVar("_Part")
 
 ASKED_AS: Final = {"approvalDescriptor": "descriptor", "reason": "requestReason"}
 """What a chunk says of a call that waits for approval, and the names under which the message holds it."""
 
 
-def open_key(found: Mapping[tuple[str, Any], Any], kind: str, own_id: Any) -> tuple[str, Any] | None:
-    """The key of the open part that a delta or end belongs to: by id, else the only one of its kind; None if none."""
-    key = (kind, hashable(own_id))
-    if key in found:
-        return key
-    same = [one for one in found if one[0] == kind]
-    return same[0] if len(same) == 1 else None
+class OpenParts(Generic[_Part]):
+    """The texts that may still go on, by kind and id."""
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, dict[Any, _Part]] = {}
+
+    def begin(self, kind: str, own_id: Any, part: _Part) -> None:
+        """A part of this kind and id begins."""
+        self._by_kind.setdefault(kind, {})[hashable(own_id)] = part
+
+    def find(self, kind: str, own_id: Any) -> tuple[Any, _Part] | None:
+        """The part that a delta or end belongs to, with its id: by id, else the only one of its kind; None if none."""
+        found, key = self._by_kind.get(kind, {}), hashable(own_id)
+        if key in found:
+            return key, found[key]
+        return next(iter(found.items())) if len(found) == 1 else None
+
+    def end(self, kind: str, own_id: Any) -> None:
+        """That part is whole."""
+        if (found := self.find(kind, own_id)) is not None:
+            del self._by_kind[kind][found[0]]
 
 
 def is_tool(part: Mapping[str, Any]) -> bool:
@@ -44,8 +62,14 @@ def take(part: dict[str, Any], key: str, chunk: dict[str, Any], source: str | No
         part[key] = item
 
 
-def merged(old: Any, new: Any) -> Any:
-    """The new value, with what only the old one has, object by object."""
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return new
-    return {**old, **{key: merged(old[key], item) if key in old else item for key, item in new.items()}}
+def merge(old: dict[str, Any], new: Mapping[str, Any]) -> None:
+    """Put the new fields into the old object, object by object. The new one is copied, so that none of it changes."""
+    for key, item in new.items():
+        held = old.get(key)
+        if not isinstance(item, dict):
+            old[key] = item
+        elif isinstance(held, dict):
+            merge(held, item)
+        else:
+            old[key] = {}
+            merge(old[key], item)
