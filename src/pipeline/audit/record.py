@@ -10,14 +10,15 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from cmf.codec import dumps, ready
+from cmf.codec import dumps, loads, ready
+from cmf.errors import DecodeError
 from cmf.models import provider_and_name
 from cmf.value import trusted
 from pipeline.audit.evidence import SALT_BYTES, commitment_of
@@ -32,6 +33,7 @@ ERASED: Final = ("/input",)  # what an OPA log would hold and a record never doe
 _TRUSTS: Final = ("trusted", "untrusted", "claimed")
 _ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are about no value
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
+_CHANGES: Final = b',"session_changes":'
 _ALLOW: Final = Verdict.ALLOW  # of an enumeration itself, asking takes longer
 _FORWARD: Final = Action.FORWARD
 _BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./%-]*)?")  # nothing to take off
@@ -125,6 +127,22 @@ class Record:
     def digest(self) -> str:
         """The leaf of the record in an audit log [E3]."""
         return hashlib.sha256(self.body).hexdigest()
+
+    def with_session_changes(self, made: Mapping[str, Any]) -> Record:
+        """The record of a run whose changes to its session are in the same transaction, which finds out what they are.
+
+        They stand last, so that `session_changes_in` need not read the rest.
+        """
+        return replace(self, body=b"".join((self.body[:-1], _CHANGES, dumps(made), b"}"))) if made else self
+
+
+def session_changes_in(body: bytes | None) -> Any:
+    """What a record says of the changes to its session; None where it says nothing."""
+    at = body.rfind(_CHANGES) if body is not None else -1
+    try:
+        return loads(body[at + len(_CHANGES) : -1]) if body is not None and at >= 0 else None
+    except DecodeError:  # damaged, which its digest tells
+        return None
 
 
 def act_of(

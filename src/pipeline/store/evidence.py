@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, inspect, or_, select
 
 from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey, batch_digest
+from pipeline.audit.record import plain, session_changes_in
 from pipeline.errors import StoreError
+from pipeline.moments import instant_of
 from pipeline.store.engine import snapshot
 from pipeline.store.overview import PLACED, Placed
 from pipeline.store.search import damage_in, foreign_in, misindexed
-from pipeline.store.tables import APPROVALS, CONTENTS, HEADS, HOLDS, LOGS, METADATA, POLICY_SETS, RECORDS
+from pipeline.store.tables import (
+    APPROVALS,
+    CONTENTS,
+    HEADS,
+    HOLDS,
+    LOGS,
+    METADATA,
+    POLICY_SETS,
+    RECORDS,
+    SESSION_COUNTERS,
+    SESSION_GRANT_SOURCES,
+    SESSION_GRANTS,
+    SESSION_LABELS,
+    SESSION_STATE,
+)
 
+SessionId = tuple[str, str]  # the subject's key and the session's id, as rows have them
 _PAGE_SIZE: Final = 2_000  # rows fetched per query
 _IDS: Final = 500  # in one statement
 _GAP: Final = 64  # places between two records whose heads are fetched together
@@ -32,6 +50,24 @@ _WITH_CONTENT: Final = (
     .select_from(RECORDS)
     .outerjoin(CONTENTS, CONTENTS.c.record == RECORDS.c.id)
 )
+
+
+class SessionRows(NamedTuple):
+    """A session as stored: labels with their sources, and counters by name."""
+
+    version: Any
+    labels: set[tuple[str, str]]
+    counters: dict[str, Any]
+
+
+class LiftedLabel(NamedTuple):
+    """A grant: which label it lifts, in which session, of which events, until when."""
+
+    id: str
+    label: str
+    session: SessionId
+    sources: frozenset[str]
+    until: str
 
 
 class StoreEvidence:
@@ -98,6 +134,38 @@ class StoreEvidence:
         columns = (APPROVALS.c.id, APPROVALS.c.digest, APPROVALS.c.approver, APPROVALS.c.status)
         for row in self._rows(select(*columns).order_by(APPROVALS.c.id)):
             yield row["id"], row["digest"], row["approver"] or "", acts.get(row["status"], "approve")
+
+    def session_changes(self) -> Iterator[tuple[SessionId, Any]]:
+        """What each record of a decision says that it changed in its session; the ids are as rows have them."""
+        columns = (RECORDS.c.subject, RECORDS.c.session, RECORDS.c.body)
+        for row in self._rows(select(*columns).where(RECORDS.c.kind == "decision", RECORDS.c.session.is_not(None))):
+            if type(row["body"]) is bytes and (made := session_changes_in(row["body"])) is not None:
+                yield (row["subject"], row["session"]), made
+
+    def sessions(self, wanted: Collection[SessionId]) -> dict[SessionId, SessionRows]:
+        """Those of the sessions that are stored, with their labels and counters named as records name them."""
+        found = {}
+        for row in self._rows(select(SESSION_STATE)):
+            if (key := (row["subject"], row["session"])) in wanted:
+                found[key] = SessionRows(row["version"], set(), {})
+        for row in self._rows(select(SESSION_LABELS)):
+            if (session := found.get((row["subject"], row["session"]))) is not None:
+                session.labels.add((plain(str(row["label"])), plain(str(row["source"]))))
+        for row in self._rows(select(SESSION_COUNTERS)):
+            if (session := found.get((row["subject"], row["session"]))) is not None:
+                session.counters[plain(str(row["name"]))] = row["amount"]
+        return found
+
+    def grants(self) -> Iterator[LiftedLabel]:
+        """The stored grants, as their records tell of them."""
+        sources: defaultdict[str, set[str]] = defaultdict(set)
+        for row in self._rows(select(SESSION_GRANT_SOURCES)):
+            sources[row["grant_id"]].add(row["source"])
+        for row in self._rows(select(SESSION_GRANTS).order_by(SESSION_GRANTS.c.id)):
+            session = row["subject"], row["session"]
+            until = row["expires_at"]
+            shown = instant_of(until).isoformat() if type(until) is int else str(until)
+            yield LiftedLabel(row["id"], plain(str(row["label"])), session, frozenset(sources[row["id"]]), shown)
 
     def acts(self, kind: str) -> Iterator[tuple[str, str, bytes | None]]:
         """The action, revision and bytes of each record of a kind, oldest first."""
@@ -231,4 +299,4 @@ def _bare(row: Any) -> Leaf:
     return Leaf(place if type(place) is int else -1, row[1], row[2:_BODY], row[_BODY])
 
 
-__all__ = ["StoreEvidence"]
+__all__ = ["LiftedLabel", "SessionId", "SessionRows", "StoreEvidence"]

@@ -32,7 +32,7 @@ from cmf.identity import Clock
 from cmf.value import replace
 from pipeline.approvals.ref import ApprovalStatus
 from pipeline.approvals.state import Approval
-from pipeline.audit.record import act_of
+from pipeline.audit.record import act_of, plain
 from pipeline.context import Context
 from pipeline.moments import instant_of
 from pipeline.policy_input import SessionFacts
@@ -146,8 +146,10 @@ class SqlSessions(SessionStore):
 
         def job(connection: Connection) -> Recorded[bool]:
             # Now is when it is carried out, which may be long after it was asked for: what expired meanwhile has.
-            done = _commit(connection, key, expected_version, kept, self._moments.now())
-            return recorded(done, kept.record if done else None)
+            made = _commit(connection, key, expected_version, kept, self._moments.now())
+            if made is None or kept.record is None:
+                return recorded(made is not None, None)
+            return recorded(True, kept.record.with_session_changes(made))
 
         return waited(self.writer.recorded(job), self._timeout_seconds)
 
@@ -223,18 +225,19 @@ class SqlSessions(SessionStore):
         """See `SessionStore`; the engine and the writer belong to the store."""
 
 
-def _commit(connection: Connection, key: SessionKey, expected_version: int | None, changes: Changes, now: int) -> bool:
+def _commit(
+    connection: Connection, key: SessionKey, expected_version: int | None, changes: Changes, now: int
+) -> dict[str, Any] | None:
+    """What was changed in the session, for the record of the run; None if it has another version by now."""
     session = _Session(connection, key)
     if key.session is not None and not session.lock(expected_version, make=changes.touch_session):
-        return False
+        return None
     before = {name: _budget(connection, name) for name in {budget_of(change, key) for change in changes.of_budgets}}
     budgets = dict(before)
     settle(budgets, changes, key)
     for name, budget in budgets.items():
         _save_budget(connection, name, before[name], budget)
-    if changes.touch_session:
-        session.save(changes, now)
-    return True
+    return session.save(changes, now) if changes.touch_session else {}
 
 
 class _Session:
@@ -301,8 +304,8 @@ class _Session:
             _ADVANCE, {"own_subject": self._key.subject, "own_session": self._key.session, **values}
         )
 
-    def save(self, changes: Changes, now: int) -> None:
-        """Apply the changes, reading only the rows that they concern."""
+    def save(self, changes: Changes, now: int) -> dict[str, Any]:
+        """Apply the changes, reading only the rows that they concern; gives them as a record has them [AUD-88]."""
         counted = self.marks(changes.count_marks)
         labels = self._some(SESSION_LABELS, ("label", "source"), {grant.label for grant in changes.grants})
         counters = self._some(SESSION_COUNTERS, ("name", "amount"), {count.name for count in changes.counts})
@@ -329,6 +332,12 @@ class _Session:
             for asked, body in changes.sealed_with():
                 row = {"approval_id": asked.id, "expires_at": asked.expires_at, "body": body}
                 self._connection.execute(SEALED.insert(), [row])
+        grown = {name: amount - before.counters.get(name, 0) for name, amount in after.counters.items()}
+        return {
+            "version": after.version,
+            "labels": sorted([plain(taint.label), plain(taint.source)] for taint in changes.taints),
+            "counts": {plain(name): str(amount) for name, amount in sorted(grown.items()) if amount},
+        }
 
     def marks(self, wanted: Collection[str]) -> frozenset[str]:
         """Those of `wanted` that are stored."""

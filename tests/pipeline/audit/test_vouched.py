@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.postgres_server import Postgres
 from tests.pipeline.review.traffic import keep, record
-from tests.pipeline.session_stores import ANN
+from tests.pipeline.session_stores import ANN, count, grant, taint
 from typer.testing import CliRunner
 
-from cmf import SubjectExtension
-from pipeline import Approvals
+from cmf import Message, SubjectExtension, ToolCallPart
+from pipeline import Approvals, Guard
 from pipeline.approvals.state import ApprovalRequest
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.checking import STATE, check_bundle, check_store
 from pipeline.audit.record import act_of
 from pipeline.audit.verification import Report
-from pipeline.authority import APPROVE
+from pipeline.authority import APPROVE, DECLASSIFY
 from pipeline.cli.commands import app
+from pipeline.declassification import declassify
 from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import load
 from pipeline.sessions.base import wall_clock
@@ -30,6 +33,7 @@ from pipeline.sessions.state import Changes
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.policies import keep_policies
+from pipeline.store.recorder import Recorder
 
 LATER = 4_000_000_000_000_000  # in the year 2096
 DENY = {"a": 'deny contains {"code": "a.b", "reason": "No."} if input.name == "pay"'}
@@ -113,7 +117,142 @@ def test_what_no_record_vouches_for_is_listed(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stdout
     assert done.stdout.count("unprotected, because no record vouches for it") == 2
     assert report.to_json()["unchecked"] == [STATE, "the policies of 1 of the revisions that decided"]
-    assert "labels" in STATE
+    assert "events" in STATE
+
+
+LABELS = {"tag": 'label contains {"label": "secret", "code": "t.l", "reason": "x"} if input.name == "read"'}
+TAKEN_BACK = {
+    "DELETE FROM session_labels WHERE session = 's1'": "fewer labels",
+    "UPDATE session_labels SET label = 'public'": "fewer labels",
+    "UPDATE session_labels SET source = source || '1'": "fewer labels",
+    "UPDATE session_state SET version = version - 1": "a lower version",
+    "UPDATE session_counters SET amount = '1'": "lower counters",
+    "DELETE FROM session_counters": "lower counters",
+    "UPDATE session_counters SET amount = 'many'": "lower counters",
+    "UPDATE session_counters SET amount = '7'": "higher counters",
+    "INSERT INTO session_labels VALUES ('id:ann', 's1', 'public', 'evt_1')": "more labels",
+    "UPDATE session_state SET version = 0; DELETE FROM session_labels": "a lower version, fewer labels",
+}
+
+
+def judge(store: Store, folder: Path) -> None:
+    """Three calls of one session, on record, each of which brings a label."""
+    with Guard(write_rules(folder / "rules", LABELS), store=store) as guard:
+        for number in range(3):
+            call = ToolCallPart(tool_call_id=f"c{number}", name="read", arguments={"n": number})
+            assert guard.run(Message(role="assistant", content=[call]), context=ANN).value is not None
+
+
+def run_sql(store: Store, statements: str) -> None:
+    with store.engine.connect() as connection, connection.begin():
+        for statement in statements.split("; "):
+            connection.exec_driver_sql(statement)
+
+
+@pytest.mark.spec("AUD-88")
+@pytest.mark.parametrize("statements", TAKEN_BACK)
+def test_a_session_that_differs_from_what_decisions_gave_it_is_named(
+    database: Store, tmp_path: Path, statements: str
+) -> None:
+    judge(database, tmp_path)
+    assert checked(database).problems == ()
+
+    run_sql(database, statements)
+
+    [problem] = checked(database).problems
+    assert problem.code == "session.changed"
+    assert problem.message.startswith("the session s1 of ann is not as decisions on record left it: it has ")
+    assert problem.message.endswith(TAKEN_BACK[statements])
+
+
+@pytest.mark.spec("AUD-88")
+def test_a_session_that_is_gone_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "s.sqlite3"
+    with Store.at(file) as store:
+        judge(store, tmp_path)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        for table in ("session_labels", "session_counters", "session_events", "session_marks", "session_state"):
+            connection.execute(f"DELETE FROM {table} WHERE subject = 'id:ann'")
+
+    done = CliRunner().invoke(app, ["audit", "verify", str(file)])
+
+    assert done.exit_code == 1
+    assert "FAILS  session.changed    the session s1 of ann is not as decisions on record left it: it is gone" in (
+        done.stdout
+    )
+
+
+@pytest.mark.spec("AUD-88")
+def test_what_others_add_to_a_session_is_no_problem_and_hides_none(database: Store, tmp_path: Path) -> None:
+    judge(database, tmp_path)
+    database.sessions().add_labels(ANN, frozenset({"ours"}))
+    database.sessions().commit(ANN, None, count("calls:tool://_/read"))
+    assert checked(database).problems == ()
+
+    run_sql(database, "DELETE FROM session_labels WHERE label = 'secret'")
+
+    assert [problem.code for problem in checked(database).problems] == ["session.changed"]
+
+
+GRANTS = [
+    "UPDATE session_grants SET expires_at = 4000000000000000",
+    "UPDATE session_grants SET expires_at = 'never'",
+    "UPDATE session_grants SET label = 'other'",
+    "UPDATE session_grant_sources SET source = source || '1'",
+    "UPDATE session_grants SET id = 'grt_2'",
+    "UPDATE records SET body = 'x' WHERE kind = 'declassify'",
+    "UPDATE records SET body = '{}' WHERE kind = 'declassify'",
+]
+
+
+@pytest.mark.spec("AUD-88")
+@pytest.mark.parametrize("statement", GRANTS)
+def test_a_label_lifted_as_no_record_says_is_found(tmp_path: Path, statement: str) -> None:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        judge(store, tmp_path)
+        actor, hour = SubjectExtension(id="olga", permissions=frozenset({DECLASSIFY})), timedelta(hours=1)
+        options: Any = {"label": "secret", "actor": actor, "reason": "seen", "expires_in": hour}
+        declassify(store.sessions(), ANN, **options, record=Recorder(store).record)
+        assert checked(store).problems == ()
+
+        with closing(sqlite3.connect(tmp_path / "s.sqlite3")) as connection, connection:
+            connection.execute(statement)
+
+        assert (
+            "grant.forged"
+            in {problem.code for problem in checked(store).problems}
+            <= {
+                "grant.forged",
+                "record.changed",
+            }
+        )
+
+
+@pytest.mark.spec("AUD-88")
+def test_a_label_lifted_without_a_record_is_found_where_there_is_a_log(tmp_path: Path) -> None:
+    with Store.named(tmp_path / "s.sqlite3", keyless=True) as keyless, Store.at(tmp_path / "s.sqlite3") as store:
+        keyless.sessions().commit(ANN, None, taint("secret", "evt_1"))
+        keyless.sessions().commit(ANN, None, grant("secret", "evt_1", expires_at=LATER))
+        assert checked(store).problems == ()
+
+        judge(store, tmp_path)
+
+        assert [problem.code for problem in checked(store).problems] == ["grant.forged"]
+
+
+@pytest.mark.spec("AUD-88")
+@pytest.mark.parametrize("other", ['_changes":[', '_changes":{"a":1,'])
+def test_a_record_whose_bytes_were_changed_is_all_that_is_wrong(tmp_path: Path, other: str) -> None:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        judge(store, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "s.sqlite3")) as connection, connection:
+        changed = (
+            "UPDATE records SET body = CAST(replace(replace(body, '_changes\":{', ?), '\"version\"', '\"v\"') AS BLOB)"
+        )
+        connection.execute(changed, (other,))
+
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        assert {problem.code for problem in checked(store).problems} == {"record.changed"}
 
 
 @pytest.mark.spec("AUD-87")
