@@ -87,7 +87,7 @@ def test_an_error_body_is_a_response_with_an_error(body: dict[str, Any]) -> None
         ui(text("a"), text("b"), role="user", content="ab", createdAt="2025"),
         ui(text("a"), role="user", content="other"),
         {"role": "user", "content": "version 4"},
-        {"role": "assistant", "content": "", "toolInvocations": [{"toolName": "t", "args": {"x": "y"}}], "id": None},
+        {"role": "assistant", "content": "", "toolInvocations": [], "annotations": [{"x": "y"}], "id": None},
         {"role": "assistant", "parts": None, "id": "m1"},
         {"role": "assistant", "parts": []},
         ui(role="system", metadata={"a": [1.0, None]}),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters.aisdk.chunks import LiveDecoder, chunks
 from cmf.adapters.aisdk.decode import FORMAT, read_message
-from cmf.adapters.aisdk.encode import names_in, write_group, write_messages, write_plain
+from cmf.adapters.aisdk.encode import names_in, older, write_group, write_messages, write_plain
 from cmf.adapters.aisdk.fold import STREAM, fold
 from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
@@ -109,7 +109,8 @@ class AiSdkAdapter(Adapter):
         """The UI message; `{"error": …}` for a response that is nothing but an error."""
         if response.error is not None and response.choices:
             drop(FORMAT, "error", "a UI message cannot say that it failed", message=response.choices[0].message)
-        return _body(response)
+        body = _body(response)
+        return older(body, (response.choices[0].message,)) if response.choices else body
 
     # -- streams ------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cmf.adapters.aisdk.version4 import modernized
 from cmf.adapters.fields import Fields
 from cmf.adapters.layout import capped, grouped_as, spelling
 from cmf.content import (
@@ -71,8 +72,10 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
         names: names of tools by call id.
 
     Raises:
-        ShapeError: no object, or a part that is none. UnknownRoleError: a role outside system, user and assistant.
+        ShapeError: no object, or a part that is none; a call or file of version 4 that is none.
+        UnknownRoleError: a role outside system, user and assistant.
     """
+    raw, version4 = modernized(raw, path)
     fields = Fields(raw, path)
     role = ROLES.get(fields.need("role", str))
     if role is None:
@@ -94,6 +97,8 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
     messages[0] = replace(messages[0], extra=fields.rest(FORMAT))
     found = {"steps": reading.steps, "raw": reading.raw_input, "dynamic": reading.dynamic}
     shape |= {key: ats for key, ats in found.items() if ats}
+    if version4:
+        shape["version4"] = version4
     if shape or len(messages) > 1:
         shape["parts"] = len(parts) if parts is not None else 0
     return _laid_out(messages, shape, raw, path, index, encode)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.aisdk.decode import FORMAT, read_message, written_state
+from cmf.adapters.aisdk.version4 import as_it_was
 from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import apply, grouped, shape_of, wire_content
@@ -49,7 +50,7 @@ def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """
     written: list[dict[str, Any]] = []
     for group in _groups(messages):
-        one = write_group(group, index=len(written), split=True)
+        one = older(write_group(group, index=len(written), split=True), group)
         if one.get("parts") != [] or not any(message.content for message in group):
             written.append(one)
     return written
@@ -83,6 +84,13 @@ def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[st
     spelt = apply(plain, shape)
     again = read_message(freeze(spelt), "$", index=index, split=split, encode=lambda _: spelt, names=names_in(group))
     return spelt if [wire_content(one) for one in again] == [wire_content(one) for one in group] else plain
+
+
+def older(body: dict[str, Any], group: Sequence[Message]) -> dict[str, Any]:
+    """The UI message in the form of version 4, if it came in that."""
+    shape = shape_of(group[0], FORMAT)
+    form = shape.get("version4")
+    return as_it_was(body, form) if isinstance(form, dict) and len(body.get("parts", ())) == shape["parts"] else body
 
 
 def names_in(messages: Sequence[Message]) -> dict[str, str]:
