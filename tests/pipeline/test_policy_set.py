@@ -138,8 +138,8 @@ def test_a_mode_for_an_unknown_rule_or_an_unknown_mode_is_refused(write: Write, 
 
 @pytest.mark.spec("POL-9")
 def test_the_revision_is_the_same_wherever_and_in_whatever_order(write: Write) -> None:
-    files = {PLACE: GOOD, "cmf/defaults/data.json": '{"a": 1, "b": {"c": 2, "d": 3}}'}
-    there = {"cmf/defaults/data.json": '{"b": {"d": 3, "c": 2},\n "a": 1}', PLACE: GOOD}
+    files = {PLACE: GOOD, "own/defaults/data.json": '{"a": 1, "b": {"c": 2, "d": 3}}'}
+    there = {"own/defaults/data.json": '{"b": {"d": 3, "c": 2},\n "a": 1}', PLACE: GOOD}
 
     assert policy_set.load(write(files)).revision == policy_set.load(write(there, "there")).revision
 
@@ -149,15 +149,15 @@ def test_the_revision_is_the_same_wherever_and_in_whatever_order(write: Write) -
     ("path", "text"),
     [
         (PLACE, GOOD + "\n"),
-        ("cmf/defaults/data.json", '{"a": 2}'),
-        ("cmf/defaults/data.json", '{"a": 1.0}'),
-        ("cmf/defaults/data.json", '{"a": "1"}'),
-        ("cmf/other/data.json", '{"a": 1}'),
+        ("own/defaults/data.json", '{"a": 2}'),
+        ("own/defaults/data.json", '{"a": 1.0}'),
+        ("own/defaults/data.json", '{"a": "1"}'),
+        ("own/other/data.json", '{"a": 1}'),
         ("cmf/lib/x.rego", "package cmf.lib.x\n\nf(x) := x\n"),
     ],
 )
 def test_the_revision_changes_with_any_change(write: Write, path: str, text: str) -> None:
-    files = {PLACE: GOOD, "cmf/defaults/data.json": '{"a": 1}'}
+    files = {PLACE: GOOD, "own/defaults/data.json": '{"a": 1}'}
     before = policy_set.load(write(files)).revision
 
     after = policy_set.load(write(files | {path: text}, "after")).revision
@@ -175,13 +175,13 @@ def test_the_revision_knows_modes_that_change_what_is_asked(write: Write) -> Non
 
 @pytest.mark.spec("POL-1")
 def test_a_later_directory_adds_replaces_and_sets(write: Write) -> None:
-    base = write({PLACE: GOOD, "cmf/defaults/data.json": '{"a": {"x": 1, "y": 2}}'})
+    base = write({PLACE: GOOD, "own/defaults/data.json": '{"a": {"x": 1, "y": 2}}'})
     other = GOOD.replace("test.rule", "test.more").replace("cmf.rules.test.more", "cmf.rules.test.more")
     mine = write(
         {
             "cmf/rules/test/more/more.rego": other,
             PLACE: GOOD.replace("A rule", "My rule"),
-            "cmf/defaults/data.json": '{"a": {"y": 3}}',
+            "own/defaults/data.json": '{"a": {"y": 3}}',
         },
         "mine",
     )
@@ -189,7 +189,7 @@ def test_a_later_directory_adds_replaces_and_sets(write: Write) -> None:
     policies = policy_set.load(base, mine)
 
     assert [(rule.id, rule.title) for rule in policies.rules] == [("test/more", "A rule"), ("test/rule", "My rule")]
-    assert policies.data["cmf"]["defaults"] == {"a": {"x": 1, "y": 3}}
+    assert policies.data["own"]["defaults"] == {"a": {"x": 1, "y": 3}}
 
 
 @pytest.mark.spec("POL-1")

@@ -31,6 +31,7 @@ from pipeline.errors import CaseError, PipelineError, PolicyError
 from pipeline.policies import metadata, policy_files, rule_exceptions
 from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import DATA_FILES, Sources
+from pipeline.policies.rule_settings import DataFile
 from pipeline.policy_set import BuiltinErrors, PolicySet
 
 WARNINGS: Final = frozenset(
@@ -79,11 +80,13 @@ def is_error(finding: Finding) -> bool:
 def check(job: Job) -> Report:
     """All findings. No content of a file makes it raise."""
     try:
-        sources = policy_files.read(*job.places)
+        settings: list[PolicyError] = []
+        sources = policy_files.read(*job.places, problems=settings)
     except PolicyError as error:
         return Report(findings=(_finding_of(error),), compiles=False)
     modules = [module for module in sources.modules if job.entrypoint is None and metadata.is_rule(module)]
     found = [_finding_of(error) for module in modules for error in metadata.problems(module)]
+    found += map(_finding_of, settings)
     cases, bad_cases = _cases(job.cases)
     found += bad_cases
     try:
@@ -98,7 +101,8 @@ def check(job: Job) -> Report:
     found += nameless.findings(survey, sources.modules, sources.data)
     found += members.findings(survey, sources.modules, rules)
     unheard = unused.findings(survey, sources, rules, lambda path: _place_of(job.places, path))
-    misnamed = {one.place for one in found if one.code == "policy.unknown-effect"}  # reported already
+    # What was reported already:
+    misnamed = {one.place for one in found if one.code in ("policy.unknown-effect", "policy.unknown-setting")}
     # A setting that is in no file came with the library, which does not have to read all of them.
     named = [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
     found += [one for one in named if one.place not in misnamed]
@@ -232,23 +236,10 @@ def _place_of(places: Sequence[Path], path: DataPath) -> Place:
     names = path[1:]
     for place in reversed(places):
         for file in sorted(one for name in DATA_FILES for one in place.rglob(name)):
-            base = file.parent.relative_to(place).parts
-            line = _line_of(file, names[len(base) :]) if names[: len(base)] == base else 0
-            if line:
-                return Place(file.relative_to(place).as_posix(), line, 1)
+            data = DataFile(file.relative_to(place).as_posix(), file.read_text(encoding="utf-8", errors="replace"))
+            if line := data.line_of(names):
+                return Place(data.path, line, 1)
     return Place("data.json", 0, 0)
-
-
-def _line_of(file: Path, names: Sequence[str]) -> int:
-    """The line of the last of the names, found as keys one after another; 0 if one is missing."""
-    text = file.read_text(encoding="utf-8", errors="replace")
-    at = 0
-    for name in names:
-        found = re.compile(rf'["\']?{re.escape(name)}["\']?\s*:').search(text, at)
-        if found is None:
-            return 0
-        at = found.start()
-    return text.count("\n", 0, at) + 1
 
 
 # -- cases and samples -------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import yaml
 from pipeline.cases.case import Case
 from pipeline.policies.lookahead import Lookahead, Lookaheads
 from pipeline.policies.metadata import Rule
+from pipeline.policies.setting_schema import words
 
 INDEX: Final = "README.md"
 MAX_SHOWN: Final = 2_000  # longest settings or case, in characters, that a page shows; of longer ones it names the file
@@ -110,6 +111,9 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
     yield f"| standards | {', '.join(map(_plain, rule.standards)) or 'none'} |"
     if rule.id in source.sections:
         yield from ("", source.sections[rule.id])
+    if rule.settings:
+        yield from ("", "## What settings take", "", "| setting | takes |", "| --- | --- |")
+        yield from (f"| `{name}` | {words(schema)} |" for name, schema in rule.settings.items())
     for settings in source.settings:
         yield from _settings(rule, settings)
     yield from _samples(rule, source.folders, (out / rule.id).parent)

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from cmf.enums import Capability, Role, ViewKind
 from cmf.view import head
-from pipeline.checks import view_uris
 from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed, warning
 from pipeline.decision import Effect
 from pipeline.display import meant
@@ -21,6 +20,7 @@ from pipeline.engines.base import Decided
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.survey import Call, Definition, Path, Place, Survey, data_at, offset_of, without_prints
 from pipeline.errors import PolicyError
+from pipeline.policies import view_uris
 from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import Sources
 from pipeline.policies.schemas import PROPERTY_KINDS

@@ -34,8 +34,8 @@ class Operations(Protocol):
     async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
         """Read all policies again, on behalf of `by`; one entry for each policy set.
 
-        An entry has its `routes`, the `revision` in force there now and, if the files were refused, `refused`: a code
-        and a path. A refusal is logged; the set stays as it was.
+        An entry has its `routes`, the `revision` in force there now and, if the files were refused, `refused`: why,
+        where and what to do. A refusal is logged; the set stays as it was.
         """
         ...
 
@@ -102,8 +102,7 @@ class OwnOperations(Operations):
         try:
             revision, refused = one.guard.reload(by=by), None
         except PipelineError as error:
-            path = getattr(error, "path", "")
-            revision, refused = one.guard.revision, f"{error.code} {path}".strip()
+            revision, refused = one.guard.revision, str(error)
         entry = {"routes": list(one.routes), "revision": revision}
         line = {"event": "policies.reload", **entry, "refused": refused}
         _log.log(logging.INFO if refused is None else logging.ERROR, "%s", dumps(line).decode())

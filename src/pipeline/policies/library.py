@@ -15,7 +15,7 @@ from typing import Any, Final
 from cmf.codec import loads
 from pipeline.engines.survey import data_at
 from pipeline.errors import PolicyError
-from pipeline.policies.metadata import Module, package_of
+from pipeline.policies.metadata import Module, Rule, package_of, rule_of
 
 WORD: Final = "shipped"
 """The word that names the shipped policies wherever a policy path is expected."""
@@ -90,6 +90,18 @@ def _lacking(value: Any, own: Any) -> Any:
     return more or None
 
 
+def shipped_rule(name: str) -> Rule | None:
+    """The shipped rule of that id; None if there is none."""
+    return _rules().get(name)
+
+
+@functools.cache
+def _rules() -> Mapping[str, Rule]:
+    root = shipped()
+    paths = (path for path in (root / "cmf" / "rules").rglob("*.rego") if not path.name.endswith("_test.rego"))
+    return {rule.id: rule for rule in (rule_of(_module(path, root)) for path in paths)}
+
+
 @functools.cache
 def _library() -> dict[str, Module]:
     """The library's modules by package."""
@@ -108,4 +120,4 @@ def _settings() -> Mapping[str, Any]:
     return {"cmf": {"defaults": loads((shipped() / "cmf" / "defaults" / "data.json").read_bytes())}}
 
 
-__all__ = ["PACKAGE", "WORD", "missing", "shipped", "shipped_tests"]
+__all__ = ["PACKAGE", "WORD", "missing", "shipped", "shipped_rule", "shipped_tests"]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 
 import yaml
 
@@ -19,11 +19,12 @@ from pipeline.decision import Effect, Mode, Severity
 from pipeline.display import meant
 from pipeline.errors import PolicyError
 from pipeline.policies.lookahead import Lookaheads, lookaheads_of
+from pipeline.policies.setting_schema import declaration_problem
 
 RULES: Final = "cmf.rules"
 """Every rule's package is `cmf.rules.<category>.<rule>`."""
 
-_KEYS: Final = frozenset({"code", "severity", "kinds", "capabilities", "mode", "standards", "stream"})
+_KEYS: Final = frozenset({"code", "severity", "kinds", "capabilities", "mode", "standards", "stream"} | {"settings"})
 _OPA_KEYS: Final = frozenset(
     {"scope", "title", "description", "related_resources", "authors", "organizations", "schemas", "entrypoint"}
     | {"custom", "compile"}
@@ -60,7 +61,8 @@ class Rule:
     """One rule of a policy set.
 
     `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `lookaheads` say how much of a
-    stream's end to hold back (None: judge the whole text only) [D7].
+    stream's end to hold back (None: judge the whole text only) [D7]; `settings` are the schemas of its settings by name
+    (None: it declares none, and anything may be set) [POL-68].
     """
 
     id: str
@@ -76,6 +78,7 @@ class Rule:
     standards: tuple[str, ...]
     effects: tuple[Effect, ...]
     lookaheads: Lookaheads | None
+    settings: Mapping[str, dict[str, Any]] | None = field(default=None, hash=False)
 
 
 def package_of(module: Module) -> str:
@@ -120,6 +123,7 @@ def rule_of(module: Module) -> Rule:
         standards=tuple(_strings(module, line, "standards", custom.get("standards", []))),
         effects=effects,
         lookaheads=_stream(module, line, custom.get("stream", "whole")),
+        settings=_settings(module, line, custom["settings"]) if "settings" in custom else None,
     )
 
 
@@ -329,6 +333,14 @@ def _stream(module: Module, line: int, value: object) -> Lookaheads | None:
     return lookaheads
 
 
+def _settings(module: Module, line: int, value: object) -> Mapping[str, dict[str, Any]]:
+    problem = declaration_problem(value)
+    if problem is not None:
+        hint, where = "write `settings:` and a JSON Schema for each name below it", _line_of(module, line, "settings")
+        _refuse(module, where, f"custom.settings: {problem}", hint, "policy.bad-metadata")
+    return cast("Mapping[str, dict[str, Any]]", value)
+
+
 def _strings(module: Module, line: int, key: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         message, where = f"custom.{key} is not a list of strings", _line_of(module, line, key)
@@ -382,6 +394,7 @@ _READERS: Final[Mapping[str, Callable[[Module, int, Mapping[str, Any]], object]]
     "mode": lambda module, line, custom: _mode(module, line, custom["mode"]),
     "standards": lambda module, line, custom: _strings(module, line, "standards", custom["standards"]),
     "stream": lambda module, line, custom: _stream(module, line, custom["stream"]),
+    "settings": lambda module, line, custom: _settings(module, line, custom["settings"]),
 }
 
 

@@ -25,6 +25,8 @@ from pipeline.policies import entrypoints
 from pipeline.policies.bundle_signature import Verification, verify
 from pipeline.policies.library import WORD, missing, shipped
 from pipeline.policies.metadata import Module, load_yaml, package_of, yaml_problem
+from pipeline.policies.rule_settings import DataFile
+from pipeline.policies.rule_settings import problems as problems_of_settings
 
 Data: TypeAlias = dict[str, Any]
 Files: TypeAlias = dict[str, bytes]
@@ -51,6 +53,7 @@ def read(
     *places: str | Path | Mapping[str, bytes],
     inline: Mapping[str, str] | None = None,
     verification: Verification | None = None,
+    problems: list[PolicyError] | None = None,
 ) -> Sources:
     """The sources in `places`, directories or bundles (`.tar.gz`); later places add to and replace earlier ones.
 
@@ -59,6 +62,7 @@ def read(
             `"shipped"` names the directory of the shipped policies.
         inline: path → Rego from a caller other than the operator: it may add packages, never shadow them.
         verification: the keys that everything except the shipped policies must be signed with.
+        problems: takes every setting that no rule can use, for whoever shows them all; else the first is raised.
 
     Raises:
         PolicyError: a file cannot be used, or a bundle's signature is not valid; the code says which.
@@ -66,12 +70,14 @@ def read(
     modules: dict[str, Module] = {}
     tests: dict[str, Module] = {}
     data: Data = {}
+    data_files: list[DataFile] = []
     for place in places:
         files = place if isinstance(place, Mapping) else _files(place_of(place), verification)
         for path, content in files.items():
             if path.endswith(".rego"):
                 (tests if path.endswith("_test.rego") else modules)[path] = Module(path, text_of(content, path))
         _merge(data, data_of(files), "", replacing=True)
+        data_files += [DataFile(path, text_of(files[path], path)) for path in files if _is_data(path)]
     modules = {path: module for path, module in modules.items() if not entrypoints.is_generated(module)}
     if not modules:
         named = ", ".join(str(place) for place in places if not isinstance(place, Mapping))
@@ -82,6 +88,11 @@ def read(
     _merge(data, settings, "", replacing=True)
     added = _inline(inline or {}, modules.values(), data)
     ordered = sorted([*modules.values(), *added], key=lambda module: module.path)
+    found = problems_of_settings(ordered, data, data_files)
+    if problems is not None:
+        problems += found
+    elif found:
+        raise found[0]
     return Sources(modules=tuple(ordered), tests=tuple(tests[path] for path in sorted(tests)), data=data)
 
 

@@ -33,7 +33,7 @@ def found(
     files = {PLACE: HEAD.format(capabilities=capabilities) + text, "cmf/lib/lib.rego": LIB, **(extra or {})}
     if data is not None:
         files["cmf/defaults/data.json"] = json.dumps(data)
-    sources = policy_files.read(write(files))
+    sources = policy_files.read(write(files), problems=[])
     survey = Survey([(module.path, module.text) for module in sources.modules])
     rules = [rule_of(module) for module in sources.modules if module.path == PLACE]
     listed = unused.findings(survey, sources, rules, lambda path: Place("data.json", len(path), 1))

@@ -148,7 +148,7 @@ def test_settings_over_the_shipped_rules_are_checked_with_them(tmp_path: Path) -
     result = check(tmp_path)
 
     assert result.exit_code == 1
-    assert "data.cmf.defaults.data.egress.allowed_host; did you mean allowed_hosts?" in result.stdout
+    assert "data.cmf.defaults.data.egress.allowed_host: unknown name; did you mean allowed_hosts?" in result.stdout
     assert "1 error, 0 warnings" in result.stdout  # of the shipped rules: nobody here can mend them
 
 

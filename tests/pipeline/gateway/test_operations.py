@@ -404,3 +404,19 @@ def test_the_memory_of_large_bodies_goes_back() -> None:
 def test_a_c_library_without_malloc_trim_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     give_memory_back()
+
+
+@pytest.mark.spec("GW-152", "POL-69")
+def test_a_reload_with_a_setting_that_no_rule_has_changes_nothing_and_says_so(home: Path, one: Serving) -> None:
+    before = asked(one.operations, "GET", "/readyz")[1]["revisions"]
+    data = home / "policy" / "cmf" / "defaults" / "data.json"
+    data.parent.mkdir(parents=True)
+    data.write_text('{"test": {"wrods": {"a": 1}}}', encoding="utf-8")
+
+    refused = asked(one.operations, "POST", "/admin/reload", headers=AS_ADMIN)
+
+    assert refused[0] == 409
+    assert "data.cmf.defaults.test.wrods: no rule here has these settings" in refused[1]["policies"][0]["refused"]
+    assert status(one, "forbidden") == 403
+    assert asked(one.operations, "GET", "/readyz")[1]["revisions"] == before
+    assert "cmf_policy_reload_failed 1" in asked(one.operations, "GET", "/metrics")[1]

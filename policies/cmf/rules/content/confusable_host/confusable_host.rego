@@ -13,6 +13,8 @@
 #   capabilities: []
 #   standards: [OWASP-LLM05, OWASP-LLM09, OWASP-ASI09, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
 #   stream: {max_word: 320, opened_by: ["//", "\\\\", "/\\", "\\/", "@"]}
+#   settings:
+#     allowed_hosts: {type: array, items: {type: string, format: host-pattern}}
 package cmf.rules.content.confusable_host
 
 import data.cmf.lib.scan

@@ -12,6 +12,9 @@
 #   kinds: [prompt_request, tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM01, OWASP-LLM02, OWASP-ASI01, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+#   settings:
+#     orders: {type: array, minItems: 1, items: {type: string, format: expression}}
+#     max_runs: {type: integer, minimum: 0, maximum: 10000}
 package cmf.rules.content.encoded_payload
 
 import data.cmf.lib.scan

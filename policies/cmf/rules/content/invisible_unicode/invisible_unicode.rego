@@ -16,6 +16,8 @@
 #   capabilities: []
 #   standards: [OWASP-LLM01, OWASP-ASI01, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
 #   stream: {max_match: 64}
+#   settings:
+#     zero_width_run: {type: integer, minimum: 2, maximum: 1000}
 package cmf.rules.content.invisible_unicode
 
 import data.cmf.lib.scan

@@ -14,6 +14,12 @@
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-LLM05, OWASP-ASI01, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MEASURE-2.7]
 #   stream: {max_word: 8192}
+#   settings:
+#     allowed_hosts: {type: array, items: {type: string, format: host-pattern}}
+#     picture_name: {type: integer, minimum: 1, maximum: 1000}
+#     link_value: {type: integer, minimum: 1, maximum: 1000}
+#     harmless_parameters: {type: object, additionalProperties: {type: string, format: expression}}
+#     replacement: {enum: [mask, hash, drop, token]}
 package cmf.rules.content.markdown_exfiltration
 
 import data.cmf.lib.scan

@@ -12,6 +12,8 @@
 #   capabilities: []
 #   standards: [OWASP-LLM07, OWASP-LLM02, NIST-AC-4, NIST-SC-28, NIST-AI-RMF-MEASURE-2.7]
 #   stream: {max_match: 1024, where: data.cmf.defaults.content.prompt_leak.phrases}
+#   settings:
+#     phrases: {type: array, items: {type: string, format: text}}
 package cmf.rules.content.prompt_leak
 
 import data.cmf.lib.scan

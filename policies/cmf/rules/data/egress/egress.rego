@@ -11,6 +11,10 @@
 #   kinds: [audio, document, image, resource_ref, tool_call, video]
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-LLM06, OWASP-ASI02, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MEASURE-2.7]
+#   settings:
+#     tools: {type: array, minItems: 1, items: {type: string, format: tool-pattern}}
+#     allowed_hosts: {type: array, items: {type: string, format: host-pattern}}
+#     mail_domains: {type: array, items: {type: string, format: host-pattern}}
 package cmf.rules.data.egress
 
 import data.cmf.lib

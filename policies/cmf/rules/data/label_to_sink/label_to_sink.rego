@@ -11,6 +11,9 @@
 #   kinds: [tool_call]
 #   capabilities: [read_labels]
 #   standards: [OWASP-LLM01, OWASP-LLM02, OWASP-ASI01, NIST-AC-4, NIST-AI-RMF-MEASURE-2.10]
+#   settings:
+#     forbidden_labels: {type: array, minItems: 1, items: {type: string, format: text}}
+#     external_sinks: {type: array, minItems: 1, items: {type: string, format: uri-pattern}}
 package cmf.rules.data.label_to_sink
 
 import data.cmf.lib

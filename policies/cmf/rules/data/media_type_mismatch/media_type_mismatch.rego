@@ -11,6 +11,8 @@
 #   kinds: [audio, document, image, resource, video]
 #   capabilities: []
 #   standards: [OWASP-LLM01, NIST-SI-3, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+#   settings:
+#     allowed_unknown: {type: array, items: {type: string, format: media-type}}
 package cmf.rules.data.media_type_mismatch
 
 deny contains {

@@ -11,6 +11,8 @@
 #   kinds: [prompt_request, resource_ref, tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM05, OWASP-ASI02, NIST-AC-3, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+#   settings:
+#     max_steps_up: {type: integer, minimum: 0, maximum: 16}
 package cmf.rules.data.path_traversal
 
 import data.cmf.lib.scan

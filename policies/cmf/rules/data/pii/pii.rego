@@ -12,6 +12,10 @@
 #   capabilities: []
 #   standards: [OWASP-LLM02, NIST-PT-2, NIST-SI-19, NIST-AI-RMF-MEASURE-2.10]
 #   stream: {max_match: 48}
+#   settings:
+#     redact: {type: array, minItems: 1, items: {enum: [payment_card, us_ssn, iban]}}
+#     max_masked: {type: integer, minimum: 0}
+#     replacement: {enum: [mask, hash, drop, token]}
 package cmf.rules.data.pii
 
 import data.cmf.lib.pii

@@ -15,6 +15,9 @@
 #     - {max_word: 8192, opened_by: ["-----BEGIN", "SSWS"]}
 #     - {max_match: 2048, where: data.cmf.defaults.data.secrets.extra_patterns}
 #     - {max_match: 48}
+#   settings:
+#     secret: {type: string, format: text}
+#     pii: {type: string, format: text}
 package cmf.rules.data.secret_label
 
 import data.cmf.lib.pii

@@ -17,6 +17,35 @@
 #   stream:
 #     - {max_word: 8192, opened_by: ["-----BEGIN", "SSWS"]}
 #     - {max_match: 2048, where: data.cmf.defaults.data.secrets.extra_patterns}
+#   settings:
+#     hint: {type: string, format: expression}
+#     patterns: &shapes
+#       type: object
+#       additionalProperties:
+#         type: object
+#         required: [literals, pattern]
+#         properties:
+#           literals: {type: array, minItems: 1, items: {type: string, minLength: 1}}
+#           pattern: {type: string, format: expression}
+#           unended: {type: string, format: expression}
+#           anywhere: {type: boolean}
+#         additionalProperties: false
+#     more_hint: {type: string, format: expression}
+#     more_patterns: *shapes
+#     weak_patterns:
+#       type: object
+#       additionalProperties:
+#         type: object
+#         required: [hint, pattern, min_digits, min_letters]
+#         properties:
+#           hint: {type: string, format: expression}
+#           pattern: {type: string, format: expression}
+#           min_digits: {type: integer, minimum: 0, maximum: 64}
+#           min_letters: {type: integer, minimum: 0, maximum: 64}
+#         additionalProperties: false
+#     extra_patterns: *shapes
+#     max_masked: {type: integer, minimum: 0}
+#     replacement: {enum: [mask, hash, drop, token]}
 package cmf.rules.data.secrets
 
 import data.cmf.lib.scan

@@ -11,6 +11,9 @@
 #   kinds: [tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM05, OWASP-LLM06, OWASP-ASI02, NIST-AC-6, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+#   settings:
+#     reading_tools: {type: array, items: {type: string, format: uri-pattern}}
+#     arguments: {type: array, minItems: 1, items: {type: string, format: name}}
 package cmf.rules.data.sql_write
 
 import data.cmf.lib

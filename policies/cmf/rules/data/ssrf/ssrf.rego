@@ -12,6 +12,10 @@
 #   kinds: [audio, document, image, prompt_request, resource_ref, tool_call, video]
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-SC-7, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+#   settings:
+#     allowed_hosts: {type: array, items: {type: string, format: host-pattern}}
+#     internal_hosts: {type: array, minItems: 1, items: {type: string, format: host-pattern}}
+#     metadata_hosts: {type: array, minItems: 1, items: {type: string, format: name, pattern: "^[^A-Z]+$"}}
 package cmf.rules.data.ssrf
 
 import data.cmf.lib.scan

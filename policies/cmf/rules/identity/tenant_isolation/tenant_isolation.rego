@@ -11,6 +11,13 @@
 #   kinds: [prompt_request, resource, resource_ref, tool_call]
 #   capabilities: [read_claims]
 #   standards: [OWASP-LLM02, OWASP-LLM08, OWASP-ASI03, NIST-AC-3, NIST-AC-4, NIST-AI-RMF-MEASURE-2.10]
+#   settings:
+#     claim: {type: string, format: text}
+#     tenants_by_uri:
+#       type: object
+#       propertyNames: {format: uri-pattern}
+#       additionalProperties: {type: array, items: {type: string, format: text}}
+#     tenant_arguments: {type: array, items: {type: string, format: name}}
 package cmf.rules.identity.tenant_isolation
 
 import data.cmf.lib

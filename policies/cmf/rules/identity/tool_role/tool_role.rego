@@ -11,6 +11,17 @@
 #   kinds: [tool_call, prompt_request, resource_ref]
 #   capabilities: [read_roles, read_permissions, read_objects]
 #   standards: [OWASP-LLM06, OWASP-ASI03, NIST-AC-3, NIST-AC-6, NIST-AI-RMF-GOVERN-3.2]
+#   settings:
+#     tools:
+#       type: object
+#       propertyNames: {format: uri-pattern}
+#       additionalProperties:
+#         type: object
+#         minProperties: 1
+#         properties:
+#           roles: {type: array, items: {type: string, format: text}}
+#           permissions: {type: array, minItems: 1, items: {type: string, format: text}}
+#         additionalProperties: false
 package cmf.rules.identity.tool_role
 
 import data.cmf.lib

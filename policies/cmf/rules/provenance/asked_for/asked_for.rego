@@ -10,6 +10,9 @@
 #   severity: high
 #   kinds: [tool_call]
 #   standards: [OWASP-LLM01, OWASP-LLM06, OWASP-ASI01, OWASP-ASI02]
+#   settings:
+#     effect: {enum: [require_approval, deny]}
+#     matches: {type: array, items: {enum: [asked, delegated]}}
 package cmf.rules.provenance.asked_for
 
 import data.cmf.lib.origins

@@ -10,6 +10,8 @@
 #   severity: high
 #   kinds: [tool_call]
 #   standards: [OWASP-LLM01, OWASP-LLM05, OWASP-ASI01, OWASP-ASI09]
+#   settings:
+#     effect: {enum: [require_approval, deny]}
 package cmf.rules.provenance.content_relay
 
 import data.cmf.lib.origins

@@ -11,6 +11,8 @@
 #   severity: high
 #   kinds: [tool_call]
 #   standards: [OWASP-LLM01, OWASP-LLM06, OWASP-ASI01, OWASP-ASI02, NIST-AC-4]
+#   settings:
+#     effect: {enum: [require_approval, deny]}
 package cmf.rules.provenance.control_origin
 
 import data.cmf.lib.origins

@@ -11,6 +11,8 @@
 #   severity: high
 #   kinds: [tool_call]
 #   standards: [OWASP-LLM01, OWASP-LLM06, OWASP-ASI01, OWASP-ASI02]
+#   settings:
+#     unless_asked: {type: boolean}
 package cmf.rules.provenance.irreversible
 
 import data.cmf.lib.origins

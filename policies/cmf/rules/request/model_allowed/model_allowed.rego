@@ -12,6 +12,11 @@
 #   kinds: [request]
 #   capabilities: [read_labels]
 #   standards: [OWASP-LLM03, NIST-AC-4, NIST-SA-9, NIST-AI-RMF-GOVERN-6.1]
+#   settings:
+#     any_classification: {type: array, items: {type: string, format: uri-pattern}}
+#     by_classification:
+#       type: object
+#       additionalProperties: {type: array, items: {type: string, format: uri-pattern}}
 package cmf.rules.request.model_allowed
 
 import data.cmf.lib

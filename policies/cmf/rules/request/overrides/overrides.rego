@@ -14,6 +14,10 @@
 #   kinds: [request]
 #   capabilities: []
 #   standards: [OWASP-LLM03, OWASP-LLM10, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MANAGE-3.1]
+#   settings:
+#     fields: {type: array, minItems: 1, items: {type: string, format: name}}
+#     containers: {type: array, minItems: 1, items: {type: string, format: name}}
+#     allowed: {type: array, items: {type: string, format: name}}
 package cmf.rules.request.overrides
 
 deny contains {

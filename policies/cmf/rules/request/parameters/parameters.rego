@@ -12,6 +12,18 @@
 #   kinds: [request]
 #   capabilities: []
 #   standards: [OWASP-LLM10, NIST-SC-5, NIST-AI-RMF-MANAGE-2.4]
+#   settings:
+#     bounds:
+#       type: object
+#       additionalProperties:
+#         type: object
+#         minProperties: 1
+#         properties:
+#           min: {type: number}
+#           max: {type: number}
+#           one_of: {type: array, minItems: 1}
+#           required: {type: boolean}
+#         additionalProperties: false
 package cmf.rules.request.parameters
 
 deny contains {

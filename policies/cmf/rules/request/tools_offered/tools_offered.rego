@@ -10,6 +10,8 @@
 #   kinds: [tool_definition]
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-AC-6, NIST-CM-7, NIST-AI-RMF-MANAGE-3.1]
+#   settings:
+#     allowed: {type: array, items: {type: string, format: uri-pattern}}
 package cmf.rules.request.tools_offered
 
 import data.cmf.lib

@@ -11,6 +11,11 @@
 #   kinds: [request, tool_call]
 #   capabilities: [read_agent]
 #   standards: [OWASP-LLM10, OWASP-ASI08, NIST-SC-5, NIST-AI-RMF-MANAGE-2.4]
+#   settings:
+#     limits:
+#       type: object
+#       propertyNames: {format: counter}
+#       additionalProperties: {type: number, minimum: 0}
 package cmf.rules.session.budget
 
 import data.cmf.lib.calls

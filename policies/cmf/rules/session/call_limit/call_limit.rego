@@ -11,6 +11,11 @@
 #   kinds: [tool_call]
 #   capabilities: [read_agent]
 #   standards: [OWASP-LLM06, OWASP-LLM10, OWASP-ASI08, NIST-SC-5, NIST-AI-RMF-MANAGE-2.4]
+#   settings:
+#     at_most:
+#       type: object
+#       propertyNames: {format: uri-pattern}
+#       additionalProperties: {type: integer, minimum: 0}
 package cmf.rules.session.call_limit
 
 import data.cmf.lib

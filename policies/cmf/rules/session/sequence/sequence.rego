@@ -11,6 +11,16 @@
 #   kinds: [tool_call]
 #   capabilities: [read_agent]
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-AC-3, NIST-AI-RMF-MAP-3.5]
+#   settings:
+#     steps:
+#       type: array
+#       items:
+#         type: object
+#         required: [before, first]
+#         properties:
+#           before: {type: string, format: uri-pattern}
+#           first: {type: string, format: uri-pattern}
+#         additionalProperties: false
 package cmf.rules.session.sequence
 
 import data.cmf.lib

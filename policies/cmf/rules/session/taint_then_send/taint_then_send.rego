@@ -11,6 +11,9 @@
 #   kinds: [tool_call]
 #   capabilities: [read_labels]
 #   standards: [OWASP-LLM01, OWASP-LLM06, OWASP-ASI01, NIST-AC-4, NIST-AI-RMF-MAP-3.5]
+#   settings:
+#     labels: {type: array, items: {type: string, format: text}}
+#     sending_tools: {type: array, minItems: 1, items: {type: string, format: uri-pattern}}
 package cmf.rules.session.taint_then_send
 
 import data.cmf.lib

@@ -11,6 +11,24 @@
 #   kinds: [prompt_request, tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM05, OWASP-LLM06, OWASP-ASI02, NIST-SI-10, NIST-AI-RMF-MANAGE-2.4]
+#   settings:
+#     bounds:
+#       type: object
+#       propertyNames: {format: uri-pattern}
+#       additionalProperties:
+#         type: object
+#         minProperties: 1
+#         additionalProperties:
+#           type: object
+#           minProperties: 1
+#           properties:
+#             min: {type: number}
+#             max: {type: number}
+#             max_length: {type: integer, minimum: 0}
+#             pattern: {type: string, format: expression}
+#             one_of: {type: array, minItems: 1}
+#             required: {type: boolean}
+#           additionalProperties: false
 package cmf.rules.tools.argument_bounds
 
 import data.cmf.lib

@@ -12,6 +12,22 @@
 #   kinds: [tool_definition]
 #   capabilities: []
 #   standards: [OWASP-LLM03, OWASP-ASI04, NIST-CM-3, NIST-SI-7, NIST-AI-RMF-GOVERN-6.1, NIST-AI-RMF-MANAGE-3.1]
+#   settings:
+#     pins:
+#       type: object
+#       propertyNames: {format: uri}
+#       additionalProperties:
+#         type: object
+#         minProperties: 1
+#         properties:
+#           description: {type: string}
+#           input_schema: {type: [object, boolean]}
+#           type: {type: string}
+#           side_effects: {type: string}
+#           executed_by: {type: string}
+#           extra: {type: object}
+#         additionalProperties: false
+#     must_be_pinned: {type: array, items: {type: string, format: uri-pattern}}
 package cmf.rules.tools.definition_pinned
 
 import data.cmf.lib

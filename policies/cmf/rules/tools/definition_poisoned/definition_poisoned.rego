@@ -12,6 +12,9 @@
 #   kinds: [tool_definition]
 #   capabilities: []
 #   standards: [OWASP-LLM01, OWASP-LLM03, OWASP-ASI01, OWASP-ASI04, NIST-SI-10, NIST-AI-RMF-MANAGE-3.1]
+#   settings:
+#     patterns: {type: object, minProperties: 1, additionalProperties: {type: string, format: expression}}
+#     other_tools: {type: array, items: {type: string, format: expression}}
 package cmf.rules.tools.definition_poisoned
 
 import data.cmf.lib.scan

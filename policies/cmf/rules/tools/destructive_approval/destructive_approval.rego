@@ -11,6 +11,16 @@
 #   kinds: [tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, OWASP-ASI09, NIST-AC-3, NIST-AI-RMF-GOVERN-3.2, NIST-AI-RMF-MAP-3.5]
+#   settings:
+#     destructive_names: {type: array, items: {type: string, format: name}}
+#     destructive_tools: {type: array, items: {type: string, format: uri-pattern}}
+#     destructive_arguments:
+#       type: object
+#       propertyNames: {format: uri-pattern}
+#       additionalProperties:
+#         type: object
+#         minProperties: 1
+#         additionalProperties: {type: array, minItems: 1}
 package cmf.rules.tools.destructive_approval
 
 import data.cmf.lib

@@ -12,6 +12,12 @@
 #   kinds: [request, tool_definition, tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-CM-7, NIST-AI-RMF-MANAGE-3.1]
+#   settings:
+#     allowed: {type: array, items: {type: string, format: tool-pattern}}
+#     code_fields: {type: array, minItems: 1, items: {type: string, format: name}}
+#     search_endings: {type: array, minItems: 1, items: {type: string, format: text}}
+#     search_fields: {type: array, minItems: 1, items: {type: string, format: name}}
+#     search_plugins: {type: array, minItems: 1, items: {type: string, format: name}}
 package cmf.rules.tools.provider_executed
 
 import data.cmf.lib

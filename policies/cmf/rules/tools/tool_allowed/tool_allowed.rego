@@ -11,6 +11,9 @@
 #   kinds: [prompt_request, tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-AC-6, NIST-CM-7, NIST-AI-RMF-MANAGE-2.4]
+#   settings:
+#     allowed: {type: array, items: {type: string, format: uri-pattern}}
+#     denied: {type: array, items: {type: string, format: uri-pattern}}
 package cmf.rules.tools.tool_allowed
 
 import data.cmf.lib

@@ -11,6 +11,8 @@
 #   kinds: [request, tool_call, tool_definition]
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, OWASP-ASI04, NIST-SI-10, NIST-CM-7, NIST-AI-RMF-MANAGE-3.1]
+#   settings:
+#     patterns: {type: array, items: {type: string, format: expression}}
 package cmf.rules.tools.tool_name
 
 deny contains {

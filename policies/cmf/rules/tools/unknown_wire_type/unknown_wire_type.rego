@@ -11,6 +11,8 @@
 #   kinds: [opaque]
 #   capabilities: []
 #   standards: [OWASP-LLM05, NIST-SI-10, NIST-CM-7, NIST-AI-RMF-MEASURE-2.7]
+#   settings:
+#     allowed: {type: array, items: {type: string, format: uri-pattern}}
 package cmf.rules.tools.unknown_wire_type
 
 import data.cmf.lib

@@ -11,7 +11,7 @@ from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
 from cmf.message import Message
 from cmf.request import Request, Response
-from pipeline.checks.view_uris import WITHOUT_URI, hint_for
+from pipeline.policies.view_uris import WITHOUT_URI, hint_for
 
 __all__ = ["write"]  # a fixture
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 from typing import Final
 from urllib.parse import unquote
@@ -41,7 +42,7 @@ def hint_for(uri: str, kinds: Set[ViewKind] | None, *, is_pattern: bool = False)
     `kinds` are those that the rule is evaluated for; None if they are not known.
     """
     scheme, separator, rest = uri.partition("://")
-    if is_pattern and "*" in (scheme if separator else uri):
+    if is_pattern and ("*" in scheme if separator else "**" in uri.split("/")):
         return None
     schemes = {_SCHEMES.get(kind) for kind in (kinds or ()) if kind not in WITHOUT_URI}
     if schemes and None not in schemes and (not separator or scheme not in schemes):
@@ -49,16 +50,25 @@ def hint_for(uri: str, kinds: Set[ViewKind] | None, *, is_pattern: bool = False)
         return f"for the rule's kinds it is {forms}"
     names = _SEGMENTS.get(scheme) if separator else None
     if names is None:
-        return None
+        is_relative = is_pattern and not re.search("[:*]", uri)
+        return "a URI begins with a scheme, as in tool://NAMESPACE/NAME" if is_relative else None
     parts = rest.split("/")
-    if is_pattern and "**" in parts:
+    written = f"{scheme}://{'/'.join(_written(part, is_pattern=is_pattern) for part in parts)}"
+    if written != uri and len(parts) == len(names):
+        return f"write {written}"
+    if is_pattern and "**" in parts and len(parts) - parts.count("**") <= len(names):
         return None
     if len(parts) == len(names):
-        written = f"{scheme}://{'/'.join(segment(unquote(part)) for part in parts)}"
-        return None if is_pattern or written == uri else f"write {written}"
+        return None
     if len(names) == 2 and len(parts) == 1:
         return f"write {scheme}://_/{rest}, or another namespace for `_` (none)"
     return f"it is {scheme}://{'/'.join(names)}"
+
+
+def _written(part: str, *, is_pattern: bool) -> str:
+    """A segment of a URI or pattern as views spell it."""
+    pieces = part.split("*") if is_pattern and "*" in part else [part]
+    return "*".join(segment(unquote(piece)) if piece or len(pieces) == 1 else "" for piece in pieces)
 
 
 __all__ = ["WITHOUT_URI", "hint_for"]
