@@ -21,11 +21,11 @@ from cmf import Message, SubjectExtension
 from cmf.codec import dumps, loads
 from pipeline import Approvals, Config, Context, Guard, Refuse, as_stage
 from pipeline.audit.record import Record, act_of
-from pipeline.audit.recorder import Recorder
 from pipeline.authority import APPROVE
 from pipeline.policies.bundle_signing import packed
 from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies
+from pipeline.store.recorder import Recorder
 
 HERE = Path(__file__).parent
 HOUR = timedelta(hours=1)
