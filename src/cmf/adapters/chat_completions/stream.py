@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
 from cmf.adapters.chat_completions.dialect import THOUGHTS
-from cmf.adapters.chat_completions.fold import CHUNK, DONE, PADDING, WHOLE
+from cmf.adapters.chat_completions.fold import CHUNK, DONE, WHOLE
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.codec import dumps
 
@@ -16,7 +16,7 @@ _ORDER: Final = ("role", *THOUGHTS, "content", "refusal", "audio", "function_cal
 
 
 def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
-    """The chunks of a body, with what its stream had `aside`; `[DONE]` at their end if it is complete.
+    """The chunks of a body, its sound in the pieces that were kept `aside`; `[DONE]` at their end if it is complete.
 
     What may arrive behind the text (annotations, signatures, citations) stands behind it, so that the whole begins with
     the chunks of its beginning [OAC-26].
@@ -30,7 +30,7 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
     choices = [chunk for at, choice in enumerate(body["choices"]) for chunk in _chunks_of(choice, at)]
     chunks: list[dict[str, Any]] = [{**base, "choices": [choice]} for choice in choices] or [{"choices": []}]
     chunks[-1] = {**top, **chunks[-1]}
-    _restore_repeated(aside, chunks)
+    _cut_sound(aside.get("audio"), chunks)
     if "usage" in body:
         chunks.append({**base, "choices": [], "usage": body["usage"]})
     if "error" in body:
@@ -39,20 +39,15 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
     return [*events, {"data": DONE}] if whole else events
 
 
-def _restore_repeated(aside: Mapping[str, Any], chunks: list[dict[str, Any]]) -> None:
-    """Put padding, pieces of a sound, and other ids than the last as the folded stream had them [OAC-22]."""
-    chunks[0] |= {key: aside[key] for key in PADDING if isinstance(aside.get(key), str)}
+def _cut_sound(pieces: Any, chunks: list[dict[str, Any]]) -> None:
+    """Cut a sound as the folded stream had it [OAC-22]."""
     for at, chunk in enumerate(chunks):
         choices = chunk["choices"]
-        sound, pieces = choices[0]["delta"].get("audio") if choices else None, aside.get("audio")
+        sound = choices[0]["delta"].get("audio") if choices else None
         if isinstance(sound, dict) and isinstance(pieces, list) and _adds_up(pieces, sound.get("data")):
             deltas = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
             chunks[at : at + 1] = [{**chunk, "choices": [{**choices[0], "delta": {"audio": one}}]} for one in deltas]
             break
-    others = aside.get("id")
-    if isinstance(others, list) and len(others) < len(chunks):
-        for chunk, other in zip(chunks, others, strict=False):
-            chunk["id"] = other
 
 
 def _adds_up(pieces: list[Any], data: Any) -> bool:
