@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from cmf.codec import dumps
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import JSON
-from pipeline.gateway.identity import hash_of, presented_in
+from pipeline.gateway.identity import hash_of, is_own_name, presented_in
 from pipeline.gateway.intake import Receive, Scope, Send, headers_of
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.refusal import Refusal
@@ -30,12 +30,22 @@ class AdminApp:
         admins: the admins, by the hashes of their keys; None if everybody who reaches the port may act, for whoever
             `BY` names.
         review: the review site, which authenticates by itself; None if there is none.
+        hosts: the host names under which it answers, besides IP addresses and `localhost`; None for any, on a socket
+            that no browser reaches.
 
     Attributes:
         is_ending: whether the gateway is shutting down, so that no client should be sent to it.
     """
 
-    def __init__(self, operations: Operations, admins: Mapping[str, str] | None, review: App | None = None) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        admins: Mapping[str, str] | None,
+        review: App | None = None,
+        *,
+        hosts: Collection[str] | None = None,
+    ) -> None:
+        self._hosts = hosts
         self._operations = operations
         self._review = review
         self._admins = None if admins is None else dict(admins)
@@ -46,15 +56,28 @@ class AdminApp:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
-            if self._review is not None and f"{scope['path']}/".startswith(f"{REVIEW}/"):
-                await self._review({**scope, "root_path": REVIEW}, receive, send)
-                return
+            is_review = self._review is not None and f"{scope['path']}/".startswith(f"{REVIEW}/")
             try:
+                self._check_page(scope, is_review=is_review)
+                if self._review is not None and is_review:
+                    await self._review({**scope, "root_path": REVIEW}, receive, send)
+                    return
                 status, media_type, body, more = await self._answer(scope)
             except Refusal as refusal:
                 more = refusal.headers
                 status, media_type, body = refusal.status, JSON, _refusal_body(refusal)
             await _send(send, status, media_type, body, more)
+
+    def _check_page(self, scope: Scope, *, is_review: bool) -> None:
+        """Refuse what pages in a browser send; the review site has pages of its own, and looks at `Origin` [GW-168]."""
+        if self._hosts is None:
+            return
+        headers = headers_of(pair for pair in scope["headers"] if pair[0] in (b"host", b"origin"))
+        if not is_own_name(headers, self._hosts, or_address=True):
+            message = "This port is not served under this host name: list it in `admin.hosts`."
+            raise Refusal(421, "http.host", message)
+        if "origin" in headers and not is_review:
+            raise Refusal(403, "http.origin", "Pages in a browser may not ask here.")
 
     async def _answer(self, scope: Scope) -> tuple[int, str, bytes, Mapping[str, str]]:
         path, method = scope["path"], scope["method"]

@@ -150,7 +150,7 @@ class Gateway:
             return
         if path in self._probes:
             probed = Reply(send, {}, timeout=self._stall_timeout)
-            await probed.whole(await self._probe(path, scope["method"]))
+            await probed.whole(await self._probe(path, scope))
             return
         ulid = new_ulid()
         request_id = f"req_{ulid}"
@@ -283,8 +283,12 @@ class Gateway:
 
     # -- for operators -------------------------------------------------------------------------------------------------
 
-    async def _probe(self, path: str, method: str) -> Answer:
-        if method not in ("GET", "HEAD"):
+    async def _probe(self, path: str, scope: Scope) -> Answer:
+        try:
+            self._identities.check_host(intake.headers_of(scope["headers"]), or_address=True)
+        except Refusal as refusal:
+            return _json(refusal.status, {"status": refusal.code, "reason": refusal.message}, refusal.headers)
+        if scope["method"] not in ("GET", "HEAD"):
             return _json(405, {"status": "use GET"}, {"allow": "GET"})
         if path == "/metrics":
             text = await self._operations.metrics()

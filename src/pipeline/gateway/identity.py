@@ -25,7 +25,6 @@ MAX_NAME: Final = 256  # characters of the name of a subject, role, permission o
 _BEARER: Final = "bearer "
 _CHALLENGE: Final = {"www-authenticate": "Bearer"}
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]/@]+?)\.?)(?::[0-9]{1,5})?")
-_ORIGIN: Final = re.compile(r"https?://([^/]+)")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
@@ -90,6 +89,7 @@ class Identities:
         keys: the clients' keys.
         anonymous: whether requests without any are accepted.
         hosts: the host names under which they are, besides loopback ones; None for any.
+        origins: of the pages in browsers that may send them.
         tokens: of issuers; None if none are accepted.
         proxy: the trusted proxy, if there is one.
     """
@@ -100,12 +100,14 @@ class Identities:
         *,
         anonymous: bool,
         hosts: Collection[str] | None = None,
+        origins: Collection[str] = (),
         tokens: Tokens | None = None,
         proxy: TrustedProxy | None = None,
     ) -> None:
         self._subjects = {key.hash: SubjectExtension.model_validate(key.subject) for key in keys}
         self._anonymous = anonymous
         self._hosts = hosts
+        self._origins = frozenset(origins)
         self._tokens = tokens
         self._proxy = proxy
 
@@ -122,7 +124,7 @@ class Identities:
         Args:
             headers: the request's, by lower-case name.
             peer: the address that the connection comes from.
-            pages: the origins whose pages may ask without a key.
+            pages: further origins whose pages may ask without a key.
             relayed: whether the headers are those of a request to somebody else, which a proxy asks about.
 
         Raises:
@@ -149,23 +151,18 @@ class Identities:
         return await self._known(presented.pop())
 
     def _check_names(self, headers: Mapping[str, str], pages: Collection[str]) -> None:
-        """Refuse what a page in a browser sends by a name of its own for this address (DNS rebinding) [GW-167]."""
-        if self._hosts is None:
-            return
-        if "host" in headers and not self._is_own(headers["host"]):  # only HTTP/1.0 lacks it, which no browser speaks
-            message = "Without a key this gateway is not served under this host name: see `listen.hosts`."
-            raise Refusal(421, "http.host", message)
+        """Refuse what a page in a browser sends, unless its origin is listed [GW-167]."""
+        self.check_host(headers)
         origin = headers.get("origin")
-        if origin is not None and origin not in pages:
-            page = _ORIGIN.fullmatch(origin.lower())
-            if page is None or not self._is_own(page[1]):
-                message = "Pages of this origin may not ask without a key: see `listen.hosts`."
-                raise Refusal(403, "http.origin", message)
+        if origin is not None and origin not in self._origins and origin not in pages:
+            message = "Pages of this origin may not ask without a key: list it in `listen.origins`."
+            raise Refusal(403, "http.origin", message)
 
-    def _is_own(self, host: str) -> bool:
-        named = _HOST.fullmatch(host.lower())
-        name = (named[1] or named[2]) if named else ""
-        return is_loopback(name) or name in (self._hosts or ())
+    def check_host(self, headers: Mapping[str, str], *, or_address: bool = False) -> None:
+        """Nothing where a request without a key may come by this host name; else Refusal 421. See `is_own_name`."""
+        if self._hosts is not None and not is_own_name(headers, self._hosts, or_address=or_address):
+            message = "Without a key this gateway is not served under this host name: list it in `listen.hosts`."
+            raise Refusal(421, "http.host", message)
 
     async def _known(self, presented: str) -> SubjectExtension:
         # The hash is looked up, not the key: how long that takes reveals nothing about any key.
@@ -189,6 +186,18 @@ def presented_in(headers: Mapping[str, str]) -> Iterable[str]:
             yield headers[name].strip()
 
 
+def is_own_name(headers: Mapping[str, str], hosts: Collection[str], *, or_address: bool = False) -> bool:
+    """Whether a request came by a name of this machine, or one of `hosts`; with `or_address`, or by any IP address.
+
+    Any other name a page in a browser may have given to this address (DNS rebinding).
+    """
+    if "host" not in headers:  # only HTTP/1.0 lacks it, which no browser speaks
+        return True
+    named = _HOST.fullmatch(headers["host"].lower())
+    name = (named[1] or named[2]) if named else ""
+    return is_loopback(name) or name in hosts or (or_address and _address(name) is not None)
+
+
 def is_token(presented: str) -> bool:
     """Whether it has the form of a JWT."""
     return _SHAPE.fullmatch(presented) is not None
@@ -207,4 +216,4 @@ def _address(peer: str | None) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-__all__ = ["Identities", "TrustedProxy", "hash_of", "is_name", "is_token", "new_key", "presented_in"]
+__all__ = ["Identities", "TrustedProxy", "hash_of", "is_name", "is_own_name", "is_token", "new_key", "presented_in"]

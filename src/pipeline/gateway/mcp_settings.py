@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from pipeline.decision import Mode
-from pipeline.gateway.sections import Seconds, Secret, Section, address
+from pipeline.gateway.sections import PageOrigin, Seconds, Secret, Section, address
 
 PATH: Final = "/mcp/"  # then the server's name
 STDIO_KEYS: Final = ("args", "command", "stdio", "transport")  # keys of stdio servers in other products' settings
@@ -40,7 +40,7 @@ class McpServer(Section):
     """`enforce` or `observe`; by default that of the gateway."""
     pins: Path | None = None
     """A file that keeps the tool definitions first seen; by default they are kept as long as the process."""
-    origins: tuple[str, ...] = ()
+    origins: tuple[PageOrigin, ...] = ()
     """The origins of browser pages that may connect."""
     connect_seconds: Seconds = 10.0
     """How long a connection may take."""

@@ -106,7 +106,9 @@ def admin_app(settings: Settings, operations: Operations, review: App | None = N
     """The operators' port by the settings; without `admin.keys` nobody may act on it."""
     if settings.admin is None:
         return None
-    return AdminApp(operations, {key.hash: key.subject or key.name for key in settings.admin.keys}, review)
+    admins = {key.hash: key.subject or key.name for key in settings.admin.keys}
+    hosts = {*settings.admin.hosts, *settings.listen.hosts, settings.admin.host}
+    return AdminApp(operations, admins, review, hosts=hosts)
 
 
 __all__ = ["admin_app", "hanging_up", "on_signal", "run"]

@@ -62,6 +62,9 @@ def _bindable(host: str) -> str:
 Host = Annotated[str, AfterValidator(_bindable)]
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 
+PageOrigin = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[a-z0-9.:_-]+$|^https?://\[[0-9a-f:.]+\](:[0-9]+)?$")]
+"""The origin of a page as browsers send it, `https://app.example`: no path, no slash at its end."""
+
 
 def address(url: str) -> SplitResult:
     """The parts of a URL that can be connected to; ValueError says what is wrong with any other."""

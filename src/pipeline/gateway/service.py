@@ -173,7 +173,12 @@ def identities(settings: Settings, environment: Mapping[str, str] | None = None)
             settings.proxy, None if secret is None else secret_of(secret, environment, setting="proxy.secret")
         )
     return Identities(
-        settings.keys, anonymous=settings.anonymous, hosts=settings.listen.names, tokens=tokens, proxy=proxy
+        settings.keys,
+        anonymous=settings.anonymous,
+        hosts=settings.listen.names,
+        origins=settings.listen.origins,
+        tokens=tokens,
+        proxy=proxy,
     )
 
 

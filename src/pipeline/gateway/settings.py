@@ -21,6 +21,7 @@ from pipeline.gateway.sections import (
     Host,
     HostName,
     Name,
+    PageOrigin,
     Seconds,
     Secret,
     Section,
@@ -46,6 +47,9 @@ class Listen(Section):
     hosts: tuple[HostName, ...] = ()
     """The host names under which clients without a key may reach it. A gateway that listens on this machine alone takes
     `localhost` and loopback addresses anyway, and no others: a page in a browser could come under any name."""
+    origins: tuple[PageOrigin, ...] = ()
+    """The origins of browser pages that may send requests without a key, as `http://localhost:3000`; others are
+    refused, those of this machine too."""
 
     @property
     def names(self) -> frozenset[str] | None:
@@ -257,6 +261,9 @@ class Admin(Section):
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65_535)]
     """The port; 0 takes a free one."""
+    hosts: tuple[HostName, ...] = ()
+    """The host names under which operators reach it, as Prometheus may, besides those in `listen.hosts`. IP addresses
+    and `localhost` always count: a page in a browser could come under any other name."""
     keys: tuple[AdminKey, ...] = ()
     """The operators' keys; without any, no admin action is served."""
 

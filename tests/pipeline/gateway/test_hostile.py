@@ -38,6 +38,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
         "limits": LIMITS,
         "keys": [ANN],
         "anonymous": True,
+        "listen": {"origins": ["http://app.localhost:3000"]},
     }
     with serving(home, body) as url:
         parts = urlsplit(url)
@@ -268,10 +269,13 @@ def test_a_request_with_two_ends_hides_none_behind_it(address: tuple[str, int], 
         ([b"host: localhost", b"origin: null"], 403, "http.origin"),
         ([b"host: localhost", b"origin: http://localhost.evil.example:8600"], 403, "http.origin"),
         ([b"host: localhost", b"origin: http://localhost@evil.example"], 403, "http.origin"),
+        ([b"host: localhost", b"origin: http://localhost:9999"], 403, "http.origin"),
+        ([b"host: [::1]:8600", b"origin: http://LOCALHOST:3000"], 403, "http.origin"),
+        ([b"host: localhost", b"origin: http://127.0.0.1"], 403, "http.origin"),
         ([b"host: localhost."], 200, None),
         ([b"host: app.localhost:80"], 200, None),
         ([b"host: 127.0.0.1:1"], 200, None),
-        ([b"host: [::1]:8600", b"origin: http://LOCALHOST:3000"], 200, None),
+        ([b"host: [::1]:8600", b"origin: http://app.localhost:3000"], 200, None),
         ([b"host: evil.example", b"origin: http://evil.example", b"x-api-key: " + KEY.encode()], 200, None),
     ],
 )
@@ -299,6 +303,25 @@ def test_an_anonymous_gateway_is_served_under_the_names_of_its_settings() -> Non
         asyncio.run(listed.subject({"host": "localhost", "origin": "https://a.example"}, pages=["https://a.example"]))
         is None
     )
+
+
+@pytest.mark.spec("GW-167")
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [(b"evil.example", 421), (b"127.0.0.1.evil.example", 421), (b"10.0.0.1:8600", 200), (b"[fe80::1]", 200)],
+)
+@pytest.mark.parametrize("path", [b"/metrics", b"/readyz", b"/healthz"])
+def test_probes_answer_under_addresses_and_names_of_this_machine_alone(
+    address: tuple[str, int], path: bytes, host: bytes, status: int
+) -> None:
+    assert sent(address, b"GET %s HTTP/1.1\r\nhost: %s\r\n\r\n" % (path, host))[0] == status
+
+
+@pytest.mark.spec("GW-167")
+@pytest.mark.parametrize("origin", ["localhost:3000", "http://localhost:3000/", "null", "*", "http://a.example/page"])
+def test_an_origin_that_no_browser_sends_is_no_setting(origin: str) -> None:
+    with pytest.raises(ValueError, match="origins"):
+        Listen.model_validate({"origins": [origin]})
 
 
 @pytest.mark.spec("GW-162")

@@ -22,6 +22,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
     body = {
         "upstreams": {"up": script(home, {"text": "done"})},
         "limits": {"body_bytes": 4096, "body_seconds": 0.5},
+        "listen": {"origins": ["http://localhost", "http://localhost:3000"]},
     }
     with serving(home, body) as url:
         parts = urlsplit(url)

@@ -80,6 +80,40 @@ def test_metrics_are_on_the_admin_port_and_not_on_the_clients_port(one: Serving)
         assert never in text
 
 
+@pytest.mark.spec("GW-168")
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1.evil.example:9600"}, 421),
+        ({"host": "evil.example", **AS_ADMIN}, 421),
+        ({"origin": "http://localhost:3000"}, 403),
+        ({"origin": "null", **AS_ADMIN}, 403),
+        ({"host": "localhost"}, 200),
+        ({"host": "10.0.0.1:9600"}, 200),
+        ({"host": "[fd00::1]:9600"}, 200),
+        ({"host": "Prometheus-target:9600"}, 200),
+        ({"host": "llm.internal"}, 200),
+    ],
+)
+def test_no_page_of_a_browser_reaches_the_admin_port_by_a_name_of_its_own(
+    named: Serving, headers: dict[str, str], code: int
+) -> None:
+    for method, path in (("GET", "/metrics"), ("GET", "/readyz"), ("GET", "/healthz"), ("POST", "/admin/reload")):
+        wanted = 401 if (code, path) == (200, "/admin/reload") else code
+
+        assert asked(named.operations, method, path, headers=headers)[0] == wanted
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    home = tmp_path_factory.mktemp("named")
+    admin, listen = {**OPERATIONS, "hosts": ["prometheus-target"]}, {"port": 0, "hosts": ["llm.internal"]}
+    body = {"upstreams": {"up": script(home, {"text": "ok"})}, "admin": admin, "listen": listen, "watch": False}
+    with serving_process(home, body) as serving:
+        yield serving
+
+
 @pytest.mark.spec("GW-61")
 def test_what_only_grows_is_a_counter_and_named_so(one: Serving) -> None:
     families = re.findall(r"^# TYPE (\w+) (\w+)$", asked(one.operations, "GET", "/metrics")[1], re.MULTILINE)

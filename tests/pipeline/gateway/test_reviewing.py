@@ -58,7 +58,7 @@ def settings(home: Path, **more: Any) -> Settings:
         "upstreams": {"up": script(home, {"text": "ok"})},
         "routes": [{"name": "all", "upstream": "up"}],
         "keys": [key("ann", KEY, "agent"), key("rita", REVIEWER, "auditor", "guest"), key("vic", VIEWER, "guest")],
-        "admin": {"port": 0},
+        "admin": {"port": 0, "hosts": ["gateway", "review.example"]},
         "review": {"roles": ROLES},
         **more,
     }
@@ -225,7 +225,7 @@ def test_a_proxy_names_people_only_from_its_own_address(tmp_path: Path) -> None:
     with mounted(tmp_path, proxy={**proxy, "peers": ["10.0.0.0/8"]}) as client:
         assert client.get("/review/sessions", headers={**named, "x-cmf-proxy-secret": SECRET}).status_code == 401
     with mounted(tmp_path, proxy={**proxy, "peers": ["10.0.0.0/8"]}) as client:
-        near = TestClient(client.app, client=("10.1.2.3", 5))
+        near = TestClient(client.app, base_url="http://gateway:9600", client=("10.1.2.3", 5))
         assert near.get("/review/sessions", headers=named).status_code == 401
         page = near.get("/review/sessions", headers={**named, "x-cmf-proxy-secret": SECRET})
         assert page.status_code == 200
