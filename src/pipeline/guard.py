@@ -271,7 +271,7 @@ class Guard:
 
         The function gets the arguments after policy's edits, validated against its schema; the caller gets the result
         after policy's edits, in the function's own type. What a generator yields is held until it was judged. The
-        function's exceptions pass through unchanged, and are events.
+        function's exceptions are events; they pass through if policy leaves what they say, judged as a result.
 
         Args:
             function: a function, coroutine function, generator or async generator.

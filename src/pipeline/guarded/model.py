@@ -109,6 +109,9 @@ class ModelCall:
         _log.warning("the call of model %s failed: %s", self.asked.model, kind)
         self._events.publish(CallFailed(called=self.asked.model or "", error=kind))
 
+    def failure(self, error: BaseException) -> None:
+        """Nothing to judge: no model reads what the call of another one failed with."""
+
     def answered(self, result: Any) -> Response | Message:
         """The response, decoded from its wire form if it has one, and folded if it was a stream."""
         if isinstance(result, Yielded):

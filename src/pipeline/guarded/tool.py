@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from pydantic import ConfigDict, Field, create_model
 
 from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role
+from cmf.errors import CmfError
 from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
 from cmf.identity import TOOL_PREFIX
 from cmf.message import Message
@@ -20,8 +21,9 @@ from cmf.tools import ToolDefinition
 from cmf.uris import tool_uri
 from cmf.value import to_json
 from pipeline.context import Context
-from pipeline.errors import CallError, ConfigError, ToolInputError
+from pipeline.errors import CallError, ConfigError, PipelineError, ToolInputError
 from pipeline.events import CallFailed, Events, ToolInputInvalid
+from pipeline.guarded.failures import ToolFailure
 from pipeline.guarded.python_values import UNKNOWN, Spelled, adapter_of, hints_of, item_of, list_of, spelled
 from pipeline.guarded.wrapping import Given, Yielded
 from pipeline.outcome import Outcome
@@ -234,6 +236,16 @@ class ToolCall:
         _log.warning("tool %s failed: %s", self._tool.uri, kind)
         self._events.publish(CallFailed(called=self._tool.uri, error=kind))
 
+    def failure(self, error: BaseException) -> ToolFailure | None:
+        """What the error says, as the result; None for one of this package, which quotes no content."""
+        if not isinstance(error, Exception) or isinstance(error, PipelineError | CmfError):
+            return None
+        return ToolFailure(error, partial(self._message, is_error=True))
+
+    def _message(self, content: Any, *, is_error: bool = False) -> Message:
+        part = ToolResultPart(tool_call_id=self._id, tool_name=self._tool.name, content=content, is_error=is_error)
+        return Message(role=Role.TOOL, content=(part,))
+
     def answered(self, result: Any) -> Message:
         """The result as a message with role tool."""
         declared = self._tool.hints.get("return", UNKNOWN)
@@ -246,8 +258,7 @@ class ToolCall:
         else:
             self._result = spelled(result, declared, "$.result")
             content = self._result.json
-        part = ToolResultPart(tool_call_id=self._id, tool_name=self._tool.name, content=content)
-        return Message(role=Role.TOOL, content=(part,))
+        return self._message(content)
 
     def _streamed_json(self, result: Yielded, declared: Any) -> Any:
         self._streamed = result

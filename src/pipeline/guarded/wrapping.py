@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
 
 from pipeline.context import Context
 from pipeline.outcome import Outcome
@@ -35,6 +35,18 @@ class Yielded:
 
     items: list[Any]
     returned: Any = None
+
+
+class Failure(Protocol):
+    """An error that is judged before it is raised."""
+
+    def said(self) -> Traffic:
+        """What it says, as traffic. Raises whatever that raises."""
+        ...
+
+    def told(self, outcome: Outcome | Exception) -> BaseException:
+        """The error after policy; `outcome` is an exception if what it says was refused, or not judged."""
+        ...
 
 
 class Call(Protocol):
@@ -66,24 +78,56 @@ class Call(Protocol):
         """Report that the function raised. Never raises."""
         ...
 
+    def failure(self, error: BaseException) -> Failure | None:
+        """What is to be judged before the error is raised; None if it may be raised as it is."""
+        ...
+
 
 Begin = Callable[[tuple[Any, ...], Mapping[str, Any]], Call]
 Judge = Callable[[Traffic, Context], Outcome]
 AsyncJudge = Callable[[Traffic, Context], Awaitable[Outcome]]
 
 
-class _Watched:
-    """Reports what the function raises and lets it propagate, including interrupts and cancellation."""
+class _Run:
+    """A block in which the function runs: its result, or its error, interrupts and cancellation included."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    result: Any = None
 
-    def __enter__(self) -> None:
-        return
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []  # taken out when raised: no frame of the traceback keeps a reference
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is not None:
-            self._call.failed(error)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        self.errors += [] if error is None else [error]
+        return True  # raised after the block: there, what is raised in its place does not have it as its context
+
+
+def _told(call: Call, error: BaseException, judge: Judge) -> BaseException:
+    """The error to raise, reported and judged."""
+    call.failed(error)
+    failure = call.failure(error)
+    if failure is None:
+        return error
+    try:
+        outcome: Outcome | Exception = judge(failure.said(), call.context)
+    except Exception as refused:  # noqa: BLE001 - whatever it is, nothing was judged
+        outcome = refused
+    return failure.told(outcome)
+
+
+async def _atold(call: Call, error: BaseException, judge: AsyncJudge) -> BaseException:
+    """As `_told`."""
+    call.failed(error)
+    failure = call.failure(error)
+    if failure is None:
+        return error
+    try:
+        outcome: Outcome | Exception = await judge(failure.said(), call.context)
+    except Exception as refused:  # noqa: BLE001 - as above
+        outcome = refused
+    return failure.told(outcome)
 
 
 def wrapped(function: Callable[P, R], begin: Begin, judge: Judge, ajudge: AsyncJudge) -> Callable[P, R]:
@@ -104,9 +148,11 @@ def _plain(function: Callable[..., Any], begin: Begin, judge: Judge) -> Callable
     def called(*args: Any, **kwargs: Any) -> Any:
         call = begin(args, kwargs)
         given = call.admitted(judge(call.asked, call.context))
-        with _Watched(call):
-            result = function(*given.args, **given.kwargs)
-        return call.released(judge(call.answered(result), call.context))
+        with _Run() as ran:
+            ran.result = function(*given.args, **given.kwargs)
+        if ran.errors:
+            raise _told(call, ran.errors.pop(), judge)
+        return call.released(judge(call.answered(ran.result), call.context))
 
     return called
 
@@ -115,9 +161,11 @@ def _coroutine(function: Callable[..., Any], begin: Begin, judge: AsyncJudge) ->
     async def called(*args: Any, **kwargs: Any) -> Any:
         call = begin(args, kwargs)
         given = call.admitted(await judge(call.asked, call.context))
-        with _Watched(call):
-            result = await function(*given.args, **given.kwargs)
-        return call.released(await judge(call.answered(result), call.context))
+        with _Run() as ran:
+            ran.result = await function(*given.args, **given.kwargs)
+        if ran.errors:
+            raise await _atold(call, ran.errors.pop(), judge)
+        return call.released(await judge(call.answered(ran.result), call.context))
 
     return called
 
@@ -126,9 +174,11 @@ def _generator(function: Callable[..., Any], begin: Begin, judge: Judge) -> Call
     def called(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         call = begin(args, kwargs)
         given = call.admitted(judge(call.asked, call.context))
-        with _Watched(call), closing(function(*given.args, **given.kwargs)) as running:
-            yielded = _drained(running)
-        released: Yielded = call.released(judge(call.answered(yielded), call.context))
+        with _Run() as ran, closing(function(*given.args, **given.kwargs)) as running:
+            ran.result = _drained(running)
+        if ran.errors:
+            raise _told(call, ran.errors.pop(), judge)
+        released: Yielded = call.released(judge(call.answered(ran.result), call.context))
         yield from released.items
         return released.returned
 
@@ -148,10 +198,12 @@ def _async_generator(function: Callable[..., Any], begin: Begin, judge: AsyncJud
     async def called(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         call = begin(args, kwargs)
         given = call.admitted(await judge(call.asked, call.context))
-        with _Watched(call):
+        with _Run() as ran:
             async with aclosing(function(*given.args, **given.kwargs)) as running:
-                yielded = Yielded([item async for item in running])
-        released: Yielded = call.released(await judge(call.answered(yielded), call.context))
+                ran.result = Yielded([item async for item in running])
+        if ran.errors:
+            raise await _atold(call, ran.errors.pop(), judge)
+        released: Yielded = call.released(await judge(call.answered(ran.result), call.context))
         for item in released.items:
             yield item
 

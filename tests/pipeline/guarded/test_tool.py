@@ -7,8 +7,10 @@ import asyncio
 import dataclasses
 import datetime
 import inspect
+import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +24,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.tool_rules import TOOL_RULES
 
 from cmf import ImagePart, Message, TextPart, ToolResultPart
+from cmf.errors import DecodeError
 from cmf.value import replace
 from pipeline import Context, Denied, Guard, as_stage
 from pipeline.errors import CallError
@@ -353,6 +356,136 @@ def test_what_a_function_raises_passes_as_it_is_and_is_an_event(
     assert caught.value is error
     assert seen == [CallFailed(called="tool://_/fails", error=type(error).__name__)]
     assert "canary" not in caplog.text
+
+
+class _Odd(Exception):
+    """An exception that takes two arguments, and says more than they do."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first, second)
+        self.reply = second
+
+    def __str__(self) -> str:
+        return f"odd {self.reply}"
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("forbidden")
+
+
+class _Final(Exception):
+    def __init_subclass__(cls) -> None:
+        raise TypeError
+
+
+def _raised(error: Exception, *notes: str, cause: Exception | None = None) -> Exception:
+    for note in notes:
+        error.add_note(note)
+    error.__cause__ = cause
+    return error
+
+
+def _circle(text: str) -> Exception:
+    first, second = ValueError("a"), LookupError(text)
+    first.__context__, second.__cause__ = second, first
+    return first
+
+
+WITHHELD = "withheld: Not to be read"
+
+
+@pytest.mark.spec("GRD-16")
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ValueError("forbidden"), WITHHELD),
+        (KeyError("forbidden"), WITHHELD),
+        (OSError(2, "forbidden", "file"), WITHHELD),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "forbidden"), WITHHELD),
+        (_Odd("a", "forbidden"), WITHHELD),
+        (_Odd("forbidden", "a"), WITHHELD),
+        (_raised(ValueError("a"), "forbidden"), WITHHELD),
+        (_raised(ValueError("a"), cause=KeyError("forbidden")), WITHHELD),
+        (ExceptionGroup("several", [ValueError("forbidden")]), WITHHELD),
+        (_circle("forbidden"), WITHHELD),
+        (_Final("forbidden"), "Not to be read"),
+        (ValueError("the secret is out"), "the [MASKED] is out"),
+        (_Mute(), "could not be judged"),
+        (ValueError("\ud800"), "could not be judged"),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, Exception) else "",
+)
+async def test_what_an_exception_says_reaches_nobody_unjudged(guard: Guard, error: Exception, says: str) -> None:
+    @guard.tool
+    def fails() -> None:
+        raise error
+
+    @guard.tool
+    async def awaited() -> None:
+        raise error
+
+    @guard.tool
+    def yields() -> Iterator[int]:
+        yield 1
+        raise error
+
+    @guard.tool
+    async def yields_later() -> AsyncIterator[int]:
+        yield 1
+        raise error
+
+    async def called(call: Callable[[], Any]) -> None:
+        answer = call()
+        await answer
+
+    for call in (fails, awaited, lambda: list(yields()), lambda: anext(aiter(yields_later()))):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - which type is told below
+            await called(call)
+        shown = caught.value
+
+        told = "".join(traceback.format_exception(shown)) + repr(shown) + repr(shown.args) + repr(vars(shown))
+        assert says in str(shown)
+        assert "forbidden" not in told.replace(str(shown), "")
+        assert "secret" not in told
+        assert shown.__cause__ is None
+        assert shown.__context__ is None
+        assert isinstance(shown, CallError if type(error) in (_Final, ExceptionGroup) else type(error))
+        assert type(error).__name__ in repr(shown)
+
+
+@pytest.mark.spec("GRD-16")
+def test_an_exception_of_a_class_made_for_it_can_be_pickled(guard: Guard) -> None:
+    @guard.tool
+    def fails() -> None:
+        raise LookupError("a secret")
+
+    with pytest.raises(LookupError) as caught:
+        fails()
+    again = pickle.loads(pickle.dumps(caught.value))
+
+    assert isinstance(again, LookupError)
+    assert str(again) == "a [MASKED]"
+
+
+@pytest.mark.spec("GRD-16")
+@pytest.mark.parametrize(
+    "error",
+    [LookupError(), _raised(ValueError("fine"), "a note"), CallError("forbidden"), DecodeError("forbidden")],
+    ids=lambda one: type(one).__name__,
+)
+def test_an_exception_that_policy_leaves_is_raised_as_it_is(guard: Guard, error: Exception) -> None:
+    error.__context__ = error.__cause__ = None
+
+    @guard.tool
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        fails()
+
+    assert caught.value is error
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.spec("GRD-10")
