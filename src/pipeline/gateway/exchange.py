@@ -208,8 +208,12 @@ class _TryNext(Exception):
 
 
 def _more_telling(before: Refusal | None, now: Refusal) -> Refusal:
-    """Which of two refusals the client gets: an outage, which may pass, rather than a request that does not fit."""
-    return now if before is None or (before.status < 500 <= now.status) else before
+    """Which of two refusals the client gets: an outage or limit, which may pass, rather than what will not."""
+    return now if before is None or (_may_pass(now) and not _may_pass(before)) else before
+
+
+def _may_pass(refusal: Refusal) -> bool:
+    return refusal.status >= 500 or refusal.status == 429
 
 
 class _Attempt:

@@ -241,7 +241,7 @@ class HttpUpstream:
         """The upstream's error. Redirects are not followed: another address is another upstream."""
         if reply.status < 400:
             raise _unreadable(f"status {reply.status}; redirects are not followed")
-        if client_status(reply.status) >= 500 or reply.status == 429:  # its own fault, or about our key
+        if client_status(reply.status) in (404, 429, *range(500, 600)):  # another target may be asked in its place
             self._note("upstream.error", f"status {reply.status}{_KEY_HINTS.get(reply.status, '')}")
         try:
             error = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error

@@ -83,7 +83,8 @@ ACCOUNT: Final = "upstream.account"
 _ACCOUNT_STATUSES: Final = frozenset({401, 402, 403})
 _ACCOUNT_FAILED: Final = "The upstream does not accept this gateway's key, or its account: its operator has to act."
 # The client's status by the upstream's. An upstream's 401 is about our key, not about the client's.
-_STATUS: Final = {400: 400, 402: 502, 401: 502, 403: 502, 404: 404, 413: 413, 422: 400, 429: 429, 503: 503, 529: 503}
+# What is not here is 400 for any other 4xx, and 502 for the rest.
+_STATUS: Final = {401: 502, 402: 502, 403: 502, 404: 404, 408: 502, 410: 404, 413: 413, 429: 429, 503: 503, 529: 503}
 
 _CODES: Final = {
     400: "upstream.invalid",
@@ -104,10 +105,10 @@ def error_code(status: int) -> str:
 
 
 def retryable_error(response: Response) -> Refusal | None:
-    """The refusal for an error that another upstream may not have (5xx, 429); None for any other response."""
+    """The refusal for an error that another upstream may not have (5xx, 429, an unknown model); None for any other."""
     error = response.error
     status = 0 if error is None else error.status or 502
-    if status < 500 and status != 429:
+    if status < 500 and status not in (404, 429):
         return None
     wait = None if error is None else error.retry_after_seconds
     if error is not None and error.code == ACCOUNT:

@@ -95,8 +95,15 @@ def down() -> Pieces:
         ("503 Busy", True),
         ("429 Slow", True),
         ("401 Key", True),
+        ("404 No", True),
+        ("410 Gone", True),
+        ("408 Slow", True),
         ("400 Bad", False),
-        ("404 No", False),
+        ("405 Not", False),
+        ("409 Two", False),
+        ("413 Big", False),
+        ("422 Odd", False),
+        ("451 Law", False),
     ],
 )
 def test_trouble_of_an_upstream_is_passed_on_to_the_next_and_a_wrong_request_is_not(
@@ -120,6 +127,35 @@ def test_trouble_of_an_upstream_is_passed_on_to_the_next_and_a_wrong_request_is_
     assert len(first.heard) == 1
     assert [b'"model":"b"' in one for one in second.heard] == [True] * passes
     assert passes or b"it said" in raw
+
+
+@pytest.mark.spec("GW-83")
+@pytest.mark.parametrize(
+    ("first", "second", "status", "code", "says"),
+    [
+        ("404 No", "404 No", 404, "upstream.not-found", b"it said"),
+        ("404 No", "500 Oops", 502, "upstream.error", b""),
+        ("404 No", "429 Slow", 429, "upstream.rate-limit", b""),
+        ("503 Busy", "404 No", 404, "upstream.not-found", b"it said"),
+        ("404 No", "422 Odd", 400, "upstream.invalid", b"it said"),
+    ],
+)
+def test_where_no_target_has_the_model_the_client_learns_what_the_last_one_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: str, second: str, status: int, code: str, says: bytes
+) -> None:
+    caplog.set_level("WARNING", "pipeline.gateway")
+    replies = [Bare(http_reply(b'{"error": {"message": "it said"}}', status=each)) for each in (first, second)]
+    with replies[0].running() as one, replies[1].running() as two:
+        upstreams = {name: {"dialect": "openai_chat", "base_url": url} for name, url in (("one", one), ("two", two))}
+        policies = [str(write_rules(tmp_path / "policy", {"none": NONE}))]
+        routes = [{"name": "r", "targets": ["one/a", "two/b"]}]
+        with serving(tmp_path, {"upstreams": upstreams, "routes": routes, "policies": policies}) as url:
+            found, headers, raw = post(url, CHAT, HELLO)
+
+    assert (found, headers["x-cmf-code"]) == (status, code)
+    assert says in raw
+    assert [len(each.heard) for each in replies] == [1, 1]
+    assert f"status {first[:3]}" in caplog.text
 
 
 @pytest.mark.spec("GW-81")
