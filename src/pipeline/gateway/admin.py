@@ -11,7 +11,7 @@ from cmf.codec import dumps
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import JSON
 from pipeline.gateway.identity import hash_of, is_own_name, presented_in
-from pipeline.gateway.intake import Receive, Scope, Send, headers_of
+from pipeline.gateway.intake import Receive, Scope, Send, headers_of, path_of
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.refusal import Refusal
 
@@ -80,7 +80,7 @@ class AdminApp:
             raise Refusal(403, "http.origin", "Pages in a browser may not ask here.")
 
     async def _answer(self, scope: Scope) -> tuple[int, str, bytes, Mapping[str, str]]:
-        path, method = scope["path"], scope["method"]
+        path, method = path_of(scope), scope["method"]
         wanted = _METHODS.get(path)
         if wanted is None:
             raise Refusal(404, "route.unknown", "Nothing is served at this path.")

@@ -144,7 +144,7 @@ class Gateway:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         begin = perf_counter()
-        path = _path(scope)
+        path = intake.path_of(scope)
         if self._mcp is not None and path.startswith(MCP_PATH):
             await self._mcp(scope, path, receive, send)
             return
@@ -302,11 +302,6 @@ class Gateway:
 def _read(raw: bytes, limits: Limits) -> tuple[Any, str]:
     """The JSON value in a body, and the SHA-256 of the body, in hex. Refusal 400 where it is not strict JSON."""
     return intake.json_of(raw, limits), hashlib.sha256(raw).hexdigest()
-
-
-def _path(scope: Scope) -> str:
-    raw = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
-    return str(raw.partition(b"?")[0].decode("latin-1"))
 
 
 def _refused(refusal: Refusal, dialect: Dialect, request_id: str) -> Answer:

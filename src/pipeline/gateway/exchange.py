@@ -121,6 +121,8 @@ def read_request(incoming: IncomingRequest) -> Request:
         raise of_unreadable(error) from None
     if not request.model:
         raise Refusal(400, "request.no-model", "The request names no model.")
+    if not {".", ".."}.isdisjoint(request.model.split("/")):  # some dialects have the name in the path [GW-14]
+        raise Refusal(400, "request.model", "A model's name has no `.` or `..` between slashes.", headers=FINAL)
     return request if endpoint.stream is None else replace(request, stream=endpoint.stream)
 
 
@@ -128,12 +130,16 @@ def request_in(wire_format: str, body: Any, headers: Mapping[str, str], *, model
     """The canonical form of a request body and the headers that came with it.
 
     Raises:
-        Refusal: 400, for a `stream` that is neither true nor false. CmfError: the body is no request of this format.
+        Refusal: 400, for a `stream` that is neither true nor false, or a header to send on that is not printable ASCII.
+            CmfError: the body is no request of this format.
     """
     streams = body.get("stream") if isinstance(body, dict) else None
     if streams is not None and type(streams) is not bool:  # an upstream might read 1 as true
         raise Refusal(400, "request.stream", "`stream` is neither true nor false.")
     forwarded = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
+    for name, value in forwarded.items():
+        if not (value.isascii() and value.isprintable()):  # it would be sent in other bytes
+            raise Refusal(400, "http.header", f"The header `{name}` has characters that a header cannot hold.")
     return adapters.get(wire_format).from_wire_request(body, model=model, headers=forwarded)
 
 

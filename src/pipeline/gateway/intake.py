@@ -59,6 +59,12 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
+def path_of(scope: Scope) -> str:
+    """The path as it was sent: no other spelling of one is served."""
+    raw = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    return str(raw.partition(b"?")[0].decode("latin-1"))
+
+
 def query_of(raw: bytes) -> list[tuple[str, str]]:
     """The names and values of a query string. Refusal 400 where it cannot be read."""
     if not raw:
@@ -228,6 +234,7 @@ __all__ = [
     "headers_of",
     "json_of",
     "model_in",
+    "path_of",
     "query_of",
     "session_of",
     "size_of",

@@ -35,8 +35,32 @@ LENGTH: Final = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 REPEATED_LENGTH: Final = re.compile(rb"\r\ncontent-length[ \t]*:[^\r]*,", re.IGNORECASE)
 
 
+CHUNK_LINE: Final = re.compile(rb"[0-9a-fA-F]{1,16}(?:;[\t -~]*)?\r\n")
+MAX_CHUNK_LINE: Final = 1024  # bytes: the length of a chunk, and extensions that nothing here reads
+VERSIONS: Final = (b" HTTP/1.1", b" HTTP/1.0")
+LATE: Final = re.compile(rb"(?:^|\r\n)(?:content-[a-z]+|transfer-encoding|host)[ \t]*:", re.IGNORECASE)
+CODED: Final = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+
+
 class StrictBuffer(ReceiveBuffer):
-    """Received bytes: a head of limited size, with one kind of line ending, no folded line and one length [GW-162]."""
+    """Received bytes: a head of limited size, with one kind of line ending, no folded line and one length [GW-162].
+
+    Args:
+        connection: what reads from here.
+    """
+
+    def __init__(self, connection: h11.Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        """The line before a chunk; None until it is complete."""
+        line: bytearray | None = super().maybe_extract_next_line()
+        if len(self if line is None else line) > MAX_CHUNK_LINE:
+            raise h11.LocalProtocolError("the line before a chunk is too long")
+        if line is not None and not CHUNK_LINE.fullmatch(line):
+            raise h11.LocalProtocolError("the line before a chunk is not valid")  # h11 takes a lone CR in it
+        return line
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         """The lines of a head, or of a trailer; None until they are complete."""
@@ -51,6 +75,14 @@ class StrictBuffer(ReceiveBuffer):
             raise h11.LocalProtocolError("a header is folded")  # h11 unfolds it; a proxy may have read two headers
         if len(LENGTH.findall(head)) > 1 or REPEATED_LENGTH.search(head):
             raise h11.LocalProtocolError("two lengths")  # h11 takes equal ones for one
+        first = head.partition(b"\r\n")[0]
+        if first and self._connection.their_state is h11.SEND_BODY and LATE.search(head):
+            raise h11.LocalProtocolError("headers about the body behind it")  # ignored here; a proxy may read them
+        if end > 0 and self._connection.their_state is h11.IDLE:
+            if not first.endswith(VERSIONS):
+                raise h11.LocalProtocolError("not HTTP/1.1 or HTTP/1.0")
+            if first.endswith(VERSIONS[1]) and CODED.search(head):
+                raise h11.LocalProtocolError("a transfer coding in HTTP/1.0")  # it has none: others see another end
         lines: list[bytearray] | None = super().maybe_extract_lines()
         return lines
 
@@ -74,7 +106,7 @@ class BoundedProtocol(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         _send_at_once(transport)
-        self.conn._receive_buffer = StrictBuffer()  # private in h11; a test fails if it moves
+        self.conn._receive_buffer = StrictBuffer(self.conn)  # private in h11; a test fails if it moves
         super().connection_made(Joining(transport, self.loop))
         if len(self.connections) > self.limits.connections:
             transport.abort()

@@ -236,6 +236,11 @@ def test_it_does_not_begin_where_the_machine_forbids_as_many_files_as_it_may_nee
         [b"x: y\r\n content-length: 4"],
         [b"x: y\ncontent-length: 4"],
         [b"x\r: y"],
+        [b"transfer-encoding: chunked,"],
+        [b"transfer-encoding: , chunked"],
+        [b"transfer-encoding: gzip, chunked"],
+        [b'transfer-encoding: "chunked"'],
+        [b"transfer-encoding: chunked;q=1"],
     ],
 )
 def test_a_request_with_two_ends_hides_none_behind_it(address: tuple[str, int], headers: list[bytes]) -> None:
@@ -325,6 +330,58 @@ def test_an_origin_that_no_browser_sends_is_no_setting(origin: str) -> None:
 
 
 @pytest.mark.spec("GW-162")
+@pytest.mark.parametrize(
+    ("version", "headers", "body"),
+    [
+        (b"HTTP/1.0", [b"transfer-encoding: chunked"], b"%x\r\n%s\r\n0\r\n\r\n" % (len(HELLO), HELLO)),
+        (b"HTTP/1.2", [b"content-length: %d" % len(HELLO)], HELLO),
+        (b"HTTP/2.0", [b"content-length: %d" % len(HELLO)], HELLO),
+    ],
+)
+def test_another_version_or_what_one_does_not_have_is_refused(
+    address: tuple[str, int], version: bytes, headers: list[bytes], body: bytes
+) -> None:
+    head = b"\r\n".join([b"POST " + CHAT + b" " + version, b"host: localhost", JSON, *headers, b"", b""])
+
+    assert sent(address, head + body)[0] == 400
+
+
+@pytest.mark.spec("GW-162")
+@pytest.mark.parametrize("line", [b"%x", b"%x;ext=a", b'00%X; a="b c"'])
+def test_chunks_with_extensions_are_read_and_the_next_request_too(address: tuple[str, int], line: bytes) -> None:
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\n%s\r\ntransfer-encoding: chunked\r\n\r\n" % (CHAT, JSON)
+    with socket.create_connection(address) as connection:
+        for _ in range(2):
+            chunks = line % len(HELLO) + b"\r\n" + HELLO + b"\r\n0\r\n\r\n"
+
+            assert b"200 OK" in answered(connection, head + chunks)
+
+
+@pytest.mark.spec("GW-14")
+@pytest.mark.parametrize(
+    ("path", "headers", "model"),
+    [
+        (CHAT, [], "../m"),
+        (CHAT, [], "models/../../m"),
+        (b"/v1beta/models/%2e%2e%2fm:generateContent", [], None),
+        (b"/v1beta/models/a%2f.%2fm:generateContent", [], None),
+        (b"/v1/messages", [b"anthropic-version: \xe9"], "m"),
+        (b"/v1/messages", [b"anthropic-beta: a\tb"], "m"),
+    ],
+)
+def test_no_name_leads_out_of_a_path_and_no_header_changes_on_its_way(
+    address: tuple[str, int], path: bytes, headers: list[bytes], model: str | None
+) -> None:
+    message = {"role": "user", "content": "hi"}
+    chat = {"model": model, "max_tokens": 5, "messages": [message]}
+    said = {"contents": [{"parts": [{"text": "hi"}]}]} if model is None else chat
+
+    status, shown, _ = sent(address, post(path, json.dumps(said).encode(), JSON, *headers))
+
+    assert (status, shown["x-cmf-code"]) == (400, "http.header" if headers else "request.model")
+
+
+@pytest.mark.spec("GW-162")
 def test_bare_line_feeds_and_returns_in_a_head_are_found() -> None:
     """All texts of up to seven returns, line feeds and others; where a return comes last, the next piece tells."""
     for size in range(8):
@@ -338,8 +395,13 @@ def test_bare_line_feeds_and_returns_in_a_head_are_found() -> None:
 @pytest.mark.spec("GW-162")
 @pytest.mark.parametrize(
     "ending",
-    [b"4\r\nabcdX0\r\n\r\n", b"g\r\n", b"-1\r\n", b"1;\x00\r\n", b"4\nabcd\n0\n\n", b"ffffffffffffffffff\r\n"],
-)
+    [
+        b"0\r\nx: y\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\nHost: evil\r\n\r\n",
+        b"0\r\ncontent-length: 50\r\n\r\n", b"0\r\n\n", b"0;a\rb\r\n\r\n",
+        b"0 \r\n\r\n", b"0;" + b"a" * 2_000 + b"\r\n\r\n", b"0;" + b"a" * 2_000,
+        b"4\r\nabcdX0\r\n\r\n", b"g\r\n", b"-1\r\n", b"1;\x00\r\n", b"4\nabcd\n0\n\n", b"ffffffffffffffffff\r\n",
+    ],
+)  # fmt: skip
 def test_chunks_that_are_none_end_the_connection(address: tuple[str, int], ending: bytes) -> None:
     head = b"POST %s HTTP/1.1\r\nhost: localhost\r\n%s\r\ntransfer-encoding: chunked\r\n\r\n" % (CHAT, JSON)
 

@@ -105,6 +105,14 @@ def test_no_page_of_a_browser_reaches_the_admin_port_by_a_name_of_its_own(
         assert asked(named.operations, method, path, headers=headers)[0] == wanted
 
 
+@pytest.mark.spec("GW-168")
+@pytest.mark.parametrize(
+    "path", ["/%6detrics", "/admin%2freload", "//metrics", "/./metrics", "http://localhost/metrics"]
+)
+def test_no_other_spelling_of_a_path_is_served_to_operators(named: Serving, path: str) -> None:
+    assert asked(named.operations, "GET", path)[0] == 404
+
+
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     home = tmp_path_factory.mktemp("named")
