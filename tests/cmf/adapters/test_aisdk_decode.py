@@ -50,7 +50,10 @@ PARTS: list[tuple[dict[str, Any], type]] = [
     ({"type": "dynamic-tool", "toolName": "t", "toolCallId": "c", "state": "input-streaming"}, ToolCallPart),
     ({"type": "dynamic-tool", "toolCallId": "c", "state": "input-available"}, OpaquePart),
     ({"type": "tool-t", "state": "input-available"}, OpaquePart),
-    (tool("input-available", input=[1]), OpaquePart),
+    (tool("input-available", input=[1]), ToolCallPart),
+    (tool("input-available", input=[1.0, {"a": "b"}], title="T"), ToolCallPart),
+    (tool("input-available", rawInput=False), ToolCallPart),
+    (tool("input-available", input=0), ToolCallPart),
 ]
 
 

@@ -22,6 +22,7 @@ from cmf.frozen import same_spelling
 from cmf.request import ErrorInfo, Response
 from cmf.value import replace
 from pipeline.emission import emit_events
+from pipeline.errors import Denied
 from pipeline.guard import Guard
 from tests.cmf.adapters.aisdk_bodies import AISDK, STEP, read, shown, text, tool, ui
 from tests.cmf.adapters.streams import unmarked
@@ -502,6 +503,26 @@ def test_what_only_chunks_said_is_judged_and_not_sent_on(guard: Guard, chunks: l
 )  # fmt: skip
 def test_chunks_that_agree_pass(chunks: list[dict[str, Any]]) -> None:
     assert folded(*chunks).choices[0].message.status is MessageStatus.COMPLETE
+
+
+@pytest.mark.spec("AISDK-4")
+@pytest.mark.parametrize("given", [["rm"], 5, 0.0, False, [], "rm"])
+def test_a_call_whose_input_is_no_object_is_refused_as_a_call(guard: Guard, given: Any) -> None:
+    with pytest.raises(Denied) as denied:
+        guard.check(folded({**CALL, "input": given}))
+
+    assert [hit.code for hit in denied.value.decision.hits] == ["tool_input_invalid"]
+
+
+@pytest.mark.spec("AISDK-4")
+def test_an_input_that_is_no_json_after_an_edit_is_sent_as_text() -> None:
+    response = folded({**CALL, "input": ["pin 1234"]})
+    message = response.message
+    edited = replace(message, content=(replace(message.content[0], arguments_raw="[***"),))
+
+    sent = AISDK.to_wire_events(replace(response, choices=(replace(response.choices[0], message=edited),)))
+
+    assert {"data": {**CALL, "input": "[***"}} in sent
 
 
 @pytest.mark.spec("AISDK-7")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from cmf.adapters.aisdk.version4 import modernized
 from cmf.adapters.fields import Fields
 from cmf.adapters.layout import capped, grouped_as, spelling
+from cmf.codec import dumps
 from cmf.content import (
     DocumentPart,
     OpaquePart,
@@ -46,6 +47,7 @@ class _Reading:
     steps: list[int] = field(default_factory=list)
     raw_input: list[int] = field(default_factory=list)
     dynamic: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
     calls: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
     answers: list[list[Part]] = field(default_factory=lambda: [[]])
@@ -95,7 +97,7 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
         shape = {"form": "content"}
     messages = _messages(reading, role, split=split and role is Role.ASSISTANT)
     messages[0] = replace(messages[0], extra=fields.rest(FORMAT))
-    found = {"steps": reading.steps, "raw": reading.raw_input, "dynamic": reading.dynamic}
+    found = {"steps": reading.steps, "raw": reading.raw_input, "dynamic": reading.dynamic, "values": reading.values}
     shape |= {key: ats for key, ats in found.items() if ats}
     if version4:
         shape["version4"] = version4
@@ -209,9 +211,10 @@ def _read_tool(fields: Fields, kind: str, at: int, names: Names, reading: _Readi
         return False  # a part without a name is a result whose call is in an earlier message, and nothing else
     key = "rawInput" if fields.peek("input") is None and fields.peek("rawInput") is not None else "input"
     given = fields.peek(key)
-    if given is not None and not isinstance(given, FrozenDict | str):
-        return False
     fields.drop(key, given)
+    if given is not None and not isinstance(given, FrozenDict | str):
+        reading.values.append(at)
+        given = dumps(given).decode()
     reading.calls.add(call_id)
     if dynamic:
         reading.dynamic.append(at)

@@ -12,7 +12,7 @@ from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import apply, grouped, shape_of, wire_content
 from cmf.adapters.loss import drop
-from cmf.codec import dumps
+from cmf.codec import dumps, loads
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -28,7 +28,7 @@ from cmf.content import (
     VideoPart,
 )
 from cmf.enums import Role
-from cmf.errors import UnsupportedError
+from cmf.errors import DecodeError, UnsupportedError
 from cmf.frozen import FrozenDict, freeze
 from cmf.message import NO_SHAPE, Message
 
@@ -127,6 +127,7 @@ class _Writing:
         self._steps = _places(shape, "steps")
         self._raw = _places(shape, "raw")
         self._dynamic = _places(shape, "dynamic")
+        self._values = _places(shape, "values")
         self._placed = "parts" in shape
         self._out: list[dict[str, Any]] = []
         self._results: dict[str | None, deque[ToolResultPart]] = {}  # by id, those not written yet
@@ -177,7 +178,8 @@ class _Writing:
         if call is not None:
             given = call.arguments if call.arguments_raw is None else call.arguments_raw
             if given is not None:
-                wire["rawInput" if at in self._raw else "input"] = given
+                value = _value(given) if at in self._values and isinstance(given, str) else given
+                wire["rawInput" if at in self._raw else "input"] = value
         if ran == "provider":
             wire["providerExecuted"] = True
         if result is not None:
@@ -191,6 +193,14 @@ class _Writing:
 def _places(shape: FrozenDict, key: str) -> frozenset[int]:
     ats = shape.get(key)
     return frozenset(at for at in ats if type(at) is int) if isinstance(ats, list) else frozenset()
+
+
+def _value(text: str) -> Any:
+    """The JSON value that an input was read from; the text itself if it is no JSON any more."""
+    try:
+        return loads(text)
+    except DecodeError:
+        return text
 
 
 def _write_result(result: ToolResultPart) -> dict[str, Any]:
