@@ -29,10 +29,14 @@ ToolChoiceMode = Literal["auto", "none", "required", "tool"]
 
 @value
 class ToolChoice(Value):
-    """Whether the model may, must or must not call tools; `name` goes with mode `tool`."""
+    """Whether the model may, must or must not call tools; `name` goes with mode `tool`.
+
+    Of the tools offered, only those named in `allowed` may be called; None: any.
+    """
 
     mode: ToolChoiceMode
     name: Str | None = None
+    allowed: tuple[Str, ...] | None = None
 
 
 def _stop_sequences(stop: Any) -> Any:

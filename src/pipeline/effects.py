@@ -86,7 +86,7 @@ def apply_edits(
     ]
     value = edit(value, changes) if changes else value
     if isinstance(value, Request):
-        _check_tool_choice(value)
+        value = _with_fitting_choice(before, value)
     return value if value is before else _without_echoes(before, value)
 
 
@@ -106,17 +106,23 @@ def _edited(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:
     return _redact_spans(part, spans, path, replacer) if spans else part
 
 
-def _check_tool_choice(request: Request) -> None:
+def _with_fitting_choice(before: Message | Request | Response, request: Request) -> Request:
+    """The request without removed tools among those that its choice names."""
     choice = request.tool_choice
-    if choice is None or choice.name is None:
-        return
-    if choice.name not in {tool.name for tool in request.tools}:
+    if choice is None:
+        return request
+    names = {tool.name for tool in request.tools}
+    if choice.allowed is not None and isinstance(before, Request) and before.tools != request.tools:
+        removed = {tool.name for tool in before.tools} - names
+        choice = replace(choice, allowed=tuple(name for name in choice.allowed if name not in removed))
+    if (choice.name is not None and choice.name not in names) or (choice.mode == "required" and choice.allowed == ()):
         raise EffectError(
             "the tool choice names a tool that policy removed",
             path="request",
             code="effect.tool-choice-stripped",
             hint="let the request choose another tool",
         )
+    return request if choice is request.tool_choice else replace(request, tool_choice=choice)
 
 
 # -- echoes ------------------------------------------------------------------------------------------------------------

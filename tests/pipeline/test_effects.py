@@ -110,6 +110,25 @@ def test_a_tool_choice_that_names_a_stripped_tool_is_refused() -> None:
 
 
 @pytest.mark.spec("EFF-7")
+def test_a_demanded_call_of_none_but_a_stripped_tool_is_refused() -> None:
+    choice = ToolChoice(mode="required", allowed=["f"])
+    request = Request(tools=(ToolDefinition(name="f"), ToolDefinition(name="g")), tool_choice=choice)
+
+    with pytest.raises(EffectError, match="tool choice"):
+        edited(request, asked("tools[0]", Effect.STRIP_TOOL))
+
+
+@pytest.mark.spec("EFF-7")
+def test_a_stripped_tool_is_no_longer_allowed() -> None:
+    choice = ToolChoice(mode="required", allowed=["f", "g", "h"])
+    request = Request(tools=(ToolDefinition(name="f"), ToolDefinition(name="g")), tool_choice=choice)
+
+    done = edited(request, asked("tools[0]", Effect.STRIP_TOOL))
+
+    assert done.tool_choice == ToolChoice(mode="required", allowed=["g", "h"])
+
+
+@pytest.mark.spec("EFF-7")
 def test_a_tool_is_stripped_whatever_else_is_asked_of_it() -> None:
     tool = ToolDefinition(name="f", extra={"w": {"k": 1}})
     both = together(

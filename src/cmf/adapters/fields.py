@@ -143,6 +143,18 @@ def strings_in(value: Any) -> Iterator[str]:
             stack += item
 
 
+def allowed_names(listed: Any) -> tuple[str, ...]:
+    """The tools that a choice allows, by name; one that the provider runs by its server, or else by its type."""
+    named = []
+    for entry in listed if isinstance(listed, list | tuple) else ():
+        if not isinstance(entry, dict):
+            continue
+        inner = next((entry[key] for key in ("function", "custom") if isinstance(entry.get(key), dict)), entry)
+        found = (inner.get(key) for key in ("name", "server_label", "type"))
+        named += [name for name in found if isinstance(name, str) and name not in ("function", "custom")][:1]
+    return tuple(named)
+
+
 def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """`encoded` with the fields of `extra` added. If both have a key, objects are merged; otherwise `encoded` wins."""
     if encoded.keys().isdisjoint(extra):

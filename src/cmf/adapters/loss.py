@@ -18,7 +18,7 @@ from cmf.content import Part, ResourcePart, TextPart
 from cmf.errors import LossyProjectionError, ProjectionError, UnsupportedError
 from cmf.message import Message
 from cmf.parts import map_parts
-from cmf.request import Request, Response
+from cmf.request import Request, Response, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
@@ -133,6 +133,24 @@ def resource_as_text(adapter: str, part: Part, *, message: Message | None = None
         return part
     drop(adapter, "resource_address", "only the text of a resource can be said", message=message)
     return trusted(TextPart, text=part.content)
+
+
+def narrowed(adapter: str, request: Request) -> Request:
+    """The request with those tools alone that its choice allows, where it is not said as it came.
+
+    Raises:
+        UnsupportedError: a call is demanded, and none of the tools is allowed.
+    """
+    choice = request.tool_choice
+    if choice is None or choice.allowed is None:
+        return request
+    tools = tuple(tool for tool in request.tools if tool.name in choice.allowed)
+    if not tools and choice.mode == "required":
+        why = "tool_choice demands a call and allows none of the tools"
+        raise UnsupportedError(why, path="tool_choice", hint="allow a tool that is offered")
+    if len(tools) < len(request.tools):
+        drop(adapter, "tools", "the choice does not allow them: it is said by offering the others alone")
+    return replace(request, tools=tools, tool_choice=trusted(ToolChoice, mode=choice.mode) if tools else None)
 
 
 def refuse_foreign_kind(adapter: str, tool: ToolDefinition) -> None:

@@ -108,7 +108,7 @@ def _properties_schema() -> dict[str, Any]:
         "message": _object({**dict.fromkeys(message_strings, _STRING), "extra": _ANY_OBJECT, "decoded": decoded}),
         "sampling": _object({**dict.fromkeys(sampling, _NUMBER), "stop": _STRINGS}),
         "schema_findings": {"type": "array", "items": finding},
-        "tool_choice": _object({"mode": _STRING, "name": _STRING}),
+        "tool_choice": _object({"mode": _STRING, "name": _STRING, "allowed": _STRINGS}),
         "usage": _object(dict.fromkeys(tokens, _ANYTHING)),
     }
     return _object(facts)

@@ -155,7 +155,10 @@ class TestRequests:
             ({"mode": "NONE"}, ToolChoice(mode="none")),
             ({"mode": "any"}, ToolChoice(mode="required")),
             ({"mode": "ANY", "allowedFunctionNames": ["f"]}, ToolChoice(mode="tool", name="f")),
-            ({"mode": "ANY", "allowedFunctionNames": ["f", "g"]}, ToolChoice(mode="required")),
+            ({"mode": "ANY", "allowedFunctionNames": ["f", "g"]}, ToolChoice(mode="required", allowed=("f", "g"))),
+            ({"mode": "VALIDATED", "allowedFunctionNames": ["f"]}, ToolChoice(mode="auto", allowed=("f",))),
+            ({"mode": "ANY", "allowedFunctionNames": []}, ToolChoice(mode="required")),
+            ({"allowedFunctionNames": ["f"]}, ToolChoice(mode="auto", allowed=("f",))),
             ({"mode": "NEW"}, None),
         ],
     )

@@ -456,8 +456,13 @@ def test_tools_that_cannot_be_shown_one_by_one_are_refused(tools: Any) -> None:
         ({"type": "function", "name": "f"}, ToolChoice(mode="tool", name="f")),
         (
             {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function"}]}},
-            ToolChoice(mode="auto"),
+            ToolChoice(mode="auto", allowed=()),
         ),
+        (
+            {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}, 1]},
+            ToolChoice(mode="auto", allowed=("f", "web_search")),
+        ),
+        ({"type": "allowed_tools", "allowed_tools": ["f"]}, None),
         ({"type": "unheard"}, None),
     ],
 )

@@ -25,7 +25,7 @@ from cmf.adapters.anthropic_messages.tools import decode_choice, decode_tools, e
 from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import Fields, extra_of, merge
-from cmf.adapters.loss import drop
+from cmf.adapters.loss import drop, narrowed
 from cmf.adapters.turns import user_runs
 from cmf.capabilities import lookup
 from cmf.content import Part, TextPart, ToolCallPart, ToolResultPart
@@ -259,6 +259,8 @@ def _head_of(head: Request) -> Any:
 
 def _encode_head(request: Request) -> dict[str, Any]:
     body: dict[str, Any] = {} if request.model is None else {"model": request.model}
+    if request.tool_choice is not None:
+        request = narrowed(FORMAT, request)
     if request.tools:
         body["tools"] = [encode_tool(tool) for tool in request.tools]
     if request.tool_choice is not None:

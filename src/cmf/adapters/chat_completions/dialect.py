@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cmf.adapters.call_id_forms import is_mark
-from cmf.adapters.fields import MARK, Fields, count_in
+from cmf.adapters.fields import MARK, Fields, allowed_names, count_in
 from cmf.content import Part
 from cmf.enums import Role, StopReason
 from cmf.extensions import TokenUsage
@@ -133,8 +133,11 @@ def tool_choice(raw: Any) -> ToolChoice | None:
     for holder in (raw.get("function"), raw.get("custom"), raw):
         if isinstance(holder, dict) and isinstance(holder.get("name"), str):
             return ToolChoice(mode="tool", name=holder["name"])
-    allowed = raw.get("allowed_tools")
-    return tool_choice(allowed.get("mode")) if isinstance(allowed, dict) else None
+    allowed = raw.get("allowed_tools", raw if raw.get("type") == "allowed_tools" else None)
+    if not isinstance(allowed, dict):
+        return None
+    mode = _CHOICE_MODES.get(str(allowed.get("mode")), "auto")
+    return ToolChoice(mode=mode, allowed=allowed_names(allowed.get("tools")))
 
 
 def wire_tool_choice(choice: ToolChoice) -> Any:

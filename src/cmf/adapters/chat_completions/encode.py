@@ -278,10 +278,16 @@ def wire_request(request: Request, dialect: Dialect) -> dict[str, Any]:
     if request.model is not None:
         body["model"] = request.model
     _sampling(request, body, extra)
+    choice = _spelled_choice(request, extra)
+    if not choice:
+        request = loss.narrowed(dialect.format, request)
     for tool in request.tools:
         key, described = _tool(tool, dialect)
         body.setdefault(key, []).append(described)
-    _tool_choice(request, body, extra)
+    if choice:
+        body |= choice
+    elif request.tool_choice is not None:
+        body["tool_choice"] = wire_tool_choice(request.tool_choice)
     if request.response_schema is not None:
         named = {"name": request.response_schema_name or "response", "schema": thaw(request.response_schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
@@ -335,15 +341,10 @@ def _tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
     return "tools", merge({"type": own.get("type", kind), kind: described}, own)
 
 
-def _tool_choice(request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
-    """The choice as it was spelled, if that still means it."""
+def _spelled_choice(request: Request, extra: dict[str, Any]) -> dict[str, Any]:
+    """The choice as it was spelled, if that still means it; taken out of `extra` in any case."""
     spelt = {key: extra.pop(key) for key in ("tool_choice", "function_call") if tool_choice(extra.get(key)) is not None}
-    for key, raw in spelt.items():
-        if tool_choice(raw) == request.tool_choice:
-            body[key] = raw
-            return
-    if request.tool_choice is not None:
-        body["tool_choice"] = wire_tool_choice(request.tool_choice)
+    return next(({key: raw} for key, raw in spelt.items() if tool_choice(raw) == request.tool_choice), {})
 
 
 # -- responses ---------------------------------------------------------------------------------------------------------

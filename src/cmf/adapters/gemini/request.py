@@ -199,12 +199,13 @@ def _tool_choice(fields: Fields) -> ToolChoice | None:
 def _chosen(calling: Any) -> ToolChoice | None:
     mode = calling.get("mode") if isinstance(calling, dict) else None
     chosen = _MODES.get(mode.upper()) if isinstance(mode, str) else None
-    if chosen is None:
+    listed = calling.get("allowedFunctionNames") if isinstance(calling, dict) else None
+    allowed = tuple(name for name in listed if isinstance(name, str)) if listed and isinstance(listed, list) else None
+    if chosen is None and allowed is None:
         return None
-    allowed = calling.get("allowedFunctionNames")
-    if chosen == "required" and isinstance(allowed, list) and len(allowed) == 1 and isinstance(allowed[0], str):
-        return ToolChoice(mode="tool", name=allowed[0])
-    return trusted(ToolChoice, mode=chosen)
+    if chosen == "required" and allowed is not None and len(allowed) == 1:
+        return trusted(ToolChoice, mode="tool", name=allowed[0])
+    return trusted(ToolChoice, mode=chosen or "auto", allowed=allowed)
 
 
 def _calling(choice: ToolChoice) -> dict[str, Any]:
@@ -271,15 +272,20 @@ def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, 
     """A request's own fields, without its turns, in normal form; `contents` is there, empty."""
     own = dict(extra_of(request, FORMAT))
     body: dict[str, Any] = {"contents": []}
+    original = own.get("toolConfig")
+    if isinstance(original, dict) and _chosen(original.get("functionCallingConfig")) != request.tool_choice:
+        own["toolConfig"] = {key: item for key, item in original.items() if key != "functionCallingConfig"}
+    is_spelled = isinstance(original, dict) and own["toolConfig"] is original
+    offered = request.tools
+    if not is_spelled:
+        request = loss.narrowed(FORMAT, request)
+        sizes = sizes if request.tools == offered else None
     config = _config(request, own)
     if config:
         body["generationConfig"] = config
     if request.tools or sizes:  # objects that hold no tool are objects all the same
         body["tools"] = encode_tools(request.tools, sizes)
-    original = own.get("toolConfig")
-    if isinstance(original, dict) and _chosen(original.get("functionCallingConfig")) != request.tool_choice:
-        own["toolConfig"] = {key: item for key, item in original.items() if key != "functionCallingConfig"}
-    if request.tool_choice is not None and not (isinstance(original, dict) and own["toolConfig"] is original):
+    if request.tool_choice is not None and not is_spelled:
         body["toolConfig"] = {"functionCallingConfig": _calling(request.tool_choice)}
     if isinstance(own.get("model"), str) and request.model is not None:
         body["model"] = own["model"] if _same_model(own["model"], request.model) else request.model

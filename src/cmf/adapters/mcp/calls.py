@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cmf.adapters.fields import MARK, Fields, extra_of, object_in
 from cmf.adapters.layout import grouped, grouped_as, joined, shape_of
-from cmf.adapters.loss import drop
+from cmf.adapters.loss import drop, narrowed
 from cmf.adapters.mcp.blocks import (
     FORMAT,
     Names,
@@ -28,7 +28,7 @@ from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
-from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Sampling, ToolChoice
+from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
 
@@ -199,6 +199,8 @@ def _read_sampling_options(params: Fields) -> Sampling:
 
 
 def _write_sampling(content: RpcContent) -> dict[str, Any]:
+    asked = narrowed(FORMAT, Request(tools=content.tools, tool_choice=content.tool_choice))
+    tools, choice = asked.tools, asked.tool_choice
     system = [one for one in content.messages if one.role in (Role.SYSTEM, Role.DEVELOPER)]
     turns = [one for one in content.messages if one.role not in (Role.SYSTEM, Role.DEVELOPER)]
     params: dict[str, Any] = {"messages": write_messages(turns)}
@@ -209,12 +211,12 @@ def _write_sampling(content: RpcContent) -> dict[str, Any]:
     if system:
         texts = (part.text for one in system for part in one.content if isinstance(part, TextPart))
         params["systemPrompt"] = "\n\n".join(texts)
-    if content.tools:
-        params["tools"] = write_tools(content.tools)
-    if content.tool_choice is not None:
-        if content.tool_choice.mode == "tool":
+    if tools:
+        params["tools"] = write_tools(tools)
+    if choice is not None:
+        if choice.mode == "tool":
             raise UnsupportedError("mcp cannot demand one tool", path="tool_choice", hint="use the mode `required`")
-        params["toolChoice"] = {"mode": content.tool_choice.mode}
+        params["toolChoice"] = {"mode": choice.mode}
     return params | _written_sampling_options(content.sampling)
 
 

@@ -182,7 +182,7 @@ def _tools(request: Request) -> list[Any]:
         if choice.mode == "none":
             loss.drop(FORMAT, "tools", "they are not to be called, and the format cannot say so")
             return []
-    return [_tool(tool) for tool in request.tools]
+    return [_tool(tool) for tool in loss.narrowed(FORMAT, request).tools]
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:

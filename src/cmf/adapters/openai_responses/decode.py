@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cmf.adapters.fields import PARTIAL
+from cmf.adapters.fields import PARTIAL, allowed_names
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, KINDS, leftover
 from cmf.adapters.openai_responses.read import ItemReader, taken
 from cmf.codec import SAFE_INTEGER
@@ -107,14 +107,24 @@ def _sampling(left: dict[str, Any]) -> Sampling:
 
 
 def _tool_choice(left: dict[str, Any]) -> ToolChoice | None:
-    choice = left.get("tool_choice")
-    if isinstance(choice, str) and choice in TOOL_MODES:
-        return trusted(ToolChoice, mode=left.pop("tool_choice"))
-    if isinstance(choice, dict) and choice.keys() == {"type", "name"} and choice["type"] == "function":
-        name = choice["name"]
-        if isinstance(name, str):
-            del left["tool_choice"]
-            return trusted(ToolChoice, mode="tool", name=name)
+    """The canonical choice. A spelling that is not the plain one stays in `left`, for the encoder to find."""
+    raw = left.get("tool_choice")
+    choice = tool_choice(raw)
+    if choice is not None and (isinstance(raw, str) or raw == {"type": "function", "name": choice.name}):
+        del left["tool_choice"]
+    return choice
+
+
+def tool_choice(raw: Any) -> ToolChoice | None:
+    """The canonical choice that a `tool_choice` means; None where it has no canonical meaning."""
+    if isinstance(raw, str):
+        return trusted(ToolChoice, mode=raw) if raw in TOOL_MODES else None
+    kind = raw.get("type") if isinstance(raw, dict) else None
+    if kind == "allowed_tools":
+        mode = "required" if raw.get("mode") == "required" else "auto"
+        return trusted(ToolChoice, mode=mode, allowed=allowed_names(raw.get("tools")))
+    if kind in ("function", "custom") and isinstance(raw.get("name"), str):
+        return trusted(ToolChoice, mode="tool", name=raw["name"])
     return None
 
 

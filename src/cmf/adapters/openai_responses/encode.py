@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.fields import extra_of, merge, object_in, unmarked
-from cmf.adapters.loss import drop, refuse_foreign_kind
-from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, joined_text, stop_reason
+from cmf.adapters.loss import drop, narrowed, refuse_foreign_kind
+from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, joined_text, stop_reason, tool_choice
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
 from cmf.adapters.openai_responses.write import ItemWriter, with_leftover
 from cmf.content import Part
@@ -30,11 +30,15 @@ def encode_envelope(request: Request) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if request.model is not None:
         body["model"] = request.model
+    spelled = extra_of(request, FORMAT).get("tool_choice")
+    if request.tool_choice is None or tool_choice(spelled) != request.tool_choice:
+        request, spelled = narrowed(FORMAT, request), None
     if request.tools:
         body["tools"] = _tools(request.tools)
-    choice = request.tool_choice
-    if choice is not None:
-        body["tool_choice"] = choice.mode if choice.mode != "tool" else {"type": "function", "name": choice.name}
+    if (choice := request.tool_choice) is not None:
+        named = next((tool for tool in request.tools if tool.name == choice.name), None)
+        kind = "custom" if named is not None and named.type == "custom" else "function"
+        body["tool_choice"] = spelled or ({"type": kind, "name": choice.name} if choice.mode == "tool" else choice.mode)
     if request.response_schema is not None:
         name = request.response_schema_name
         shape = {"type": "json_schema", "name": name if name is not None else SCHEMA_NAME}
@@ -53,6 +57,8 @@ def encode_envelope(request: Request) -> dict[str, Any]:
 
 def _riding_envelope(request: Request) -> dict[str, Any]:
     own = extra_of(request, FORMAT)
+    if tool_choice(own.get("tool_choice")) is not None:  # written already, or no longer asked for
+        own = {key: value for key, value in own.items() if key != "tool_choice"}
     text = own.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     if request.response_schema is None and isinstance(text, dict) and isinstance(shape, dict) and "type" not in shape:

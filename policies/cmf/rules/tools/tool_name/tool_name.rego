@@ -1,8 +1,9 @@
 # METADATA
 # title: Names of tools can be read
 # description: |
-#   A definition, a call or a tool choice whose name or namespace has characters that a person cannot see, or cannot
-#   tell from others, is refused: rules and people go by names. Letters, digits and `_ - . : /` are fine, up to 128.
+#   A definition, a call, a tool choice or a tool that one allows, whose name or namespace has characters that a person
+#   cannot see, or cannot tell from others, is refused: rules and people go by names. Letters, digits and `_ - . : /`
+#   are fine, up to 128.
 # related_resources:
 #   - ref: https://www.unicode.org/reports/tr39/
 # custom:
@@ -36,9 +37,13 @@ deny contains {
 	"code": "tools.tool-name.choice",
 	"reason": "This asks for a tool whose name has characters that people cannot tell from others, or is too long.",
 } if {
-	name := input.properties.tool_choice.name
+	some name in _chosen
 	not _legible(name)
 }
+
+_chosen contains input.properties.tool_choice.name
+
+_chosen contains name if some name in input.properties.tool_choice.allowed
 
 _named if _legible(input.name)
 

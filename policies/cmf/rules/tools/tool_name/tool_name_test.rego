@@ -37,6 +37,11 @@ test_denied_when_chosen if {
 	_codes(view) == {"tools.tool-name.choice"}
 }
 
+test_denied_when_among_those_allowed if {
+	view := {"kind": "request", "properties": {"tool_choice": {"mode": "auto", "allowed": ["send", "shell "]}}}
+	_codes(view) == {"tools.tool-name.choice"}
+}
+
 test_allowed_when_legible if {
 	every name in ["Delete_Database", "a", "mcp__mail--send", "fs.read", "a:b/c", "查询天气", "get_天气_v2", "날씨_조회"] {
 		_codes(_call(name)) == set()
@@ -46,6 +51,6 @@ test_allowed_when_legible if {
 test_allowed_up_to_128 if _codes(_call(concat("", ["a" | some _ in numbers.range(1, 128)]))) == set()
 
 test_allowed_without_a_choice if {
-	_codes({"kind": "request", "properties": {"tool_choice": {"mode": "auto"}}}) == set()
+	_codes({"kind": "request", "properties": {"tool_choice": {"mode": "auto", "allowed": ["a", "b"]}}}) == set()
 	_codes({"kind": "tool_definition", "name": "send", "properties": {"namespace": "mail"}}) == set()
 }
