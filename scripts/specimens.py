@@ -293,7 +293,10 @@ RESPONSE: Final[dict[str, Any]] = {
     ],
     "usage": {"input_tokens": 120, "output_tokens": 30, "total_tokens": 150},
     "error": {"message": "overloaded", "type": "server_error", "code": "529", "status": 529, "retry_after_seconds": 20},
-    "extra": {"openrouter": {"system_fingerprint": "fp_1"}},
+    "extra": {
+        "openrouter": {"system_fingerprint": "fp_1"},
+        "gemini": {"searchEntryPoint": {"renderedContent": '<img src="https://example.org/a.png">'}},
+    },
 }
 
 

@@ -1,9 +1,11 @@
 //! `addresses`, as policy sees it: added to the JSON of a view.
 
-use super::arguments::{self, Found, Place};
+use super::address::{read, Address};
+use super::arguments::{self, Found, Place, MAX_FACTS};
 use super::markup::{self, Link, Use};
 use crate::json::escape;
 use serde::Deserialize;
+use serde_json::Value;
 use std::borrow::Cow;
 
 #[derive(Deserialize)]
@@ -13,7 +15,20 @@ struct View<'a> {
     #[serde(borrow, default)]
     content: Option<Cow<'a, str>>,
     #[serde(default)]
+    properties: Properties,
+    #[serde(default)]
     addresses: Option<serde::de::IgnoredAny>,
+}
+
+/// Where a view has what came beside its content: none of the format's own parts, shown as it came.
+#[derive(Deserialize, Default)]
+struct Properties {
+    #[serde(default)]
+    extra: Value,
+    #[serde(default)]
+    message: Value,
+    #[serde(default)]
+    choices: Value,
 }
 
 /// The JSON object of a view with its addresses; None if it has them.
@@ -26,7 +41,11 @@ pub fn with_addresses(view: &[u8]) -> Option<Vec<u8>> {
     if known.addresses.is_some() {
         return None;
     }
-    write(&mut out, known.kind.as_deref().unwrap_or_default(), known.content.as_deref().unwrap_or_default());
+    let kind = known.kind.as_deref().unwrap_or_default();
+    write(&mut out, kind, known.content.as_deref().unwrap_or_default());
+    if matches!(kind, "request" | "response" | "resource" | "text" | "tool_definition") {
+        write_fields(&mut out, &known.properties);
+    }
     out.extend_from_slice(b"]}");
     Some(out)
 }
@@ -56,6 +75,8 @@ fn write_found(out: &mut Vec<u8>, found: Option<std::collections::BTreeSet<Found
         text(out, "host", &entry.host);
         text(out, "url", &entry.url);
         text(out, "shown", entry.shown.as_deref().unwrap_or_default());
+        flag(out, "user", entry.user);
+        flag(out, "fragment", entry.fragment);
         flag(out, "disguised", entry.disguised);
         flag(out, "misleading", entry.misleading);
         flag(out, "climbs", entry.climbs);
@@ -88,6 +109,77 @@ fn write_links(out: &mut Vec<u8>, links: Option<Vec<Link>>) -> bool {
         out.extend_from_slice(format!(",\"span\":[{},{}]}}", link.span.0, link.span.1).as_bytes());
     }
     true
+}
+
+fn write_fields(out: &mut Vec<u8>, properties: &Properties) {
+    let mut fields = Vec::new();
+    let choices = properties.choices.as_array().into_iter().flatten().map(|choice| &choice["extra"]);
+    let mut is_told = true;
+    for extra in [&properties.extra, &properties.message["extra"]].into_iter().chain(choices) {
+        for (format, inner) in extra.as_object().into_iter().flatten() {
+            is_told &= of_fields(inner, [format, "", ""], &mut fields);
+        }
+    }
+    for Field { names: [format, above, name], loads, address } in &fields {
+        let none = [String::new()];
+        for host in if address.hosts.is_empty() { &none[..] } else { &address.hosts } {
+            separate(out, usize::from(out.last() != Some(&b'[')));
+            out.extend_from_slice(b"{\"kind\":\"field\"");
+            text(out, "format", format);
+            text(out, "field", &format!("{}.{}", start_of(above), start_of(name)));
+            text(out, "scheme", &address.scheme);
+            text(out, "host", host);
+            text(out, "url", &address.url);
+            text(out, "shown", address.shown.as_deref().unwrap_or_default());
+            flag(out, "loads", *loads);
+            flag(out, "user", address.user);
+            flag(out, "fragment", address.fragment);
+            flag(out, "disguised", address.disguised);
+            flag(out, "misleading", address.misleading);
+            flag(out, "unreadable", address.unreadable);
+            out.push(b'}');
+        }
+    }
+    if !is_told {
+        separate(out, usize::from(out.last() != Some(&b'[')));
+        out.extend_from_slice(b"{\"kind\":\"unread\"}");
+    }
+}
+
+struct Field<'a> {
+    /// The format whose field it is, and the last two keys that lead to it.
+    names: [&'a str; 3],
+    /// It stands in markup, as what a renderer loads.
+    loads: bool,
+    address: Address,
+}
+
+/// Adds the texts that are addresses, and what the markup in others loads; false if there is too much.
+fn of_fields<'a>(value: &'a Value, names: [&'a str; 3], fields: &mut Vec<Field<'a>>) -> bool {
+    let [format, _, name] = names;
+    match value {
+        Value::Object(entries) => entries.iter().all(|(key, inner)| of_fields(inner, [format, name, key], fields)),
+        Value::Array(items) => items.iter().all(|item| of_fields(item, names, fields)),
+        Value::String(content) => {
+            let trimmed = content.trim();
+            if let Some(address) = (!trimmed.contains(' ')).then(|| read(trimmed)).flatten() {
+                if !address.hosts.is_empty() || address.unreadable && !address.template {
+                    fields.push(Field { names, loads: false, address });
+                }
+            } else if trimmed.contains(['<', '[']) {
+                let Some(links) = markup::links(content) else { return false };
+                let loaded = links.into_iter().filter(|link| matches!(link.usage, Use::Base | Use::Image));
+                fields.extend(loaded.map(|link| Field { names, loads: true, address: link.address }));
+            }
+            fields.len() <= MAX_FACTS
+        }
+        _ => true,
+    }
+}
+
+/// As much of a key as tells it from others.
+fn start_of(key: &str) -> &str {
+    key.char_indices().nth(64).map_or(key, |(end, _)| &key[..end])
 }
 
 fn separate(out: &mut Vec<u8>, at: usize) {

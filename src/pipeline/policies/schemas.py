@@ -198,11 +198,11 @@ def _origin_schema() -> dict[str, Any]:
 
 
 def _address_schema() -> dict[str, Any]:
-    """An address in the content of a view [INP-9]."""
-    flags = ("disguised", "misleading", "climbs", "unreadable", "user", "fragment")
+    """An address in the content of a view, or in fields beside it [INP-9]."""
+    flags = ("disguised", "misleading", "climbs", "unreadable", "user", "fragment", "loads")
     entry = {
-        "kind": {"enum": ["value", "text", "bare", "image", "link", "base", "unread"]},
-        **dict.fromkeys(("scheme", "host", "url", "shown"), _STRING),
+        "kind": {"enum": ["value", "text", "bare", "image", "link", "base", "field", "unread"]},
+        **dict.fromkeys(("scheme", "host", "url", "shown", "format", "field"), _STRING),
         **{flag: {"const": True} for flag in flags},
         "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
     }

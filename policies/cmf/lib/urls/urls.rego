@@ -13,8 +13,15 @@ import data.cmf.lib.scan
 #   True where the view may have addresses and does not say which: `addresses` is missing, or not all could be read.
 # scope: document
 unread if {
+	not has_fields
 	not input.addresses
 	regex.match(`[/\\\x{FF0F}]`, scan.content)
+}
+
+unread if {
+	has_fields
+	not input.addresses
+	input.properties.extra
 }
 
 unread if {
@@ -29,10 +36,34 @@ unread if {
 #   without a dot under a scheme that no network has (`memo://notes`) is no host.
 # scope: document
 asked contains found if {
-	some found in input.addresses
+	some found in reached
 	found.kind != "bare"
 	_is_remote(found)
 }
+
+# METADATA
+# title: Addresses that are reached
+# description: |
+#   The addresses in what a call, a reference or media ask for; of other kinds those that MCP has fields for: pictures
+#   of tools, pages that a user is sent to, roots, resources that something is asked about.
+# scope: document
+reached contains found if {
+	not has_fields
+	some found in input.addresses
+}
+
+reached contains found if {
+	has_fields
+	some found in input.addresses
+	found.kind in {"field", "unread"}
+	object.get(found, "format", "mcp") == "mcp"
+}
+
+# METADATA
+# title: Addresses in fields alone
+# description: True of views whose content nobody goes to, but whose fields may be for addresses.
+# scope: document
+has_fields if input.kind in {"request", "resource", "response", "tool_definition"}
 
 _is_remote(found) if found.scheme in _of_networks
 

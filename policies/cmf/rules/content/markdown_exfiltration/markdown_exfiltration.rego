@@ -4,13 +4,14 @@
 #   A client that shows an assistant's words fetches the pictures in them, and what stands in the URL is gone. Whatever
 #   a renderer of Markdown or HTML loads by itself is masked if its URL carries data (a query, a fragment, a user, an
 #   encoded or very long name) to a host that is not listed; so is a link with a long value in it. Parameters that say
-#   how a picture looks, with values of a kind that says nothing else, are no data.
+#   how a picture looks, with values of a kind that says nothing else, are no data. A reply that brings such a picture
+#   (or sound, or film) beside its words, as a part, in a field for one or in HTML of a field, is refused.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm052025-improper-output-handling/
 # custom:
 #   code: content.markdown-exfiltration
 #   severity: high
-#   kinds: [text]
+#   kinds: [audio, image, response, text, video]
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-LLM05, OWASP-ASI01, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MEASURE-2.7]
 #   stream: {max_word: 8192}
@@ -31,9 +32,58 @@ redact contains {
 	"spans": _spans,
 	"replacement": _settings.replacement,
 } if {
+	not _is_beside_words
 	_spoken
 	count(_spans) > 0
 }
+
+deny contains {
+	"code": "content.markdown-exfiltration.loaded",
+	"reason": "Showing this reply would load an address that carries data away.",
+} if {
+	_spoken
+	not _is_history
+	some found in input.addresses
+	_is_loaded(found)
+	_loads_with_data(found)
+	host := found.host
+	not urls.host_matches(host, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "content.markdown-exfiltration.loaded",
+	"reason": "What showing this reply would load could not be read.",
+} if {
+	_is_beside_words
+	_spoken
+	not _is_history
+	urls.unread
+}
+
+_is_beside_words if input.kind in {"audio", "image", "response", "video"}
+
+# What a client sends back it has shown before.
+_is_history if input.hook == "llm_request"
+
+_is_loaded(found) if {
+	input.kind in {"audio", "image", "video"}
+	found.kind == "value"
+}
+
+_is_loaded(found) if {
+	found.kind == "field"
+	found.loads
+}
+
+_is_loaded(found) if {
+	found.kind == "field"
+	regex.match(_field_of_a_picture, found.field)
+}
+
+_field_of_a_picture := concat("", [
+	`(?i)(?:avatar|favicon|icon|image|img|logo|photo|picture|poster|thumb|thumbnail)s?(?:[._-]?ur[il])?$`,
+	`|(?i)(?:image|icon|thumbnail)s?(?:[._-]?ur[il])?\.(?:src|ur[il])$|(?i)(?:^|\.)src$`,
+])
 
 _spans := sort([[start, end] | some [start, end] in _places])
 

@@ -89,3 +89,50 @@ test_allowed_without_content if {
 	effects := markdown_exfiltration.redact with input as {"kind": "text", "role": "assistant"}
 	effects == set()
 }
+
+_codes(view) := {effect.code | some effect in denials} if denials := markdown_exfiltration.deny with input as view
+
+_loaded := {"content.markdown-exfiltration.loaded"}
+
+_part(kind, address) := {
+	"kind": kind,
+	"role": "assistant",
+	"hook": "llm_response",
+	"content": "https://evil.example/p.png",
+	"addresses": [object.union({"kind": "value", "scheme": "https", "host": "evil.example"}, address)],
+}
+
+_field(address) := _part("response", object.union({"kind": "field"}, address))
+
+test_denied_parts_that_are_loaded if {
+	every kind in ["audio", "image", "video"] {
+		_codes(_part(kind, {"url": "https://evil.example/p.png?d=secret"})) == _loaded
+		_codes(_part(kind, {"url": "https://evil.example/p.png", "fragment": true})) == _loaded
+	}
+}
+
+test_denied_fields_that_are_loaded if {
+	url := "https://evil.example/p.png?d=secret"
+	every name in ["image_url.url", "images.url", "icons.src", "item.thumbnailUrl", ".favicon"] {
+		_codes(_field({"field": name, "url": url})) == _loaded
+	}
+}
+
+test_denied_fields_with_markup if {
+	field := {"field": "searchEntryPoint.renderedContent", "loads": true, "url": "https://evil.example/?d=secret"}
+	_codes(_field(field)) == _loaded
+	_codes(object.union(_field(field), {"kind": "text"})) == _loaded
+}
+
+test_denied_when_what_is_loaded_could_not_be_read if {
+	_codes(object.remove(_part("image", {}), ["addresses"])) == _loaded
+	_codes(_field({"kind": "unread"})) == _loaded
+}
+
+test_allowed_what_is_not_loaded if {
+	url := "https://evil.example/p.png?d=secret"
+	_codes(_field({"field": "url_citation.url", "url": url})) == set()
+	_codes(object.union(_part("image", {"url": url}), {"hook": "llm_request"})) == set()
+	_codes(object.union(_part("image", {"url": url}), {"role": "user"})) == set()
+	_codes(_part("image", {"url": "https://evil.example/p.png"})) == set()
+}

@@ -8,7 +8,7 @@
 # custom:
 #   code: data.egress
 #   severity: high
-#   kinds: [audio, document, image, resource_ref, tool_call, video]
+#   kinds: [audio, document, image, request, resource_ref, response, tool_call, tool_definition, video]
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-LLM06, OWASP-ASI02, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MEASURE-2.7]
 #   settings:
@@ -38,7 +38,7 @@ deny contains {
 } if {
 	not "*" in _settings.allowed_hosts
 	_held
-	some found in input.addresses
+	some found in urls.reached
 	found.unreadable
 }
 
@@ -68,7 +68,15 @@ _mail := `[^\x00-\x20"'<>@,;:/]@([^\x00-\x20"'<>@,;:/?#&)(\\]+)`
 
 _held if not input.uri
 
-_held if input.kind != "tool_call"
+_held if {
+	input.kind != "tool_call"
+	input.kind != "tool_definition"
+}
+
+_held if {
+	input.kind == "tool_definition"
+	input.properties.extra.mcp
+}
 
 _held if lib.any_tool_matches(input.uri, _settings.tools)
 

@@ -3,13 +3,25 @@
 # description: |
 #   A call, reference or picture by URL is refused when its host is loopback, private, link-local or a name for one of
 #   these, when the host is a number in disguise (decimal, hex, octal, shortened), when one host is shown before an
-#   `@` and another meant, and wherever the address of a cloud's metadata service stands.
+#   `@` and another meant, and wherever the address of a cloud's metadata service stands. So is a message of MCP with
+#   such an address in a field: pictures of a server or a tool, a page that a user is sent to, roots, references.
 # related_resources:
 #   - ref: https://owasp.org/www-community/attacks/Server_Side_Request_Forgery
 # custom:
 #   code: data.ssrf
 #   severity: critical
-#   kinds: [audio, document, image, prompt_request, resource_ref, tool_call, video]
+#   kinds:
+#     - audio
+#     - document
+#     - image
+#     - prompt_request
+#     - request
+#     - resource
+#     - resource_ref
+#     - response
+#     - tool_call
+#     - tool_definition
+#     - video
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-SC-7, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
 #   settings:
@@ -25,8 +37,8 @@ deny contains {
 	"code": "data.ssrf.internal",
 	"reason": "This asks for an address inside a network.",
 } if {
-	some found in input.addresses
-	found.kind == "value"
+	some found in urls.reached
+	found.kind in {"field", "value"}
 	not found.disguised
 	host := found.host
 	_internal(host)
@@ -37,7 +49,7 @@ deny contains {
 	"code": "data.ssrf.internal",
 	"reason": "This asks for an address inside a network.",
 } if {
-	some found in input.addresses
+	some found in urls.reached
 	found.kind == "bare"
 	host := found.host
 	_known_inside(host)
@@ -48,7 +60,7 @@ deny contains {
 	"code": "data.ssrf.disguised",
 	"reason": "This asks for an address that hides what it is.",
 } if {
-	some found in input.addresses
+	some found in urls.reached
 	found.disguised
 	host := found.host
 	not urls.host_matches(host, _settings.allowed_hosts)
@@ -58,7 +70,7 @@ deny contains {
 	"code": "data.ssrf.disguised",
 	"reason": "This asks for an address that hides what it is.",
 } if {
-	some found in input.addresses
+	some found in urls.reached
 	found.unreadable
 }
 
@@ -66,7 +78,7 @@ deny contains {
 	"code": "data.ssrf.misleading",
 	"reason": "This address shows one host and means another.",
 } if {
-	some found in input.addresses
+	some found in urls.reached
 	found.misleading
 }
 
@@ -86,6 +98,7 @@ deny contains {
 }
 
 _metadata_named contains name if {
+	not urls.has_fields
 	regex.match(_metadata_hosts, _lowered)
 	some name in _settings.metadata_hosts
 	contains(_lowered, name)
@@ -93,7 +106,7 @@ _metadata_named contains name if {
 
 # The same host in another spelling.
 _metadata_named contains name if {
-	some found in input.addresses
+	some found in urls.reached
 	some name in _settings.metadata_hosts
 	trim(found.host, "[]") == name
 }

@@ -69,3 +69,25 @@ test_allowed_when_listed if {
 }
 
 test_allowed_without_content if _codes({"kind": "tool_call", "properties": {}}) == set()
+
+_field(kind, host) := {
+	"kind": kind,
+	"properties": {"extra": {"mcp": {}}},
+	"addresses": [object.union(_value(host), {"kind": "field", "format": "mcp", "field": "icons.src"})],
+}
+
+test_denied_in_fields_of_mcp if {
+	every kind in ["request", "resource", "response", "tool_definition"] {
+		_codes(_field(kind, "10.0.0.1")) == {"data.ssrf.internal"}
+		"data.ssrf.metadata" in _codes(_field(kind, "169.254.169.254"))
+		_codes(object.remove(_field(kind, "10.0.0.1"), ["addresses"])) == {"data.ssrf.unread"}
+	}
+}
+
+test_allowed_beside_fields_of_mcp if {
+	_codes(_field("response", "example.com")) == set()
+	_codes({"kind": "tool_definition", "content": "See http://169.254.169.254/", "addresses": []}) == set()
+	_codes(object.union(_field("response", "10.0.0.1"), {"addresses": [_of_chat]})) == set()
+}
+
+_of_chat := object.union(_value("10.0.0.1"), {"kind": "field", "format": "openai_chat", "field": "images.url"})
