@@ -3,18 +3,20 @@
 # description: |
 #   A definition that speaks to the model behind the user's back is refused: that something be hidden from the user,
 #   that earlier instructions be dropped, that keys be read, in tags that look like the system's own, or behind a
-#   screen of blank space. One that says what to do when another tool is called is named in the record.
+#   screen of blank space. So is what an MCP server says of itself, of its prompts and resources, and to a user whom it
+#   asks. A definition that says what to do when another tool is called is named in the record.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm012025-prompt-injection/
 # custom:
 #   code: tools.definition-poisoned
 #   severity: critical
-#   kinds: [tool_definition]
+#   kinds: [request, resource, response, text, tool_definition]
 #   capabilities: []
 #   standards: [OWASP-LLM01, OWASP-LLM03, OWASP-ASI01, OWASP-ASI04, NIST-SI-10, NIST-AI-RMF-MANAGE-3.1]
 #   settings:
 #     patterns: {type: object, minProperties: 1, additionalProperties: {type: string, format: expression}}
 #     other_tools: {type: array, items: {type: string, format: expression}}
+#   stream: {max_word: 64}
 package cmf.rules.tools.definition_poisoned
 
 import data.cmf.lib.scan
@@ -24,22 +26,67 @@ deny contains {
 	"reason": "The description of this tool gives the model orders.",
 	"detail": {"pattern": name},
 } if {
+	not _of_a_server
 	some name, pattern in _settings.patterns
 	regex.match(pattern, _text)
+}
+
+deny contains {
+	"code": "tools.definition-poisoned.server",
+	"reason": "What this server says of itself or of what it offers gives the model orders.",
+	"detail": {"pattern": name},
+} if {
+	_of_a_server
+	some told in _told
+	some name, pattern in _settings.patterns
+	regex.match(pattern, _as_read(told))
 }
 
 warn contains {
 	"code": "tools.definition-poisoned.other-tools",
 	"reason": "The description of this tool says how other tools are to be used.",
 } if {
+	not _of_a_server
 	some pattern in _settings.other_tools
 	regex.match(pattern, _text)
 }
 
+_of_a_server if input.kind in {"request", "resource", "response", "text"}
+
+# Texts outside of results that nobody but a server of MCP sends: its instructions, what it asks a user, how far it is.
+_told contains scan.everything if {
+	input.kind == "text"
+	input.role == "tool"
+	not input.properties.container
+}
+
+# What a listing says of a resource; its content is data.
+_told contains json.marshal(input.properties) if input.kind == "resource"
+
+_told contains input.name if input.kind == "resource"
+
+_told contains json.marshal(message) if {
+	input.kind in {"request", "response"}
+	mcp := input.properties.extra.mcp
+	some message in array.concat([mcp], object.get(mcp, "batch", []))
+	_describes(message)
+}
+
+_describes(message) if message.answers in _describing
+
+_describes(message) if message.envelope.method == "elicitation/create"
+
+_describing := {
+	"initialize", "prompts/get", "prompts/list", "resources/list", "resources/templates/list", "server/discover",
+	"tools/list",
+}
+
+_text := _as_read(scan.everything)
+
 # As a model reads it: without what nobody sees, letters that look Latin as Latin ones.
-_text := strings.replace_n(_alike, regex.replace(scan.everything, _unseen, "")) if {
-	scan.wide
-} else := scan.everything
+_as_read(text) := strings.replace_n(_alike, regex.replace(text, _unseen, "")) if {
+	regex.match(`[^\x00-\x7f]`, text)
+} else := text
 
 _unseen := `[\x{AD}\x{200B}-\x{200F}\x{2060}-\x{2064}\x{FE00}-\x{FE0F}\x{FEFF}]`
 
