@@ -128,7 +128,7 @@ OPENED: Mapping[str, Any] = {
 }
 
 
-@pytest.mark.spec("POL-68", "INP-9")
+@pytest.mark.spec("POL-70", "INP-9")
 @pytest.mark.parametrize("place", OPENED)
 @pytest.mark.parametrize(
     ("url", "code"),
@@ -145,7 +145,7 @@ def test_an_inner_address_in_a_message_of_mcp_is_refused(guard: Guard, place: st
     assert (code in found) if code else not found
 
 
-@pytest.mark.spec("POL-68")
+@pytest.mark.spec("POL-70")
 def test_a_host_that_is_not_allowed_is_refused_in_a_message_of_mcp(tmp_path: Path) -> None:
     settings = {"cmf": {"defaults": {"data": {"egress": {"allowed_hosts": ["good.example"]}}}}}
     (tmp_path / "data.json").write_text(json.dumps(settings))
@@ -179,7 +179,7 @@ SAID: Mapping[str, Any] = {
 }
 
 
-@pytest.mark.spec("POL-68")
+@pytest.mark.spec("POL-70")
 @pytest.mark.parametrize("place", SAID)
 @pytest.mark.parametrize(
     ("text", "refused"), [(ORDERS, {"tools.definition-poisoned.server"}), ("Adds two numbers.", set())]
@@ -188,7 +188,7 @@ def test_orders_in_what_a_server_says_are_refused(guard: Guard, place: str, text
     assert codes(guard, SAID[place](text)) == refused
 
 
-@pytest.mark.spec("POL-68")
+@pytest.mark.spec("POL-70")
 def test_orders_in_the_result_of_a_call_are_data(guard: Guard) -> None:
     result = {"content": [{"type": "text", "text": ORDERS}]}
 
