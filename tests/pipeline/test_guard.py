@@ -347,6 +347,22 @@ def test_the_clock_is_looked_at_all_through_one_large_result(
     assert looked >= looks
 
 
+@pytest.mark.spec("PIPE-20")
+def test_the_clock_is_looked_at_all_through_one_large_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+
+    def look(_deadline: Deadline) -> None:
+        nonlocal looked
+        looked += 1
+
+    monkeypatch.setattr(Deadline, "check", look)
+    call = ToolCallPart(tool_call_id="c", name="f", arguments={"series": list(range(2_000))})
+
+    Guard().check(Message(role="assistant", content=[call]))
+
+    assert looked >= 2_000
+
+
 @pytest.mark.spec("PIPE-19")
 def test_shipped_rules_judge_a_long_text_in_a_coroutine() -> None:
     decision = asyncio.run(Guard(config=Config(timeout_seconds=60.0)).adecide(says("the quick brown fox " * 100_000)))

@@ -307,6 +307,8 @@ class Index:
         has_keys = keyed and bool(path)  # names of arguments are the tool's own, and came from nobody
         items: Iterable[tuple[Any, Any]] = held.items() if keyed else enumerate(held)
         for step, item in items:
+            if self.check is not None:
+                self.check()
             under, pointed = (*path, step), f"{at}/{escaped(step) if keyed else step}"
             holds = type(item) not in _LEAVES and isinstance(item, _HOLDING)
             use = "control" if profile is None or (holds and not has_keys) else profile.use_of(under)
