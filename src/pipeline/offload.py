@@ -1,4 +1,4 @@
-"""Calls to a session store from a coroutine: on a thread where the store can block, at once where it cannot."""
+"""Calls from a coroutine that would hold its event loop up, on threads: of stores that block, and of much work."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 _T = TypeVar("_T")
-LARGE_BYTES: Final = 64 * 1024  # of a body: what is done with more is done on a thread
+LARGE_BYTES: Final = 64 * 1024  # of what arrived: work on more leaves the event loop
 MAX_THREADS: Final = 64  # so that as many commits can wait for one disk at a time, which makes them one [E2]
 
 
@@ -25,6 +25,7 @@ class Offload:
 
     def __init__(self, *, waits: bool) -> None:
         self._waits = waits
+        self.calls = 0  # that are on threads now
         self._forget_threads()
         _all.add(self)
 
@@ -42,7 +43,11 @@ class Offload:
             running = asyncio.get_running_loop().run_in_executor(
                 self._threads, partial(copy_context().run, call, *args)
             )
-        return await running
+        self.calls += 1
+        try:
+            return await running
+        finally:
+            self.calls -= 1
 
     def close(self) -> None:
         """Let go of the threads, without waiting for the calls that they are in: those run to their end."""
@@ -53,6 +58,42 @@ class Offload:
 
 
 _all: Final[WeakSet[Offload]] = WeakSet()
+_threads: Final = Offload(waits=True)
+_arrived: Final[ContextVar[int]] = ContextVar("arrived_bytes", default=0)
+
+
+def arrived(size: int, *, anew: bool = False) -> None:
+    """Note that `size` bytes arrived for this task to work on: the most of them decide where it works.
+
+    `anew`: with what arrived before, it has done.
+    """
+    if anew or size > _arrived.get():
+        _arrived.set(size)
+
+
+def arrived_bytes() -> int:
+    """How many bytes arrived at most for this task to work on."""
+    return _arrived.get()
+
+
+def is_large() -> bool:
+    """Whether this task's work takes long enough to leave the event loop."""
+    return arrived_bytes() > LARGE_BYTES
+
+
+def has_large_work() -> bool:
+    """Whether anything large is worked on now, for whichever task."""
+    return _threads.calls > 0
+
+
+def close_threads() -> None:
+    """Let go of the threads for large work, as `Offload.close` does."""
+    _threads.close()
+
+
+async def apart(call: Callable[..., _T], *args: Any) -> _T:
+    """`call(*args)`, which works on what arrived for this task: on a thread, if that is large."""
+    return await _threads(call, *args) if is_large() else call(*args)
 
 
 def _forget_all_threads() -> None:
@@ -63,4 +104,13 @@ def _forget_all_threads() -> None:
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
     os.register_at_fork(after_in_child=_forget_all_threads)  # they are the parent's: no call on one would ever end
 
-__all__ = ["LARGE_BYTES", "Offload"]
+__all__ = [
+    "LARGE_BYTES",
+    "Offload",
+    "apart",
+    "arrived",
+    "arrived_bytes",
+    "close_threads",
+    "has_large_work",
+    "is_large",
+]

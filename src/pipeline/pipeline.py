@@ -24,7 +24,7 @@ from pipeline.deadline import Deadline
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, StoreError, where_from
 from pipeline.events import Events, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
-from pipeline.offload import Offload
+from pipeline.offload import Offload, apart, is_large
 from pipeline.outcome import Basis, Outcome, Ran
 from pipeline.policies.overrides import Overrides
 from pipeline.policies.serving import Serving
@@ -277,7 +277,9 @@ class Pipeline:
         return Ran(self._runner.closed(job.value, UNRECORDED, NOT_ON_RECORD), ends=ran.ends)
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
-        """`run` as a coroutine; concurrent stages run together."""
+        """`run` as a coroutine; concurrent stages run together. What is large is judged on a thread."""
+        if is_large():
+            return await apart(self.run, value, context)
         return await self._arun(value, context or Context())
 
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:

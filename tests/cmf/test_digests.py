@@ -28,6 +28,14 @@ trees = st.recursive(
 
 
 @pytest.mark.spec("ID-8")
+@pytest.mark.parametrize("before", [0, 1, 8, 9, 40, 1 << 20])
+def test_a_number_is_spelled_canonically_wherever_it_stands_in_a_long_text(before: int) -> None:
+    plain = {"a": "x" * ((1 << 20) - 16 + before), "b": [1.5e-7, 5.0], "c": "y" * (1 << 20)}
+
+    assert canonical_bytes(plain) == rfc8785.dumps(plain)
+
+
+@pytest.mark.spec("ID-8")
 @settings(max_examples=500)
 @given(trees)
 def test_canonical_bytes_are_those_of_the_reference_writer(value: Any) -> None:

@@ -16,7 +16,7 @@ from pipeline.gateway import dialects, endpoints, intake
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import JSON, Dialect
 from pipeline.gateway.endpoints import CHECKS, Endpoint, Operation
-from pipeline.gateway.exchange import AT_ONCE, IncomingRequest, RouteRuntime, exchange, read_request
+from pipeline.gateway.exchange import IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
@@ -27,7 +27,7 @@ from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.gateway.upstream import REQUEST, Upstream
-from pipeline.offload import LARGE_BYTES, Offload
+from pipeline.offload import apart, arrived, close_threads
 from pipeline.ulids import new_ulid
 
 if TYPE_CHECKING:
@@ -91,7 +91,6 @@ class Gateway:
         self._checks = checks
         self._open = False
         self._beating: asyncio.Task[None] | None = None
-        self._threads = Offload(waits=True)
         self._probes = frozenset(probes)
 
     @property
@@ -117,7 +116,7 @@ class Gateway:
             await self._mcp.close()
         for upstream in self._upstreams():
             await upstream.close()
-        self._threads.close()
+        close_threads()
 
     def _upstreams(self) -> Iterable[Upstream]:
         return {
@@ -209,13 +208,12 @@ class Gateway:
                 if endpoint.operation is Operation.ENVOY:
                     intake.check_uncut(headers)
                 raw = await self._body(endpoint, headers, receive)
-                apart = self._threads if len(raw) > LARGE_BYTES else AT_ONCE
+                arrived(len(raw), anew=True)
                 body, digest = await apart(_read, raw, self._limits)
                 incoming = IncomingRequest(
                     endpoint=endpoint,
                     body=body,
                     digest=digest,
-                    apart=apart,
                     headers=headers,
                     request_id=ulid,
                     subject=subject,
@@ -244,7 +242,7 @@ class Gateway:
         if incoming.endpoint.operation in CHECKS and self._checks is not None:
             with self._checks.admission.entered(subject, size):
                 return await self._checks.answer(incoming)
-        request, dialect = await incoming.apart(read_request, incoming), incoming.endpoint.dialect
+        request, dialect = await apart(read_request, incoming), incoming.endpoint.dialect
         runtime = self._runtime_for(dialect, str(request.model))
         line.route = runtime.route.name
         with runtime.admission.entered(subject, size):

@@ -33,6 +33,7 @@ from pipeline.guard import Guard
 from pipeline.mcp_proxy.frames import FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT as _MCP
 from pipeline.mcp_proxy.reading import Repeated, repeat, request_of, response_of, unrepeated
+from pipeline.offload import apart
 from pipeline.outcome import Outcome, raised
 from pipeline.ulids import new_ulid
 
@@ -85,10 +86,10 @@ class Checks:
             return await authorized(self, incoming)
         if incoming.endpoint.operation is Operation.LITELLM:
             return await guarded(self, incoming, edit_answers=self._litellm.edit_answers)
-        question = await incoming.apart(question_of, incoming.body)
-        read = await incoming.apart(_read, question, incoming.headers)
+        question = await apart(question_of, incoming.body)
+        read = await apart(_read, question, incoming.headers)
         outcome = await self.judged(incoming, read.value, history=read.history, call_id=read.call_id)
-        body = await incoming.apart(_written, outcome, read, question.format)
+        body = await apart(_written, outcome, read, question.format)
         return Answer(status=200, media_type=JSON, body=body, headers=decision_headers(outcome.decision))
 
     async def left_of(
@@ -104,7 +105,7 @@ class Checks:
         except DecisionError as error:
             raise of_decision(error) from None
         with refusing_unemittable(outcome, 400):
-            return outcome, await incoming.apart(emit, outcome, format_name)
+            return outcome, await apart(emit, outcome, format_name)
 
     async def judged(
         self,
@@ -123,7 +124,7 @@ class Checks:
             call_id=call_id,
             claimed=self._claimed,
         )
-        return await incoming.judged(self._guard, value, context)
+        return await self._guard.arun(value, context=context)
 
 
 def question_of(body: Any) -> Question:

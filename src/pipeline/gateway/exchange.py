@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from functools import partial
 from typing import Any, Final
 
 from cmf import adapters
@@ -41,13 +40,12 @@ from pipeline.gateway.upstream import ACCOUNT, Upstream, UpstreamError, retryabl
 from pipeline.gateway.window import Window
 from pipeline.gateway.window_events import Diverged
 from pipeline.guard import Guard
-from pipeline.offload import Offload
+from pipeline.offload import apart
 from pipeline.outcome import Outcome, raised
 from pipeline.references import references
 from pipeline.sessions.base import MemorySessions
 from pipeline.ulids import made_at
 
-AT_ONCE: Final = Offload(waits=False)
 APPROVAL_HEADER: Final = "x-cmf-approval-id"
 FORWARDED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
 
@@ -78,10 +76,7 @@ class RouteRuntime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingRequest:
-    """A request as it arrived, and who sent it; `request_id` is a ULID, `digest` the SHA-256 of its body, in hex.
-
-    `apart` makes calls whose work grows with the body: on a thread if that is large: then no other client waits.
-    """
+    """A request as it arrived, and who sent it; `request_id` is a ULID, `digest` the SHA-256 of its body, in hex."""
 
     endpoint: Endpoint
     body: Any
@@ -91,13 +86,6 @@ class IncomingRequest:
     session: str | None = None
     environment: str | None = None
     digest: str = ""
-    apart: Offload = AT_ONCE
-
-    async def judged(self, guard: Guard, value: Request | Response, context: Context) -> Outcome:
-        """The outcome for the request or its reply, whatever it is."""
-        if self.apart is AT_ONCE:
-            return await guard.arun(value, context=context)
-        return await self.apart(partial(guard.run, value, context=context))
 
     def context(self, route: str) -> Context:
         """The facts of the run; none of them is taken from the message."""
@@ -186,7 +174,7 @@ async def _answer(
     if approval is not None:
         released = raised(await runtime.guard.arelease(approval, context=context))
         await runtime.links.keep(incoming, released.response)
-        return await incoming.apart(_written, incoming, request, released)
+        return await apart(_written, incoming, request, released)
     refusal: Refusal | None = None
     waits: list[float] = []
     used_approvals: set[str] = set()
@@ -267,9 +255,7 @@ class _Attempt:
         context = self._context = replace(self._context, custom=frozen_mapping({"upstream": self._backend.name}))
         if self._used_approvals:
             context = replace(context, spent=frozenset(self._used_approvals))
-        admitted = raised(
-            await self._incoming.judged(self._runtime.guard, replace(self._request, model=model), context)
-        )
+        admitted = raised(await self._runtime.guard.arun(replace(self._request, model=model), context=context))
         if admitted.answer is not None:
             self._used_approvals |= {use.id for use in admitted.answer.used}
         if admitted.request is None:
@@ -279,7 +265,7 @@ class _Attempt:
             message = "The request refers to a conversation that another provider keeps: send its messages instead."
             raise _TryNext(Refusal(400, "request.reference", message, headers=FINAL))
         try:
-            return admitted.request, await self._incoming.apart(emit, admitted, upstream.target)
+            return admitted.request, await apart(emit, admitted, upstream.target)
         except CmfError as error:  # the upstream's format cannot express it
             raise _TryNext(of_unreadable(error)) from None
 
@@ -300,12 +286,12 @@ class _Attempt:
     async def _judged(self, response: Response, facts: Context) -> Outcome:
         """The outcome for the response; judged again as it is joined, if an edit took a text out of its own place."""
         try:
-            outcome = raised(await self._incoming.judged(self._runtime.guard, response, facts))
+            outcome = raised(await self._runtime.guard.arun(response, context=facts))
         except Unjudgeable as error:  # it was not the client that sent too much
             raise Refusal(502, error.code, error.user_message, headers=of_decision(error).headers) from None
         if (left := outcome.response) is None or (whole := self._in_one_text(left)) is left:
             return outcome
-        return raised(await self._incoming.judged(self._runtime.guard, whole, facts))
+        return raised(await self._runtime.guard.arun(whole, context=facts))
 
     def _in_one_text(self, response: Response) -> Response:
         adapter = adapters.get(self._incoming.endpoint.dialect.name)
@@ -344,7 +330,7 @@ class _Attempt:
         outcome = await self._judged(self._as_judged(response), facts)
         await self._runtime.links.keep(self._incoming, outcome.response)
         if window is None or not self._reply.begun:
-            return await self._incoming.apart(_written, self._incoming, self._request, outcome)
+            return await apart(_written, self._incoming, self._request, outcome)
         await self._finish_stream(outcome, window)
         return None
 
@@ -355,7 +341,7 @@ class _Attempt:
             error = ErrorInfo() if response is None or response.error is None else response.error
             raise Refusal(502, error.code or "upstream.error", error.message or "The upstream broke off its reply.")
         try:
-            await window.end(outcome, await self._incoming.apart(_events, self._incoming, outcome))
+            await window.end(outcome, await apart(_events, self._incoming, outcome))
         except Diverged:
             message = "Policy changed a part of the answer that had already been sent."
             raise Refusal(403, "stream.diverged", message) from None

@@ -11,6 +11,7 @@ from pipeline.gateway.dialects import JSON
 from pipeline.gateway.exchange import IncomingRequest, read_request
 from pipeline.gateway.questions import would_change
 from pipeline.gateway.reply import Answer, decision_headers
+from pipeline.offload import apart
 
 if TYPE_CHECKING:
     from pipeline.gateway.check import Checks
@@ -23,9 +24,9 @@ async def authorized(checks: Checks, incoming: IncomingRequest) -> Answer:
         Refusal: policy refuses it, or allows it only with changes; it cannot be read; policy was unavailable.
     """
     name = incoming.endpoint.dialect.name
-    request = with_provider(await incoming.apart(read_request, incoming), FORMAT_PROVIDERS[name])
+    request = with_provider(await apart(read_request, incoming), FORMAT_PROVIDERS[name])
     outcome, left = await checks.left_of(incoming, request, name)
-    if await incoming.apart(canonical_bytes, left) != await incoming.apart(canonical_bytes, incoming.body):
+    if await apart(canonical_bytes, left) != await apart(canonical_bytes, incoming.body):
         raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
     return Answer(status=200, media_type=JSON, body=b"{}", headers=decision_headers(outcome.decision))
 

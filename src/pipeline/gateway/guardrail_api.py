@@ -25,6 +25,7 @@ from pipeline.gateway.questions import placed, read_as, would_change, wrong
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, decision_headers
 from pipeline.gateway.sections import Section
+from pipeline.offload import apart
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ async def guarded(checks: Checks, incoming: IncomingRequest, *, edit_answers: bo
     Raises:
         Refusal: nothing of it; LiteLLM is told `BLOCKED`, unless policy was unavailable.
     """
-    sent, body, places, value = await incoming.apart(_asked, incoming.body)
+    sent, body, places, value = await apart(_asked, incoming.body)
     incoming = replace(incoming, session=incoming.session or _session(sent))
     outcome, left = await checks.left_of(incoming, value, _FORMAT)
-    return await incoming.apart(_answer_for, sent, body, places, outcome, left, edit_answers)
+    return await apart(_answer_for, sent, body, places, outcome, left, edit_answers)
 
 
 def _asked(asked: Any) -> tuple[GuardrailRequest, _Object, list[int], Request | Response]:

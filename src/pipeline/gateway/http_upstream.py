@@ -7,8 +7,7 @@ import io
 import logging
 import re
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
-from functools import partial
+from contextlib import aclosing, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -29,11 +28,12 @@ from pipeline.gateway.connectivity import failure_of
 from pipeline.gateway.dialects import NDJSON, SSE
 from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.upstream import REQUEST, StreamObserver, UpstreamError, client_status, error_of
-from pipeline.offload import LARGE_BYTES
+from pipeline.offload import LARGE_BYTES, apart, arrived
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
 _CONTRADICTS: Final = "The upstream's stream contradicts itself: an event tells of another tool call than its answer."
+PIECE_BYTES: Final = 16 * 1024  # of a stream: what is read in one go
 _MAX_WAIT: Final = 86_400
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these send usage in a stream only on request
@@ -56,6 +56,10 @@ class _OneReplyEach(aiohttp.TCPConnector):
             found.close()
             found = await super()._get(*args)
         return found
+
+
+class _AllArrived(Exception):
+    """A stream is over: what its decoder would make of the whole is made here, once, and off the event loop."""
 
 
 class HttpUpstream:
@@ -174,9 +178,8 @@ class HttpUpstream:
                 return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request, live)
             if kind == "application/json":
                 body = await _bounded(reply, self._reply_bytes)
-                read = partial(self._response_in, body, request)
-                # A large one on a thread, so that no other client waits for it.
-                return self._with_status(await asyncio.to_thread(read) if len(body) > LARGE_BYTES else read())
+                arrived(len(body))
+                return self._with_status(await apart(self._response_in, body, request))
         except CmfError as error:
             if error.code == CONTRADICTION:
                 raise UpstreamError(502, "upstream.contradiction", _CONTRADICTS, why=str(error)) from None
@@ -201,9 +204,14 @@ class HttpUpstream:
 
         async def arriving() -> AsyncGenerator[WireEvent, None]:
             nonlocal size
-            async for chunk in reply.content.iter_any():
-                size += len(chunk)
-                for event in _with_data(reader.feed(chunk)):
+            pending = 0
+            async for piece in _pieces(reply):
+                size, pending = size + len(piece), pending + len(piece)
+                arrived(size)
+                for event in _with_data(
+                    await apart(reader.feed, piece) if pending > LARGE_BYTES else reader.feed(piece)
+                ):
+                    pending = 0
                     events.append(event)
                     yield event
                 if live is not None:
@@ -211,15 +219,18 @@ class HttpUpstream:
             for event in _with_data(reader.close()):
                 events.append(event)
                 yield event
+            if live is not None:
+                raise _AllArrived
 
         if live is None:
             async for _ in arriving():
                 pass
         else:
-            async with aclosing(arriving()) as wire:
-                async for event in self._adapter.stream_response(wire, request):
-                    live.observe(event)
-        response = await asyncio.to_thread(so_far) if size > LARGE_BYTES else so_far()
+            with suppress(_AllArrived):
+                async with aclosing(arriving()) as wire:
+                    async for event in self._adapter.stream_response(wire, request):
+                        live.observe(event)
+        response = await apart(so_far)
         if response.error is None and not is_whole(response):
             raise UpstreamError(
                 502,
@@ -248,6 +259,15 @@ class HttpUpstream:
         except (CmfError, UpstreamError):
             error = None
         return error_of(reply.status, error, _wait(reply.headers.get("retry-after", "")))
+
+
+async def _pieces(reply: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """What arrives, in pieces after each of which other clients have their turn: a burst may hold a thousand events."""
+    async for chunk in reply.content.iter_any():
+        for at in range(0, len(chunk), PIECE_BYTES):
+            if at:
+                await asyncio.sleep(0)
+            yield chunk[at : at + PIECE_BYTES]
 
 
 def _with_data(events: Iterable[WireEvent]) -> Iterable[WireEvent]:

@@ -14,6 +14,7 @@ from pipeline.gateway.endpoints import Endpoint
 from pipeline.gateway.refusal import FINAL, Refusal, of_unreadable
 from pipeline.gateway.settings import Limits
 from pipeline.gateway.timeouts import SharedTimeout
+from pipeline.offload import apart, arrived
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -110,7 +111,9 @@ def check_uncut(headers: Mapping[str, str]) -> None:
 
 async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits, in_time: SharedTimeout) -> Any:
     """The JSON value of the body; raises as `bytes_of` and `json_of`."""
-    return json_of(await bytes_of(headers, receive, limits, in_time), limits)
+    raw = await bytes_of(headers, receive, limits, in_time)
+    arrived(len(raw), anew=True)
+    return await apart(json_of, raw, limits)
 
 
 async def bytes_of(

@@ -35,6 +35,7 @@ from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, HttpServ
 from pipeline.mcp_proxy.link import Link, Memory, Side, Step, note
 from pipeline.mcp_proxy.refusals import Refused, error_body, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
+from pipeline.offload import apart
 from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.gateway")
@@ -191,7 +192,7 @@ class McpGateway:
         check_accepts(request.headers, JSON, SSE)
         body = await intake.body_of(request.headers, request.receive, self._limits, self._body_timeout)
         try:
-            received = frame_of(body)
+            received = await apart(frame_of, body)
         except FrameError as error:
             await request.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
             return
@@ -370,7 +371,7 @@ async def _from_server(session: McpSession, values: AsyncIterator[Any]) -> Async
 async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, Any]]:
     """What goes to the client of a server's message. Refused if it is not a valid message."""
     try:
-        received = frame_of(value)
+        received = await apart(frame_of, value)
     except FrameError as error:
         raise Refused(refusals.CLOSED, error.code, "The server's message cannot be read.", retryable=True) from None
     late = session.link.expired(Side.SERVER)

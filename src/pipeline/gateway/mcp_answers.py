@@ -12,6 +12,7 @@ from pipeline.gateway.reply import Reply
 from pipeline.mcp_proxy.frames import INVALID_REQUEST
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE
 from pipeline.mcp_proxy.refusals import Refused, error_body
+from pipeline.offload import apart
 
 _UNSTORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -30,7 +31,7 @@ class McpReply(Reply):
 
     async def value(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         """Send one JSON value, or no body for None. Raises ClientDisconnected, as every method here does."""
-        data = b"" if body is None else dumps(body)
+        data = b"" if body is None else await apart(dumps, body)
         own = {"content-length": str(len(data)), **(headers or {})} | ({} if body is None else {"content-type": JSON})
         await self._begin(status, own)
         await self._sent({"type": "http.response.body", "body": data})
@@ -62,7 +63,7 @@ class McpReply(Reply):
         await self._sent({"type": "http.response.body", "body": b""})
 
     async def _message(self, body: dict[str, Any]) -> None:
-        data = sse_bytes({"event": "message", "data": body})
+        data = await apart(sse_bytes, {"event": "message", "data": body})
         await self._sent({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ import gc
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +17,16 @@ from pipeline.gateway.admin import AdminApp, App
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.server import server_of
 from pipeline.gateway.settings import Settings
+from pipeline.offload import has_large_work
 
 if TYPE_CHECKING:
     from pipeline.gateway.service import Service  # not loaded by `Crew`, which serves nothing itself
 
 YOUNG: Final = 20_000  # new objects between two collections; requests leave hardly any cycles
+MIDDLE: Final = 2  # collections of new objects between two that look at what those left, too
+NEVER: Final = 1 << 30
+DUE: Final = 30  # of the latter, after which all objects are looked at, once nothing large is worked on
+LONGEST_WAIT: Final = 60.0  # seconds; then they are, whatever is worked on
 LARGE: Final = 128 * 1024  # bytes; glibc's initial value
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -44,21 +50,39 @@ async def run(
     """
     gc.collect()
     gc.freeze()  # all of this stays: no collection needs to look at it again
-    gc.set_threshold(YOUNG)
+    gc.set_threshold(YOUNG, MIDDLE, NEVER)
     give_memory_back()
+    collecting = asyncio.create_task(collect_at_rest())
     server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
-    with hanging_up(service.operations):
-        if operators is None or beside is None:
-            await server.serve(sockets=[clients])
-            return
-        operators.is_ending = lambda: server.should_exit
-        other = server_of(operators, beside=True)
-        work = asyncio.create_task(other.serve(sockets=[beside]))
-        try:
-            await server.serve(sockets=[clients])
-        finally:
-            other.should_exit = True
-            await work
+    try:
+        with hanging_up(service.operations):
+            if operators is None or beside is None:
+                await server.serve(sockets=[clients])
+                return
+            operators.is_ending = lambda: server.should_exit
+            other = server_of(operators, beside=True)
+            work = asyncio.create_task(other.serve(sockets=[beside]))
+            try:
+                await server.serve(sockets=[clients])
+            finally:
+                other.should_exit = True
+                await work
+    finally:
+        collecting.cancel()
+
+
+async def collect_at_rest(every: float = 1.0) -> None:
+    """Free cycles of old objects, until cancelled: a collection stops all threads for as long as it looks at objects.
+
+    While something large is worked on, there may be a million of them, and none of them can be freed yet.
+    """
+    looked = time.monotonic()
+    while True:
+        await asyncio.sleep(every)
+        is_due = gc.get_count()[2] >= DUE
+        if is_due and (not has_large_work() or time.monotonic() - looked > LONGEST_WAIT):
+            gc.collect()
+            looked = time.monotonic()
 
 
 def give_memory_back() -> None:
@@ -111,4 +135,4 @@ def admin_app(settings: Settings, operations: Operations, review: App | None = N
     return AdminApp(operations, admins, review, hosts=hosts)
 
 
-__all__ = ["admin_app", "hanging_up", "on_signal", "run"]
+__all__ = ["admin_app", "collect_at_rest", "hanging_up", "on_signal", "run"]

@@ -29,6 +29,7 @@ from pipeline.gateway.dialects import Dialect
 from pipeline.gateway.reply import Reply
 from pipeline.gateway.window_events import Diverged, Sent
 from pipeline.guard import Guard
+from pipeline.offload import apart
 from pipeline.outcome import Outcome, raised
 from pipeline.policies.lookahead import Lookaheads, held_at_end, least_held, open_word
 
@@ -92,10 +93,10 @@ class Window:
         if self._holds_rest or not self._is_due():
             return
         self._judged_at = self._total
-        answer = self._judgeable(self.as_arrived(so_far()))
+        answer = await apart(lambda: self._judgeable(self.as_arrived(so_far())))
         if answer is None:
             return
-        held = self._held(answer.message.content)
+        held = await apart(self._held, answer.message.content)
         try:
             outcome = raised(await _judged_to_the_end(self._guard, answer, self.facts))
         except Denied as error:
@@ -103,17 +104,20 @@ class Window:
                 raise
             return
         self._refused_at = {}
-        shown = self._shown(answer, outcome, held)
+        shown = await apart(self._shown, answer, outcome, held)
         if not any(shown):
             return
         try:
-            texts = _by_text(outcome.response, shown)
-            new = self._sent.partly(emit_events(outcome, self._dialect.name), texts)
+            new = await apart(self._new, outcome, shown)
         except (Diverged, CmfError, EmissionError):  # judging the whole answer will show what is wrong
             self._holds_rest = True
             return
         self.released = max(self.released, sum(map(len, shown)))
         await self._write(new, outcome)
+
+    def _new(self, outcome: Outcome, shown: Sequence[str]) -> list[WireEvent]:
+        """The events that the client has not got yet, of those that show the texts this far."""
+        return self._sent.partly(emit_events(outcome, self._dialect.name), _by_text(outcome.response, shown))
 
     def as_arrived(self, response: Response) -> Response:
         """The response, written plainly, with its first text before its thinking if it arrived before that.
@@ -132,7 +136,7 @@ class Window:
 
     async def end(self, outcome: Outcome, events: list[WireEvent]) -> None:
         """Send the rest. `events` are the whole answer's; Diverged if what was sent is not how they begin."""
-        await self._write(self._sent.rest(events), outcome)
+        await self._write(await apart(self._sent.rest, events), outcome)
 
     @property
     def facts(self) -> Context:
@@ -235,9 +239,8 @@ class Window:
 
     async def _write(self, events: list[WireEvent], outcome: Outcome) -> None:
         if events:
-            await self._reply.piece(
-                b"".join(map(self._dialect.frame, events)), self._dialect.stream_type, outcome.decision
-            )
+            data = await apart(lambda: b"".join(map(self._dialect.frame, events)))
+            await self._reply.piece(data, self._dialect.stream_type, outcome.decision)
 
 
 def _text(part: Part) -> str:

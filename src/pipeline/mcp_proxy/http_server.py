@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
@@ -26,6 +27,7 @@ from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
 from pipeline.mcp_proxy.param_headers import ParamHeaders
 from pipeline.mcp_proxy.refusals import Refused
+from pipeline.offload import apart, arrived
 
 _log: Final = logging.getLogger("pipeline.mcp")
 SESSION: Final = "mcp-session-id"
@@ -93,7 +95,7 @@ class HttpServer:
         first, is_call = body.get("method") == "initialize", "method" in body and "id" in body
         if first:
             headers.pop(VERSION, None)
-        async for value in self._request("POST", headers, dumps(body), first=first, reads=is_call):
+        async for value in self._request("POST", headers, await apart(dumps, body), first=first, reads=is_call):
             if body.get("method") == "tools/list":
                 self._params.learn(value)
             yield value
@@ -163,11 +165,13 @@ class HttpServer:
         if reply.status == 404 and self.session is not None:
             raise _closed("mcp.session-lost", "The server knows this session no more.")
         if kind == JSON and method == "POST" and reads and reply.status in (200, 400, 404):
-            yield loads(await self._whole(reply), max_bytes=self._address.message_bytes, max_brackets=MAX_BRACKETS)
+            raw = await self._whole(reply)
+            arrived(len(raw))
+            yield await apart(partial(loads, raw, max_bytes=self._address.message_bytes, max_brackets=MAX_BRACKETS))
         elif kind == SSE and reply.status == 200:
             if method == "GET":
                 yield None
-            async for value in self._streamed(reply):
+            async for value in self._streamed(reply, listens=method == "GET"):
                 yield value
         else:
             _log.info('{"mcp":"mcp.http-status","status":%d}', reply.status)
@@ -181,10 +185,14 @@ class HttpServer:
                 raise _closed("mcp.too-large", "The server's message is too large.")
         return bytes(pieces)
 
-    async def _streamed(self, reply: aiohttp.ClientResponse) -> AsyncGenerator[Any, None]:
+    async def _streamed(self, reply: aiohttp.ClientResponse, *, listens: bool) -> AsyncGenerator[Any, None]:
         reader = SseReader(max_event_bytes=self._address.message_bytes, max_stream_bytes=MAX_STREAM_BYTES)
+        size = 0
         async for chunk in reply.content.iter_any():
-            for event in reader.feed(chunk):
+            size += len(chunk)
+            arrived(size, anew=listens)
+            for event in await apart(reader.feed, chunk):
+                size = 0
                 if _is_message(event):
                     yield event["data"]
         # An event without the blank line that ends it may be half of one: it is not read.

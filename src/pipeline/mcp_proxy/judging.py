@@ -19,6 +19,7 @@ from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import INVALID_PARAMS, FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT, repeat, request_of, response_of, unrepeated
 from pipeline.mcp_proxy.refusals import Refused, of_decision, of_unreadable
+from pipeline.offload import apart
 from pipeline.outcome import raised
 from pipeline.ulids import made_at, new_ulid
 
@@ -56,10 +57,10 @@ class Judge:
         body = await self._with_answers(body)
         context = self._context_of(body)
         try:
-            request = request_of(body, self._server)
+            request = await apart(request_of, body, self._server)
             outcome = raised(await self._guard.arun(request, context=context))
             sent = outcome.request
-            written = emit(outcome, FORMAT)
+            written = await apart(emit, outcome, FORMAT)
         except (CmfError, PipelineError) as error:
             raise _refusal_of(error) from None
         if sent is None or not _is_same_message(written, body):
@@ -68,17 +69,17 @@ class Judge:
 
     async def answer(self, body: Mapping[str, Any], asked: Sent) -> dict[str, Any]:
         """The answer of either side to a call, after policy. Raises Refused as `call` does."""
-        body, repeated = unrepeated(await self._with_questions(body))
+        body, repeated = await apart(unrepeated, await self._with_questions(body))
         context = replace(asked.context, history=asked.request, call_id=None)
         try:
-            response = response_of(body, asked.request, self._server)
+            response = await apart(response_of, body, asked.request, self._server)
             outcome = raised(await self._guard.arun(response, context=context))
-            written: dict[str, Any] = emit(outcome, FORMAT)
+            written: dict[str, Any] = await apart(emit, outcome, FORMAT)
         except (CmfError, PipelineError) as error:
             raise _refusal_of(error) from None
         if not _is_same_message(written, body):
             raise Refused(refusals.REFUSED, "mcp.other-message", "What was judged is another message.")
-        return written if repeated is None else repeat(written, repeated)
+        return written if repeated is None else await apart(repeat, written, repeated)
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
         ulid = new_ulid()
@@ -117,8 +118,9 @@ class Judge:
 
     async def _judge_response(self, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            response = response_of(body, None, None)
-            written = emit(raised(await self._guard.arun(response, context=self._context_of(body))), FORMAT)
+            response = await apart(response_of, body, None, None)
+            outcome = raised(await self._guard.arun(response, context=self._context_of(body)))
+            written = await apart(emit, outcome, FORMAT)
         except (CmfError, PipelineError) as error:
             raise _refusal_of(error) from None
         result: dict[str, Any] = written

@@ -25,6 +25,7 @@ from pipeline.mcp_proxy.judging import Judge, Sent
 from pipeline.mcp_proxy.pins import CHANGED, STRIPPED, Pins
 from pipeline.mcp_proxy.refusals import Refused, error_body, refusal_body
 from pipeline.mcp_proxy.tasks import Tasks
+from pipeline.offload import apart
 from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.mcp")
@@ -262,7 +263,7 @@ class Link:
     async def _answered(self, side: Side, frame: Frame, opened: _Open) -> dict[str, Any]:
         caller, sent = self._callers[side.other], opened.sent
         lists_tools = opened.method == "tools/list" and side is Side.SERVER
-        body = self._without_changed_tools(frame.body) if lists_tools else frame.body
+        body = await apart(self._without_changed_tools, frame.body) if lists_tools else frame.body
         if opened.method == tasks.GET and "result" in body.get("result", {}):
             sent = self._of_task(caller, sent)
         if opened.method in (tasks.GET, tasks.RESULT):

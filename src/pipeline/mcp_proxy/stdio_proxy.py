@@ -14,6 +14,7 @@ from pipeline.mcp_proxy.link import Link, Side, note
 from pipeline.mcp_proxy.pipes import ClientDisconnected, Pipes
 from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerDisconnected
 from pipeline.mcp_proxy.refusals import Refused, of_frame
+from pipeline.offload import apart, arrived, arrived_bytes
 
 if TYPE_CHECKING:
     from pipeline.mcp_proxy.http_server import HttpServer  # loads aiohttp, which process servers do not need
@@ -63,7 +64,8 @@ class ProcessServer:
         """See `Server`. Lines that do not start like JSON are stray prints and skipped."""
         async for line in self._process.lines():
             if line.lstrip()[:1] in (b"{", b"["):
-                yield read(line)
+                arrived(len(line), anew=True)
+                yield await apart(read, line)
             else:
                 note("mcp.stray-line", Side.SERVER)
 
@@ -78,7 +80,7 @@ class UrlServer:
     def __init__(self, server: HttpServer, link: Link) -> None:
         self._server = server
         self._link = link
-        self._received: asyncio.Queue[FromServer | FrameError] = asyncio.Queue(maxsize=16)
+        self._received: asyncio.Queue[tuple[FromServer | FrameError, int]] = asyncio.Queue(maxsize=16)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, body: Mapping[str, Any]) -> None:
@@ -96,7 +98,8 @@ class UrlServer:
     async def received(self) -> AsyncGenerator[FromServer, None]:
         """See `Server`."""
         while True:
-            item = await self._received.get()
+            item, size = await self._received.get()
+            arrived(size, anew=True)
             if isinstance(item, FrameError):
                 raise item
             yield item
@@ -124,13 +127,14 @@ class UrlServer:
         except Refused as refused:
             note(refused.code, Side.SERVER, refused.decision_id)
         if "method" in body and "id" in body:
-            await self._received.put(Cut(body["id"]))  # ignored if the answer came
+            await self._received.put((Cut(body["id"]), 0))  # ignored if the answer came
 
     async def _queue(self, value: Any, asked: Mapping[str, Any] | None = None) -> None:
         try:
-            await self._received.put(frame_of(owned(value, asked)))
+            item: FromServer | FrameError = await apart(frame_of, owned(value, asked))
         except FrameError as error:
-            await self._received.put(error)
+            item = error
+        await self._received.put((item, arrived_bytes()))
 
     async def _listen(self) -> None:
         while True:
@@ -208,8 +212,9 @@ class StdioProxy:
             except FrameError as error:
                 await self._client.write(dumps(of_frame(error)))
                 raise
+            arrived(len(line), anew=True)
             try:
-                message = read(line)
+                message = await apart(read, line)
             except FrameError as error:
                 note(error.code, Side.CLIENT)
                 await self._client.write(dumps(of_frame(error)))
@@ -247,7 +252,7 @@ class StdioProxy:
 
     async def _write(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
         for body in to_client:
-            await self._client.write(dumps(body))
+            await self._client.write(await apart(dumps, body))
         for body in to_server:
             await self._server.send(body)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import gc
 import json
 import os
 import platform
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,11 +27,13 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.processes import BEGIN_SECONDS, CHAT, Serving, asked, in_flight, said, serving_process
 from tests.pipeline.gateway.servers import KEY, asking, script, until
 
+from pipeline.gateway import running
 from pipeline.gateway.admin import BY, AdminApp
 from pipeline.gateway.identity import hash_of
 from pipeline.gateway.intake import Receive
 from pipeline.gateway.operations import Operations, merged
 from pipeline.gateway.running import give_memory_back
+from pipeline.offload import apart, arrived
 
 ADMIN = "cmf_an-admin-of-a-test"
 OPERATIONS = {"port": 0, "keys": [{"name": "ops", "hash": hash_of(ADMIN)}]}
@@ -428,6 +433,41 @@ for piece in [(taken(1 << 20), libc.malloc(1 << 10))[0] for _ in range(20)]:
     libc.free(piece)
 print(resident() - before >> 20)
 """
+
+
+@pytest.mark.spec("GW-68")
+@pytest.mark.parametrize(("longest", "collects_at_work"), [(60.0, False), (0.0, True)])
+async def test_cycles_of_old_objects_are_freed_once_nothing_large_is_worked_on(
+    monkeypatch: pytest.MonkeyPatch, longest: float, collects_at_work: bool
+) -> None:
+    monkeypatch.setattr(running, "DUE", 0)
+    monkeypatch.setattr(running, "LONGEST_WAIT", longest)
+    freed, done = threading.Event(), threading.Event()
+    gc.collect()
+    cycle = _Cycle()
+    weakref.finalize(cycle, freed.set)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(0)
+    try:
+        arrived(1 << 20, anew=True)
+        work = asyncio.create_task(apart(done.wait, 10))
+        collecting = asyncio.create_task(running.collect_at_rest(0.01))
+        del cycle
+        await asyncio.sleep(0.2)
+        assert freed.is_set() is collects_at_work
+        done.set()
+        await work
+        await asyncio.sleep(0.2)
+        collecting.cancel()
+    finally:
+        gc.set_threshold(*thresholds)
+
+    assert freed.is_set()
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.own = self
 
 
 @pytest.mark.spec("GW-157")
