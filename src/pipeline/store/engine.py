@@ -71,12 +71,13 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
 
     Raises:
         ConfigError: a URL of another kind. StoreError: the database cannot be opened, is newer than this code
-            (`store.newer-schema`), or cannot be migrated.
+            (`store.newer-schema`), cannot be migrated, or has something planted in it (`store.planted`).
     """
     target = resolved(url)
     try:
         engine = _postgres_engine(target, busy_seconds) if _is_server(target) else _sqlite_engine(target, busy_seconds)
         migrate(engine)
+        _check_nothing_acts(engine)
     except (SQLAlchemyError, OSError) as error:
         raise unavailable("the store cannot be opened", error, _display_name(target)) from error
     if _is_server(target):
@@ -506,6 +507,48 @@ def migrate(engine: Engine) -> None:
                 _create_tables(connection)
             else:
                 upgrade(connection)
+
+
+def foreign_in(connection: Connection) -> Iterator[str]:
+    """The kind and name of each trigger, view, rule or other object in the database that a store does not have."""
+    if connection.dialect.name != "sqlite":
+        for kind, name in connection.exec_driver_sql(_FOREIGN_ON_SERVER).all():
+            if (table := name.partition(" on ")[2]) in METADATA.tables:
+                yield f"{kind} {name}" if kind != "row security" else f"{kind} on {table}"
+        return
+    known = {*METADATA.tables, "alembic_version"}
+    known |= {str(index.name) for table in METADATA.tables.values() for index in table.indexes}
+    for kind, name, table in connection.exec_driver_sql("SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"):
+        is_own = kind in ("table", "index") and (name in known or str(name).startswith("sqlite_"))
+        if not is_own:
+            yield f"{kind} {name}" + (f" on {table}" if table != name else "")
+
+
+_FOREIGN_ON_SERVER: Final = """
+SELECT 'trigger', tgname || ' on ' || relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+    WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace
+UNION ALL SELECT 'rule', rulename || ' on ' || tablename FROM pg_rules WHERE schemaname = current_schema()
+UNION ALL SELECT 'row security', ' on ' || relname FROM pg_class
+    WHERE relrowsecurity AND relnamespace = current_schema()::regnamespace
+UNION ALL SELECT 'view', ' on ' || viewname FROM pg_views WHERE schemaname = current_schema()
+ORDER BY 1, 2
+"""
+
+
+def _check_nothing_acts(engine: Engine) -> None:
+    """Check that nothing in the database acts by itself on what a store writes, or is shown in place of its tables."""
+    with engine.connect() as connection, connection.begin():
+        planted = next(filter(_acts, foreign_in(connection)), None)
+    if planted is not None:
+        engine.dispose()
+        hint = "find out who made it and what it did (`cmf audit verify`), and drop it"
+        problem = f"the database has a {planted}, which no store has"
+        raise StoreError(problem, path=_display_name(engine.url), code="store.planted", hint=hint)
+
+
+def _acts(foreign: str) -> bool:
+    kind, *_, name = foreign.split()
+    return kind not in ("table", "index", "view") or (kind == "view" and name in METADATA.tables)
 
 
 def _newer_schema(found: str, place: str) -> StoreError:

@@ -17,9 +17,9 @@ from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.record import plain, session_changes_in
 from pipeline.errors import StoreError
 from pipeline.moments import instant_of
-from pipeline.store.engine import snapshot
+from pipeline.store.engine import foreign_in, snapshot
 from pipeline.store.overview import PLACED, Placed
-from pipeline.store.search import damage_in, foreign_in, misindexed
+from pipeline.store.search import damage_in, misindexed
 from pipeline.store.tables import (
     APPROVALS,
     CONTENTS,

@@ -17,7 +17,7 @@ from pipeline.errors import AuditError
 from pipeline.sessions.keys import shown_subject, stored_subject, subject_key
 from pipeline.store.engine import snapshot
 from pipeline.store.overview import PLACED, Placed
-from pipeline.store.tables import METADATA, RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
+from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
 from pipeline.store.writer import Writer, waited
 
 _BATCH_SIZE: Final = 2_000  # records indexed in one transaction: bounds how long other writes wait
@@ -154,32 +154,6 @@ def damage_in(connection: Connection) -> Iterator[tuple[str | None, str]]:
         if (found := _MISSING_ROW.search(reported)) is not None:
             row = connection.exec_driver_sql(_RECORD_OF_ROW[found[2]], (int(found[1]),)).first()
         yield None if row is None else str(row[0]), reported
-
-
-def foreign_in(connection: Connection) -> Iterator[str]:
-    """The kind and name of each trigger, view, rule or other object in the database that a store does not have."""
-    if connection.dialect.name != "sqlite":
-        for kind, name in connection.exec_driver_sql(_FOREIGN_ON_SERVER).all():
-            if (table := name.partition(" on ")[2]) in METADATA.tables:
-                yield f"{kind} {name}" if kind != "row security" else f"{kind} on {table}"
-        return
-    known = {*METADATA.tables, "alembic_version"}
-    known |= {str(index.name) for table in METADATA.tables.values() for index in table.indexes}
-    for kind, name, table in connection.exec_driver_sql("SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"):
-        is_own = kind in ("table", "index") and (name in known or str(name).startswith("sqlite_"))
-        if not is_own:
-            yield f"{kind} {name}" + (f" on {table}" if table != name else "")
-
-
-_FOREIGN_ON_SERVER: Final = """
-SELECT 'trigger', tgname || ' on ' || relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
-    WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace
-UNION ALL SELECT 'rule', rulename || ' on ' || tablename FROM pg_rules WHERE schemaname = current_schema()
-UNION ALL SELECT 'row security', ' on ' || relname FROM pg_class
-    WHERE relrowsecurity AND relnamespace = current_schema()::regnamespace
-UNION ALL SELECT 'view', ' on ' || viewname FROM pg_views WHERE schemaname = current_schema()
-ORDER BY 1, 2
-"""
 
 
 def _rows_after(connection: Connection, after: int, upto: int) -> Sequence[Any]:

@@ -26,6 +26,7 @@ from pipeline.audit.verification import Report
 from pipeline.authority import APPROVE, DECLASSIFY
 from pipeline.cli.commands import app
 from pipeline.declassification import declassify
+from pipeline.errors import StoreError
 from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import load
 from pipeline.sessions.base import wall_clock
@@ -99,8 +100,39 @@ def test_what_the_log_vouches_for_and_was_changed_is_found(tmp_path: Path, state
     assert f"FAILS  {code}" in done.stdout
     assert words in done.stdout
     assert "does not hold" in done.stdout
+
+
+PLANTED = {
+    "CREATE TRIGGER t AFTER INSERT ON session_labels BEGIN DELETE FROM session_labels; END": "trigger t",
+    "CREATE TRIGGER heads AFTER INSERT ON heads BEGIN SELECT 1; END": "trigger heads",
+    "ALTER TABLE holds RENAME TO h; CREATE VIEW holds AS SELECT * FROM h WHERE 0": "view holds",
+}
+
+
+@pytest.mark.spec("REC-26")
+@pytest.mark.parametrize("statements", PLANTED)
+def test_a_file_in_which_something_acts_or_hides_is_not_opened(tmp_path: Path, statements: str) -> None:
+    file = tmp_path / "s.sqlite3"
+    Store.at(file).close()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(statements)
+
+    with pytest.raises(StoreError) as refused:
+        Store.at(file)
+
+    assert refused.value.code == "store.planted"
+    assert PLANTED[statements] in refused.value.message
+
+
+@pytest.mark.spec("REC-26")
+def test_a_file_with_what_nothing_reads_is_opened(tmp_path: Path) -> None:
+    file = tmp_path / "s.sqlite3"
+    Store.at(file).close()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript("CREATE VIEW v AS SELECT 1; CREATE TABLE theirs (a)")
+
     with Store.at(file) as store:
-        assert {problem.code for problem in checked(store).problems} in ({code}, {code, "record.changed"})
+        assert {problem.code for problem in checked(store).problems} == {"schema.changed"}
 
 
 @pytest.mark.spec("AUD-87")
@@ -284,7 +316,7 @@ def test_a_whole_bundle_without_policies_that_were_in_force_is_found(tmp_path: P
     assert found == {whole: [], without: ["policies.missing"], some: []}
 
 
-@pytest.mark.spec("AUD-87")
+@pytest.mark.spec("AUD-87", "REC-26")
 def test_a_trigger_a_rule_or_row_security_on_a_server_is_found(postgres: Postgres, tmp_path: Path) -> None:
     place = postgres.new()
     planted = """
@@ -303,6 +335,9 @@ def test_a_trigger_a_rule_or_row_security_on_a_server_is_found(postgres: Postgre
         found = checked(store).problems
 
     assert {problem.code for problem in found} == {"schema.changed"}
+    with pytest.raises(StoreError, match=r"the database has a (trigger|rule|row security)") as refused:
+        Store.named(place, key=tmp_path / "key")
+    assert refused.value.code == "store.planted"
     said = " ".join(problem.message for problem in found)
     assert all(words in said for words in ("row security on logs", "rule r on heads", "trigger t on records"))
     assert len(found) == 3
