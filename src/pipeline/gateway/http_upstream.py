@@ -27,12 +27,19 @@ from pipeline.emission import with_wire_model
 from pipeline.gateway.connectivity import failure_of
 from pipeline.gateway.dialects import NDJSON, SSE
 from pipeline.gateway.settings import Upstream as UpstreamSettings
-from pipeline.gateway.upstream import REQUEST, StreamObserver, UpstreamError, client_status, error_of
+from pipeline.gateway.upstream import (
+    CONTRADICTORY,
+    CONTRADICTS,
+    REQUEST,
+    StreamObserver,
+    UpstreamError,
+    client_status,
+    error_of,
+)
 from pipeline.offload import LARGE_BYTES, apart, arrived
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
-_CONTRADICTS: Final = "The upstream's stream contradicts itself: an event tells of another tool call than its answer."
 PIECE_BYTES: Final = 16 * 1024  # of a stream: what is read in one go
 _MAX_WAIT: Final = 86_400
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
@@ -182,7 +189,7 @@ class HttpUpstream:
                 return self._with_status(await apart(self._response_in, body, request))
         except CmfError as error:
             if error.code == CONTRADICTION:
-                raise UpstreamError(502, "upstream.contradiction", _CONTRADICTS, why=str(error)) from None
+                raise UpstreamError(502, CONTRADICTORY, CONTRADICTS, why=str(error)) from None
             raise _unreadable(error.code) from None
         raise _unreadable("its media type is not one of the dialect")
 

@@ -80,6 +80,8 @@ class UpstreamError(Exception):
 
 _FAILED: Final = "The upstream replied with an error."
 ACCOUNT: Final = "upstream.account"
+CONTRADICTORY: Final = "upstream.contradiction"
+CONTRADICTS: Final = "The upstream's stream contradicts itself: an event tells of another tool call than its answer."
 _ACCOUNT_STATUSES: Final = frozenset({401, 402, 403})
 _ACCOUNT_FAILED: Final = "The upstream does not accept this gateway's key, or its account: its operator has to act."
 # The client's status by the upstream's. An upstream's 401 is about our key, not about the client's.
@@ -136,6 +138,8 @@ def error_of(status: int, wire_error: ErrorInfo | None, wait: int | None = None)
 
 __all__ = [
     "ACCOUNT",
+    "CONTRADICTORY",
+    "CONTRADICTS",
     "REQUEST",
     "StreamObserver",
     "Upstream",

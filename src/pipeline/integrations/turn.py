@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from cmf import adapters
 from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
+from cmf.adapters.stream import CONTRADICTION
 from cmf.codec import dumps, loads
 from cmf.errors import CmfError, DecodeError
 from cmf.frozen import frozen_mapping
@@ -31,6 +32,7 @@ from pipeline.gateway.exchange import APPROVAL_HEADER, FORWARDED_HEADERS, Incomi
 from pipeline.gateway.intake import check_query, query_of
 from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
 from pipeline.gateway.reply import decision_headers
+from pipeline.gateway.upstream import CONTRADICTORY, CONTRADICTS
 from pipeline.outcome import Outcome, raised
 from pipeline.stage import Traffic
 from pipeline.ulids import new_ulid
@@ -209,8 +211,9 @@ def _read(got: Got, incoming: IncomingRequest, request: Request) -> Response:
                 return _failed(response, response.error, got.status if got.status >= 400 else 502)
             if got.status == 200:
                 return response
-    except CmfError:
-        pass
+    except CmfError as error:
+        if error.code == CONTRADICTION:
+            raise Refusal(502, CONTRADICTORY, CONTRADICTS) from None
     if got.status == 200:
         raise _unreadable()
     message = "The provider returned an error."

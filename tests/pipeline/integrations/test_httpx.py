@@ -169,6 +169,26 @@ def test_streams_are_judged_whole_and_made_anew(oai: Any, ant: Any, provider: Pr
     assert chat == response == message == "It is [MASKED]."
 
 
+@pytest.mark.spec("INT-4", "STR-10")
+def test_a_stream_that_tells_of_two_different_calls_is_refused(oai: Any, provider: Provider) -> None:
+    item = {"type": "function_call", "id": "f", "call_id": "c", "name": "delete_database", "arguments": "{}"}
+    whole = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": [{**item, "name": "look"}]}
+    told = [
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": whole},
+    ]
+    content = b"".join(sse_bytes({"event": str(event["type"]), "data": event}) for event in told)
+    head = {"content-type": "text/event-stream"}
+    provider.instead = lambda _: provider.library.Response(200, content=content, headers=head)
+
+    with pytest.raises(openai.InternalServerError) as refused:
+        list(oai.responses.create(model="gpt-5", input="hello", stream=True))
+
+    assert refused.value.status_code == 502
+    assert "upstream.contradiction" in refused.value.response.text
+    assert "delete_database" not in refused.value.response.text
+
+
 @pytest.mark.spec("INT-1", "INT-4")
 async def test_the_asyncio_clients_are_judged_alike(guard: Guard, provider: Provider) -> None:
     provider.says = "It is 1234."
