@@ -77,7 +77,7 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
     try:
         engine = _postgres_engine(target, busy_seconds) if _is_server(target) else _sqlite_engine(target, busy_seconds)
         migrate(engine)
-        _check_nothing_acts(engine)
+        _check_opened(engine)
     except (SQLAlchemyError, OSError) as error:
         raise unavailable("the store cannot be opened", error, _display_name(target)) from error
     if _is_server(target):
@@ -535,15 +535,34 @@ ORDER BY 1, 2
 """
 
 
-def _check_nothing_acts(engine: Engine) -> None:
-    """Check that nothing in the database acts by itself on what a store writes, or is shown in place of its tables."""
-    with engine.connect() as connection, connection.begin():
-        planted = next(filter(_acts, foreign_in(connection)), None)
-    if planted is not None:
+def _check_opened(engine: Engine) -> None:
+    try:
+        with engine.connect() as connection, connection.begin():
+            check_nothing_acts(connection)
+    except StoreError:
         engine.dispose()
+        raise
+
+
+def check_nothing_acts(connection: Connection) -> None:
+    """Check that nothing in the database acts by itself on what a store writes, or is shown in place of its tables.
+
+    Raises:
+        StoreError: something does (`store.planted`, with its name).
+    """
+    planted = next(filter(_acts, foreign_in(connection)), None)
+    if planted is not None:
         hint = "find out who made it and what it did (`cmf audit verify`), and drop it"
-        problem = f"the database has a {planted}, which no store has"
-        raise StoreError(problem, path=_display_name(engine.url), code="store.planted", hint=hint)
+        problem, place = f"the database has a {planted}, which no store has", _display_name(connection.engine.url)
+        raise StoreError(problem, path=place, code="store.planted", hint=hint)
+
+
+def schema_version(connection: Connection) -> int | None:
+    """A number that SQLite changes with each change of tables, triggers or views; None on a server, which has none."""
+    if connection.dialect.name != "sqlite":
+        return None
+    version: int = _driver(connection).execute("PRAGMA schema_version").fetchone()[0]
+    return version
 
 
 def _acts(foreign: str) -> bool:

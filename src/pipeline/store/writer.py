@@ -21,7 +21,17 @@ from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from pipeline.errors import StoreBusy, StoreError
-from pipeline.store.engine import Identity, forked, identity_of, insert_rows, keep_forever, unavailable, writing
+from pipeline.store.engine import (
+    Identity,
+    check_nothing_acts,
+    forked,
+    identity_of,
+    insert_rows,
+    keep_forever,
+    schema_version,
+    unavailable,
+    writing,
+)
 from pipeline.store.log import Log
 from pipeline.store.tables import CONTENTS, RECORDS
 
@@ -121,6 +131,7 @@ class Writer:
         self._file = identity_of(self._places[0]) if self._places else None
         self._journal: Identity | None = None  # as the connection found it
         self._lost = False
+        self._schema: int | None = None  # its version when it was last checked
         self.failure: StoreError | None = None  # why the last commit failed; None if it did not
         self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
         self._thread.start()
@@ -267,6 +278,7 @@ class Writer:
             self._check_kept()
             with self._connected().begin():
                 self._note_journal()
+                self._check_schema()
                 rows: list[tuple[Table, Row]] = []
                 for item in batch:
                     if isinstance(item, _Insert):
@@ -331,6 +343,13 @@ class Writer:
         if self._places and self._journal is None:
             self._journal = identity_of(self._places[1])
 
+    def _check_schema(self) -> None:
+        """Check that nobody planted anything in the file since it was last written here; nobody else can just now."""
+        version = schema_version(self._connected())
+        if version != self._schema:
+            check_nothing_acts(self._connected())
+            self._schema = version
+
     def _check_kept(self) -> None:
         """Check that the database file, and the journal this connection writes to, are still where others find them.
 
@@ -358,7 +377,9 @@ def places_of(engine: Engine) -> tuple[str, ...]:
 
 
 def _failed(error: Exception) -> StoreError:
-    return _removed() if isinstance(error, StoreError) else unavailable("the write to the store failed", error)
+    if isinstance(error, StoreError):  # one of its own for each who waits
+        return StoreError(error.message, path=error.path, code=error.code, hint=error.hint)
+    return unavailable("the write to the store failed", error)
 
 
 def _removed() -> StoreError:

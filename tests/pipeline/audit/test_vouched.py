@@ -16,7 +16,7 @@ from tests.pipeline.review.traffic import keep, record
 from tests.pipeline.session_stores import ANN, count, grant, taint
 from typer.testing import CliRunner
 
-from cmf import Message, SubjectExtension, ToolCallPart
+from cmf import Message, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Approvals, Guard
 from pipeline.approvals.state import ApprovalRequest
 from pipeline.audit.bundle_writing import Selection, write_bundle
@@ -107,6 +107,7 @@ PLANTED = {
     "CREATE TRIGGER heads AFTER INSERT ON heads BEGIN SELECT 1; END": "trigger heads",
     "ALTER TABLE holds RENAME TO h; CREATE VIEW holds AS SELECT * FROM h WHERE 0": "view holds",
 }
+IGNORING = "CREATE TRIGGER t BEFORE INSERT ON records BEGIN SELECT RAISE(IGNORE); END"
 
 
 @pytest.mark.spec("REC-26")
@@ -122,6 +123,25 @@ def test_a_file_in_which_something_acts_or_hides_is_not_opened(tmp_path: Path, s
 
     assert refused.value.code == "store.planted"
     assert PLANTED[statements] in refused.value.message
+
+
+@pytest.mark.spec("REC-26")
+@pytest.mark.parametrize(
+    "statements", [*PLANTED, "CREATE TRIGGER t BEFORE INSERT ON records BEGIN SELECT RAISE(IGNORE); END"]
+)
+def test_nothing_goes_out_once_something_was_planted_in_a_file_that_is_open(tmp_path: Path, statements: str) -> None:
+    file, message = tmp_path / "s.sqlite3", Message(role="user", content=[TextPart(text="hello")])
+    with Store.at(file) as store, Guard(store=store) as guard:
+        assert guard.run(message, context=ANN).value is not None
+        with closing(sqlite3.connect(file)) as connection:
+            connection.executescript(statements)
+
+        outcomes = [guard.run(message, context=ANN) for _ in range(2)]
+
+        assert [outcome.value for outcome in outcomes] == [None, None]
+        assert {hit.code for outcome in outcomes for hit in outcome.decision.hits} == {"record.unavailable"}
+        assert store.writer.failure is not None
+        assert store.writer.failure.code == "store.planted"
 
 
 @pytest.mark.spec("REC-26")
