@@ -88,6 +88,14 @@ TOLD: dict[str, tuple[list[dict[str, Any]], tuple[dict[str, Any], ...]]] = {
     "a call that is not in the answer": ([_done({**FUNCTION, "name": EVIL})], ()),
     "pieces of no call": ([_piece("function_call_arguments.delta", delta=EVIL)], ()),
     "a call in place of the text": ([_done({**FUNCTION, "name": EVIL}, at=0)], ()),
+    "a call in an earlier answer": (
+        [{"type": "response.completed", "response": _response({**FUNCTION, "name": EVIL})}],
+        (FUNCTION,),
+    ),
+    "a call at the beginning": (
+        [{"type": "response.in_progress", "response": _response(TEXT, {**FUNCTION, "arguments": EVIL})}],
+        (FUNCTION,),
+    ),
     "another input": ([_done({**CUSTOM, "input": EVIL})], (CUSTOM,)),
     "another input in pieces": (
         [_added({**CUSTOM, "input": ""}), _piece("custom_tool_call_input.delta", delta=EVIL)],

@@ -235,6 +235,13 @@ class _Fold:
             ShapeError: there is one.
         """
         finals = Finals(items)
+        for data in self.lives:
+            output = data["response"].get("output")
+            for at, said in enumerate(
+                output if isinstance(output, list) and data["response"] is not self.closing else ()
+            ):
+                if isinstance(said, dict):
+                    refuse_other_call(said, finals.item(at, said), f"$.output[{at}]", begins=data["type"] in OPENING)
         for data, at in self.item_events:
             if isinstance(said := data.get("item"), dict):
                 begins = data["type"] == "response.output_item.added"
