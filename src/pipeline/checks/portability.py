@@ -128,6 +128,7 @@ def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, 
     for rule in rules:
         found += _unseen(survey, rule)
     found += _misnamed(survey, rules)
+    found += _unreached(survey, rules)
     if not strict:
         found += _vanishing(survey)
     unique = {(one.code, one.place, one.message): one for one in found}
@@ -285,6 +286,19 @@ def _misnamed(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
         if near and first.raw["kind"] == "set":
             hint = f"did you mean {near[0]}?"
             yield Finding("policy.unknown-effect", first.place, f"{name} is not an effect, and nothing uses it", hint)
+
+
+def _unreached(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
+    """Unused sets named like an effect outside the packages of rules: nothing evaluates them."""
+    used = {other for rule in survey.rules for other in rule.uses}
+    for number, surveyed in enumerate(survey.rules if rules else ()):
+        is_of_rules = surveyed.path[:3] == ("data", "cmf", "rules")
+        first = surveyed.definitions[0]
+        if surveyed.path[-1] in set(Effect) and number not in used and not is_of_rules and first.raw["kind"] == "set":
+            hint = (
+                "a rule is in cmf/rules/<category>/<rule>/<rule>.rego, and its package is cmf.rules.<category>.<rule>"
+            )
+            yield Finding("policy.unreached", first.place, f"nothing evaluates {'.'.join(surveyed.path)}", hint)
 
 
 _MIN_SIMILARITY: Final = 0.6  # similarity: `denied`, `warnings` and `redactions` pass, `hosts` and `errors` do not

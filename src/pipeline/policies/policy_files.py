@@ -73,6 +73,9 @@ def read(
     data_files: list[DataFile] = []
     for place in places:
         files = place if isinstance(place, Mapping) else _files(place_of(place), verification)
+        if not files:
+            hint = "put policies or data there, or leave it out"
+            raise PolicyError("no policies found", path=str(place), hint=hint, code="policy.empty")
         for path, content in files.items():
             if path.endswith(".rego"):
                 (tests if path.endswith("_test.rego") else modules)[path] = Module(path, text_of(content, path))
@@ -83,6 +86,7 @@ def read(
         named = ", ".join(str(place) for place in places if not isinstance(place, Mapping))
         raise PolicyError("no policies found", path=named, hint="put a .rego file there", code="policy.empty")
     _check_packages(modules.values())
+    _check_tests(tests)
     library, settings = missing(modules.values(), data)
     modules |= {module.path: module for module in library}
     _merge(data, settings, "", replacing=True)
@@ -106,6 +110,15 @@ def _files(place: Path, verification: Verification | None) -> Files:
         return _tree(place)  # trusted as much as the installed package it is part of
     # With keys, a directory that is not a bundle counts as unsigned: removing its manifest gains nothing.
     return _bundle(place, verification) if verification is not None or _is_bundle(place) else _tree(place)
+
+
+def _check_tests(paths: Iterable[str]) -> None:
+    for path in map(PurePosixPath, paths):
+        if path.parent.name == path.stem:
+            hint = "name the rule without `_test`: such a file is read as tests, and judges nothing"
+            raise PolicyError(
+                "this rule would be no rule", path=path.as_posix(), hint=hint, code="policy.reserved-name"
+            )
 
 
 def _check_packages(modules: Iterable[Module]) -> None:
@@ -192,9 +205,23 @@ def below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
 
 def _visible(root: Path) -> Iterator[Path]:
     for path in sorted(below(root)):
-        hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-        if (path.name.endswith(".rego") or path.name in DATA_FILES) and not hidden and path.is_file():
+        place = path.relative_to(root)
+        is_hidden = any(part.startswith(".") for part in place.parts)
+        # A link that leads nowhere is an error when it is read; devices and pipes are no policies.
+        if is_hidden or path.is_dir() or not (path.is_file() or path.is_symlink()):
+            continue
+        if path.name.endswith(".rego") or path.name in DATA_FILES:
             yield path
+        elif _is_misnamed(place):
+            hint = f"name it `<name>.rego`, or {', '.join(DATA_FILES)}; or take it out"
+            raise PolicyError("nothing reads this file", path=place.as_posix(), hint=hint, code="policy.unread-file")
+
+
+def _is_misnamed(place: Path) -> bool:
+    """Whether a file was meant as policy or data: by its extension, and data by standing where settings are."""
+    extension = place.suffix.lower()
+    is_of_rules = place.parts[0] != "cmf" or place.parts[1] in ("rules", "lib")  # samples are there
+    return extension == ".rego" or (extension in (".json", ".yaml", ".yml") and not is_of_rules)
 
 
 def _content(path: Path, root: Path) -> bytes:

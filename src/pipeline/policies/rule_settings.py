@@ -22,6 +22,7 @@ _OF_CMF: Final = ("defaults", "exceptions", "modes")
 
 _REFERENCE: Final = re.compile(r"(?<![\w.])data((?:\.\w+)*)(?!\w)")
 _QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`')
+_DEEPEST: Final = 8  # how deep settings may stand in a wrong place to be found there
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -84,6 +85,15 @@ def _found(
     for category, members in own.get("defaults", {}).items():
         for name, values in members.items() if isinstance(members, dict) else [("", members)]:
             yield from _of_rule(f"{category}/{name}", values, rules, read)
+    for name, value in data.items():
+        is_meant = name.startswith("cmf.") or (isinstance(value, dict) and bool(value.keys() & set(_OF_CMF)))
+        if (
+            name != "cmf"
+            and is_meant
+            and meant(name.partition(".")[0], ["cmf"], "")
+            and not _is_read((name,), value, read)
+        ):
+            yield (), unknown(name, ["cmf"])
     yield from _elsewhere((), {name: value for name, value in data.items() if name != "cmf"}, rules, read)
 
 
@@ -120,7 +130,7 @@ def _elsewhere(
             if not _is_read(here, value, read):
                 hint = f"put them below data.cmf.defaults.{rule.id.replace('/', '.')}"
                 yield here, Misfit((), f"settings of {rule.id} are not read here", hint, is_unknown=True)
-        elif isinstance(value, dict) and len(here) < 4:
+        elif isinstance(value, dict) and len(here) < _DEEPEST:
             yield from _elsewhere(here, value, rules, read)
 
 

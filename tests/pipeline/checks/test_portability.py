@@ -317,3 +317,17 @@ def test_what_the_checks_ask_a_capability_for_is_not_there_without_it(value: Any
 def test_each_capability_shows_only_what_it_is_asked_for(capability: Capability, value: Any) -> None:
     for view in iter_views(value, capabilities=[capability]):
         assert {gate for path in fields(view) for gate in portability.gates_of(path)} <= {capability}
+
+
+@pytest.mark.spec("POL-25")
+@pytest.mark.parametrize("package", ["rules.mine", "cmf.rule.test.more", "authz"])
+def test_a_set_of_effects_that_nothing_evaluates_is_refused(write: Write, package: str) -> None:
+    stray = f'package {package}\n\ndeny contains {{"code": "a", "reason": "No."}} if input.content\n'
+
+    error = refusal(write({PLACE: GOOD, "more/more.rego": stray}))
+
+    assert (error.code, error.path, error.line) == ("policy.unreached", "more/more.rego", 3)
+    assert f"data.{package}.deny" in error.message
+    used = stray.replace("deny", "hits") + "\ndeny contains hit if some hit in hits\n"
+    asked = GOOD + f"\ndeny contains hit if some hit in data.{package}.deny\n"
+    assert policy_set.load(write({PLACE: asked, "more/more.rego": used}, "used")).rules

@@ -6,6 +6,7 @@ import base64
 import gzip
 import io
 import json
+import os
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -341,8 +342,8 @@ def test_a_callers_rule_is_asked_beside_the_operators(write: Write) -> None:
 @pytest.mark.spec("POL-6")
 def test_a_file_that_cannot_be_read_is_refused(write: Write) -> None:
     directory = write(FILES)
-    (directory / "x.rego").symlink_to(directory / "gone")
-    assert policy_set.load(directory).rules  # a link to nothing is no file
+    (directory / "x.txt").symlink_to(directory / "gone")
+    assert policy_set.load(directory).rules  # a link to nothing, with a name that says nothing
 
     (directory / "loop").symlink_to(directory)
     assert [module.path for module in policy_files.read(directory).modules] == ["cmf/lib/lib.rego", PLACE]
@@ -378,3 +379,38 @@ def test_a_directory_that_cannot_be_read_is_refused(write: Write, monkeypatch: p
     monkeypatch.setattr(Path, "iterdir", refuses)
 
     assert refusal(folder).code == "policy.unreadable"
+
+
+@pytest.mark.spec("POL-6")
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("README.md", "policy.empty"),
+        ("cmf/rules/a/b/b.rego.bak", "policy.empty"),
+        ("cmf/rules/a/b/b.REGO", "policy.unread-file"),
+        ("cmf/defaults/settings.json", "policy.unread-file"),
+        ("cmf/defaults/Data.yaml", "policy.unread-file"),
+        ("cmf/modes.yml", "policy.unread-file"),
+        ("cmf/rules/a/b_test/b_test.rego", "policy.reserved-name"),
+    ],
+)
+def test_a_directory_that_adds_nothing_and_a_file_that_is_not_read_are_refused(
+    write: Write, path: str, code: str
+) -> None:
+    with pytest.raises(PolicyError) as caught:
+        policy_files.read("shipped", write({path: "x: 1"}))
+
+    assert (caught.value.code, bool(caught.value.hint)) == (code, True)
+
+
+@pytest.mark.spec("POL-1")
+def test_a_link_that_leads_nowhere_is_refused_and_what_is_no_file_is_left_alone(write: Write) -> None:
+    directory = write({"cmf/modes/data.yaml": "data/pii: off"})
+    os.mkfifo(directory / "a.rego")
+    assert policy_files.read("shipped", directory).data["cmf"]["modes"]
+    (directory / "b.rego").symlink_to("gone.rego")
+
+    with pytest.raises(PolicyError) as caught:
+        policy_files.read("shipped", directory)
+
+    assert (caught.value.code, caught.value.path) == ("policy.unreadable", "b.rego")

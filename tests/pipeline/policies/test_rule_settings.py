@@ -135,6 +135,9 @@ def test_settings_that_a_rule_can_use_are_taken(write: Write, rule: str, values:
         ("data.json", {"tools": {"tool_allowed": {"denied": []}}}, f"put them below {URIS}"),
         ("defaults/data.json", {"tools": {"tool_allowed": {"denied": []}}}, f"put them below {URIS}"),
         ("cmf/data.json", {"tools": {"tool_allowed": {"denied": []}}}, "data.cmf.tools: unknown name"),
+        ("policy/cmf/defaults/data.json", {"tools": {"tool_allowed": {"denied": []}}}, f"put them below {URIS}"),
+        ("data.json", {"cmf.defaults.tools.tool_allowed.denied": []}, "unknown name; known: cmf"),
+        ("data.json", {"cfm": {"modes": {"data/pii": "off"}}}, "data.cfm: unknown name; did you mean cmf?"),
     ],
 )
 def test_settings_where_no_rule_looks_for_them_are_refused(write: Write, path: str, data: Any, says: str) -> None:
