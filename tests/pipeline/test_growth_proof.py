@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -9,19 +10,28 @@ from typing import Any
 
 import pytest
 from tests.pipeline.conftest import ALL_KINDS, write_rules
+from tests.pipeline.gateway.servers import Bare
+from tests.pipeline.gateway.test_pauses_proof import stream_of
+from tests.pipeline.gateway.windows import Client, aserved, spoken
 from tests.pipeline.growth import calls_of, exponent, seconds_of
 
-from cmf import adapters
+from cmf import SubjectExtension, TextPart, ToolCallPart, adapters
 from cmf.message import Message
 from cmf.request import Request, Response
-from pipeline import Config, Pipeline
+from pipeline import Config, Context, Guard, Pipeline
+from pipeline.gateway.http_upstream import HttpUpstream
+from pipeline.gateway.settings import Upstream
+from pipeline.ulids import new_ulid
 
 pytestmark = [pytest.mark.proof, pytest.mark.no_cover]
 
 MOST = 1.1  # the exponent allowed; that of CPU time, which depends on caches too, may be a little more
 MOST_OF_TIME = 1.25
 TIMES = 4
-CHAT = adapters.get("openai_chat")
+CHAT, MCP = adapters.get("openai_chat"), adapters.get("mcp")
+CALL = MCP.from_wire_request(
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read", "arguments": {}}}
+)
 SSN = "123-45-6789"
 EDITS = """
 label contains {"code": "l", "reason": "r", "label": concat("-", ["seen", input.role])} if input.kind == "text"
@@ -99,6 +109,13 @@ def call_number(number: int) -> dict[str, Any]:
     return call
 
 
+def nested(depth: int) -> Any:
+    held: Any = "value"
+    for _ in range(depth):
+        held = [held]
+    return held
+
+
 USER = {"role": "user", "content": "send it to bob3@example.com"}
 INPUTS: dict[str, Callable[[int], Request | Response | Message]] = {
     "spans of a text": lambda n: said(f"{SSN} " * n),
@@ -123,6 +140,12 @@ INPUTS: dict[str, Callable[[int], Request | Response | Message]] = {
     "addresses to write to": lambda n: asked([USER, called({}), returned(" ".join(mails(n))), sends(mails(n))]),
     "unreadable calls": lambda n: asked([USER, *(called([i], call_id=f"a{i}") for i in range(n))]),
     "calls of a reply": lambda n: answered({"content": None, "tool_calls": [*map(call_number, range(n))]}),
+    "numbers of an unknown field": lambda n: asked([USER], series=[number + 0.5 for number in range(n)]),
+    "nested lists of an unknown field": lambda n: asked([USER], series=[nested(20) for _ in range(n // 10)]),
+    "nested arguments": lambda n: asked([USER, called({"items": [nested(20) for _ in range(n // 10)]})]),
+    "blocks of a tool's result": lambda n: MCP.from_wire_response(
+        {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "ok"}] * n}}, CALL
+    ),
     "spans of a reply": lambda n: answered({"content": f"{SSN} " * n}),
 }  # fmt: skip
 
@@ -170,3 +193,68 @@ def test_the_time_of_a_run_grows_no_faster_than_its_input(
 
     proof_row(f"time grows with {name} ({rules})", exponent=f"{grown:.2f}")
     assert grown <= MOST_OF_TIME
+
+
+def events_of_a_session(pipeline: Pipeline, count: int) -> None:
+    """A session in which each run has one call, of one of twenty tools: policy is shown a counter for each of them."""
+    context = Context(subject=SubjectExtension(id="ann"), session=new_ulid())
+    for number in range(count):
+        pipeline.run(
+            Message(role="assistant", content=[ToolCallPart(name=f"tool{number % 20}", arguments={"row": number})]),
+            context,
+        )
+
+
+def turns_of_a_session(pipeline: Pipeline, count: int) -> None:
+    """A session in which each run has one message of the user, which joins those before it."""
+    context = Context(subject=SubjectExtension(id="ann"), session=new_ulid())
+    for number in range(count):
+        pipeline.run(Message(role="user", content=[TextPart(text=f"look at row {number}")]), context)
+
+
+@pytest.mark.spec("PIPE-19")
+@pytest.mark.parametrize("runs", [events_of_a_session, turns_of_a_session])
+def test_the_work_of_all_runs_of_a_session_grows_no_faster_than_their_number(
+    pipelines: dict[str, Pipeline],
+    runs: Callable[[Pipeline, int], None],
+    proof_scale: float,
+    proof_row: Callable[..., None],
+) -> None:
+    small = int(40 * (10 * proof_scale) ** 0.5)
+    runs(pipelines["shipped"], small)
+
+    grown = exponent(*(calls_of(partial(runs, pipelines["shipped"], n)) for n in (small, TIMES * small)), times=TIMES)
+
+    proof_row(f"work grows with {runs.__name__.replace('_', ' ')}", exponent=f"{grown:.2f}")
+    assert grown <= MOST
+
+
+async def streamed(guard: Guard, url: str, window: int | None) -> Client:
+    """What a client gets of the answer that the upstream at this address streams."""
+    settings = Upstream(dialect="openai_chat", base_url=url)
+    upstream = HttpUpstream("up", settings, None, reply_bytes=1 << 20)
+    await upstream.open()
+    try:
+        return await aserved(guard, upstream, window=window)
+    finally:
+        await upstream.close()
+
+
+@pytest.mark.spec("PIPE-19")
+@pytest.mark.parametrize("window", [None, 100])
+def test_the_work_of_a_stream_grows_no_faster_than_its_deltas(
+    window: int | None, proof_row: Callable[..., None]
+) -> None:
+    guard = Guard(config=Config(timeout_seconds=60.0))
+    small = 75  # four times as many arrive in less than 64 KiB, beyond which threads work that are not counted
+    work = []
+    for count in (small, TIMES * small):
+        with Bare(stream_of(count, "the quick ")).running() as url:
+            client = asyncio.run(streamed(guard, url, window))
+            assert len(spoken("openai_chat", client)) == 10 * count
+            work.append(calls_of(lambda url=url: asyncio.run(streamed(guard, url, window))))
+
+    grown = exponent(*work, times=TIMES)
+
+    proof_row(f"work grows with the deltas of a stream (window {window})", exponent=f"{grown:.2f}")
+    assert grown <= MOST

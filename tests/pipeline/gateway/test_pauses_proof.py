@@ -59,13 +59,13 @@ def answered(content: str | None, **more: object) -> bytes:
     return http_reply(json.dumps(body).encode())
 
 
-def streamed(count: int) -> bytes:
+def stream_of(count: int, text: str = "word ") -> bytes:
     def chunk(delta: dict[str, str], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
         body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
         return b"data: " + json.dumps(body).encode() + b"\n\n"
 
-    chunks = [chunk({"role": "assistant", "content": ""}), *[chunk({"content": "word "})] * count, chunk({}, "stop")]
+    chunks = [chunk({"role": "assistant", "content": ""}), *[chunk({"content": text})] * count, chunk({}, "stop")]
     return http_reply(b"".join(chunks) + b"data: [DONE]\n\n", kind="text/event-stream")
 
 
@@ -82,7 +82,7 @@ CHATS: Final[dict[str, Callable[[int], tuple[bytes, bytes]]]] = {
     "numbers of a request": lambda n: (said("hello", series=list(range(n * 9))), OK),
     "text of a reply": lambda n: (HELLO, answered("the quick brown fox " * (n * 4))),
     "numbers of a reply": lambda n: (HELLO, answered("ok", series=list(range(n * 9)))),
-    "deltas of a stream": lambda n: (said("hello", stream=True), streamed(n * 6 // 10)),
+    "deltas of a stream": lambda n: (said("hello", stream=True), stream_of(n * 6 // 10)),
 }
 # By name: the arguments of the client's call, and the server's result.
 CALLS: Final[dict[str, Callable[[int], tuple[object, object]]]] = {
