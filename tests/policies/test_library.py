@@ -170,6 +170,28 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.spec("GW-164")
 @pytest.mark.parametrize("dialect", BODIES)
+def test_a_field_redirects_whatever_stands_before_its_end_and_metadata_may_hold_addresses(dialect: str) -> None:
+    adapter, guard = adapters.get(dialect), Guard()
+    hostile: list[dict[str, Any]] = [
+        {"openaiBaseUrl": "x"},
+        {"WATSONX-URL": "x"},
+        {"https_proxy": "x"},
+        {"slack_webhook": "x"},
+        {"success_callback": ["x"]},
+        {"metadata": {"anthropic_base_url": "x"}},
+        {"metadata": {"litellm_params": {"inference_endpoint": "x"}}},
+        {"fallbacks": [{"model": "m", "ollama_host": "x"}]},
+    ]
+    honest = {"metadata": {"page_url": "https://own.example", "host": "ann"}}
+
+    for fields in hostile:
+        request = adapter.from_wire_request({**BODIES[dialect], **fields})
+        assert {reason.code for reason in guard.decide(request).reasons} == {"request.overrides"}, fields
+    assert guard.decide(adapter.from_wire_request({**BODIES[dialect], **honest})).reasons == ()
+
+
+@pytest.mark.spec("GW-164")
+@pytest.mark.parametrize("dialect", BODIES)
 def test_no_dialect_takes_a_field_that_redirects_another_gateway(dialect: str) -> None:
     adapter, guard = adapters.get(dialect), Guard()
     beside = adapter.from_wire_request({**BODIES[dialect], "api_base": "http://169.254.169.254"})

@@ -4,7 +4,8 @@
 #   A request that tells a gateway behind this one where to send it or its logs, with whose key, by which headers, or to
 #   answer with made-up text, is refused. Such gateways read these fields beside the messages, among the metadata (also
 #   where that is JSON in a text), and in the settings of other models. Names are compared in small letters, without
-#   `-` and `_`.
+#   `-` and `_`; they count too where they end like such a field (`openai_api_base`), and beside the messages and in
+#   settings where they end like an address or a callback (`webhook`, `inference_endpoint`).
 # related_resources:
 #   - ref: https://nvd.nist.gov/vuln/detail/CVE-2024-6587
 #   - ref: https://genai.owasp.org/llmrisk/llm032025-supply-chain/
@@ -16,6 +17,8 @@
 #   standards: [OWASP-LLM03, OWASP-LLM10, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MANAGE-3.1]
 #   settings:
 #     fields: {type: array, minItems: 1, items: {type: string, format: name}}
+#     endings: {type: array, items: {type: string, format: name}}
+#     setting_endings: {type: array, items: {type: string, format: name}}
 #     containers: {type: array, minItems: 1, items: {type: string, format: name}}
 #     allowed: {type: array, items: {type: string, format: name}}
 package cmf.rules.request.overrides
@@ -27,7 +30,19 @@ deny contains {
 } if {
 	some place in _places
 	some name, _ in place
-	_normal(name) in _fields
+	_redirects(_normal(name))
+	not name in _settings.allowed
+}
+
+# Metadata may be the user's own words: `page_url` there is no setting of a gateway.
+deny contains {
+	"code": "request.overrides",
+	"reason": "A field of this request tells a gateway where to send it, or how.",
+	"detail": {"field": name},
+} if {
+	some place in (_tops | _in_settings)
+	some name, _ in place
+	strings.any_suffix_match(_normal(name), _setting_endings)
 	not name in _settings.allowed
 }
 
@@ -71,6 +86,18 @@ _third contains fields if {
 	some fields in _within(place)
 }
 
+_in_settings contains fields if {
+	some place in (_tops | (_first | _second))
+	some name, value in place
+	_normal(name) in _containers
+	not endswith(_normal(name), "metadata")
+	some fields in _objects(_read(value))
+}
+
+_redirects(name) if name in _fields
+
+_redirects(name) if strings.any_suffix_match(name, _endings)
+
 # The objects, also those in lists, under names beneath which gateways look for settings.
 _within(place) := {fields |
 	some name, value in place
@@ -93,6 +120,10 @@ _objects(value) := {item | some item in value; is_object(item)} if is_array(valu
 _normal(name) := replace(replace(lower(name), "-", ""), "_", "")
 
 _fields contains _normal(name) if some name in _settings.fields
+
+_endings contains _normal(name) if some name in _settings.endings
+
+_setting_endings contains _normal(name) if some name in _settings.setting_endings
 
 _containers contains _normal(name) if some name in _settings.containers
 

@@ -4,6 +4,8 @@ import data.cmf.rules.request.overrides
 
 _settings := {
 	"fields": ["api_base", "mock_response"],
+	"endings": ["api_base"],
+	"setting_endings": ["url", "webhook"],
 	"containers": ["metadata", "fallbacks", "litellm_params"],
 	"allowed": ["mock_response"],
 }
@@ -26,6 +28,22 @@ test_denied_in_other_letters if {
 test_denied_without_the_lines_between_words if {
 	_denied({"openai_chat": {"apiBase": "https://else.example"}}) == 1
 	_denied({"openai_chat": {"litellmParams": {"APIBASE": "https://else.example"}}}) == 1
+}
+
+test_denied_under_names_that_end_like_one if {
+	_denied({"openai_chat": {"openai_api_base": "https://else.example"}}) == 1
+	_denied({"openai_chat": {"metadata": {"OpenAI-API-Base": "https://else.example"}}}) == 1
+}
+
+test_denied_beside_the_messages_and_in_settings_where_a_name_ends_like_an_address if {
+	_denied({"openai_chat": {"webhook": "https://else.example"}}) == 1
+	_denied({"openai_chat": {"upstreamUrl": "https://else.example"}}) == 1
+	_denied({"openai_chat": {"fallbacks": [{"server_url": "https://else.example"}]}}) == 1
+	_denied({"openai_chat": {"metadata": {"litellm_params": {"slack_webhook": "x"}}}}) == 1
+}
+
+test_allowed_in_metadata_where_a_name_ends_like_an_address if {
+	_denied({"openai_chat": {"metadata": {"page_url": "https://own.example"}}}) == 0
 }
 
 test_denied_in_metadata_that_is_json_in_a_text if {
