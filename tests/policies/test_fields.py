@@ -108,6 +108,11 @@ def _listed(kind: str, **entry: Any) -> Any:
     return _answered(f"{kind}/list", {kind: [{"name": "f", **own[kind], **entry}]})
 
 
+def _asked_by_error(**page: Any) -> Any:
+    error = {"code": -32042, "message": "First sign in", "data": {"elicitations": [page]}}
+    return MCP.from_wire_response({"jsonrpc": "2.0", "id": 1, "error": error}, _asked("tools/call", name="f"))
+
+
 OPENED: Mapping[str, Any] = {
     "a picture of a tool": lambda url: _listed("tools", icons=[{"src": url}]),
     "a picture of a prompt": lambda url: _listed("prompts", icons=[{"src": url}]),
@@ -122,6 +127,7 @@ OPENED: Mapping[str, Any] = {
     "news of a resource": lambda url: MCP.from_wire_request(
         {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": url}}
     ),
+    "a page that a call asks for": lambda url: _asked_by_error(url=url, message="Sign in"),
     "a page, in a batch": lambda url: MCP.from_wire_request(
         [{"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"url": url, "message": "Sign in"}}]
     ),
@@ -171,6 +177,7 @@ SAID: Mapping[str, Any] = {
         {"resourceTemplates": [{"uriTemplate": "file:///{a}", "name": "a", "description": text}]},
     ),
     "a question": lambda text: _asked("elicitation/create", message=text, requestedSchema={"type": "object"}),
+    "a question of a call": lambda text: _asked_by_error(url="https://a.example/", message=text),
     "a form": lambda text: _asked(
         "elicitation/create",
         message="Who?",

@@ -76,6 +76,8 @@ _describes(message) if message.answers in _describing
 
 _describes(message) if message.envelope.method == "elicitation/create"
 
+_describes(message) if message.error.data.elicitations
+
 _describing := {
 	"initialize", "prompts/get", "prompts/list", "resources/list", "resources/templates/list", "server/discover",
 	"tools/list",

@@ -135,6 +135,11 @@ test_denied_in_what_a_user_fills_in if {
 	_served({"kind": "request", "properties": {"extra": {"mcp": message}}}) == _refused
 }
 
+test_denied_in_a_page_that_a_call_asks_for if {
+	message := {"answers": "tools/call", "error": {"data": {"elicitations": [{"message": _orders}]}}}
+	_served({"kind": "response", "properties": {"extra": {"mcp": message}}}) == _refused
+}
+
 test_denied_in_what_describes_a_resource if {
 	_served({"kind": "resource", "content": "x", "properties": {"description": _orders}}) == _refused
 }
