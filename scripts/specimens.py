@@ -8,7 +8,7 @@ from typing import Any, Final
 from cmf import Message, Request, Response
 from cmf.codec import loads
 from cmf.decomposition import iter_views
-from pipeline.policy_input import Letters, SessionFacts, view_bytes, whole, with_addresses
+from pipeline.policy_input import Facts, SessionFacts, shared_bytes, whole, with_facts
 
 _TIME: Final = "2026-11-20T10:30:00Z"
 
@@ -109,7 +109,7 @@ EXTENSIONS: Final[dict[str, Any]] = {
         "framework_version": "1.0",
         "node_id": "agent",
         "graph_id": "support",
-        "metadata": {"run": 1},
+        "metadata": {"run": 1, "note": "\uff54he plan"},
     },
     "meta": {"tags": ["beta"], "scope": "support", "properties": {"ticket": 4711}},
     "routing": {
@@ -187,7 +187,7 @@ ORIGINS: Final[Sequence[Mapping[str, Any]]] = (
 _WIRE: Final = {"cache_control": {"type": "ephemeral"}, "note": "VGhlIHBsYW4sIGluIGJhc2U2NC4="}
 _IN_PARTS: Final = {"id": "msg-2", "parent_id": "msg-1", "session_id": "s-1", "channel": "final"}
 _TEXT: Final = {"content_type": "text", "text": "the plan"}
-_WIDE: Final = {"content_type": "text", "text": "\uff54he plan"}
+_WIDE: Final = {"content_type": "text", "text": "\uff54he plan: VGhlIHBsYW4sIGluIGJhc2U2NC4="}
 _PICTURE: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 _PARTS: Final[dict[str, list[dict[str, Any]]]] = {
@@ -374,6 +374,7 @@ def _inputs(
     value: Message | Request | Response, session: SessionFacts, origins: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     for view in iter_views(value):
-        further = loads(view_bytes(view, letters=Letters(plain=True, folded=True)))
-        document = loads(with_addresses(whole(view, session, origins if view.kind == "tool_call" else None)))
-        yield document | {name: further[name] for name in Letters._fields if name in further}
+        document = whole(view, session, origins if view.kind == "tool_call" else None)
+        context = loads(shared_bytes(view, session, spelled=True))
+        found = loads(with_facts(document, Facts(*[True] * len(Facts._fields))))
+        yield found | {name: context[name] for name in ("spelled_context",) if name in context}

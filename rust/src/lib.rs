@@ -10,14 +10,15 @@
 //! - [`builtins`] are the functions that a policy may call, each with its limits and with OPA's results;
 //! - [`json`] is the only way into the engine and out of it.
 //!
-//! [`letters`] makes the forms of a text in which patterns are found whatever letters it is written in.
-//! Beside it, [`addresses`] reads addresses, and finds them in the text of a view.
+//! [`facts`] adds to a view what its texts say in another form: [`letters`] makes the forms in which patterns are found
+//! whatever letters or code a text is written in, [`addresses`] reads addresses, and finds them in a text.
 //!
 //! `python` is the binding, and writes policy inputs from Python's own objects.
 
 pub mod addresses;
 pub mod builtins;
 pub mod evaluation;
+pub mod facts;
 pub mod failure;
 pub mod json;
 pub mod letters;

@@ -9,9 +9,6 @@ ENGINE: str
 def normal_form(uri: str, /) -> str | None:
     """The normal form of a URI; None for an address that has none."""
 
-def with_addresses(view: bytes, /) -> bytes:
-    """The JSON object of a view with `addresses`, unless it has them."""
-
 class RefusedError(ValueError):
     """A policy set, query or input that is refused; args are (code, message, path, line, column)."""
 
@@ -78,10 +75,16 @@ def picked(object: bytes, names: list[str]) -> bytes | None:
 def polynomial(bytes: bytes, place: tuple[int, int]) -> bytes:
     """The hash that fingerprints are, at a place that is known: for tests alone."""
 
-def with_letters(view: bytes, plain: bool, folded: bool) -> bytes | None:
-    """The JSON of a view with `plain`, where that differs from its content, and `folded`; None if nothing is added."""
+def with_facts(view: bytes, asked: tuple[bool, bool, bool, bool, bool]) -> bytes | None:
+    """The JSON of a view with the facts that are asked for; None if it has none of them."""
 
-def in_content(text: str, is_json: bool, is_folded: bool, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def with_context_facts(shared: bytes) -> bytes | None:
+    """The JSON that views share with `spelled_context`; None if it is not needed."""
+
+def plain(text: str) -> str | None:
+    """A text in plain letters; None if it is."""
+
+def in_content(text: str, is_folded: bool, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Where spans of a text's plain (or folded) form stand in the text."""
 
 def same_start(held: Sequence[object], given: Sequence[object]) -> int:

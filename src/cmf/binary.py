@@ -8,12 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeGuard
 from urllib.parse import unquote_to_bytes
 
 _READABLE: Final = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]{8,}")  # shorter words are in random bytes, too
-_ENCODED: Final = re.compile(r"[A-Za-z0-9+/_=\s-]{16,}")  # 16 characters spell 12 bytes: less says nothing
 TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/x-ndjson", "image/svg+xml")
 
 
@@ -88,21 +87,6 @@ def describe(field: str, text: str, declared_type: str | None = None, *, shown: 
     return facts
 
 
-def decoded_texts(value: Any, pointer: str = "") -> Iterator[dict[str, Any]]:
-    """The texts that base64 in the strings of a JSON value spells: each its `pointer`, and `text` or `readable`."""
-    if isinstance(value, str):
-        if _ENCODED.fullmatch(value) and (raw := decoded(value)) is not None:
-            facts = describe_bytes(raw)
-            if "text" in facts or "readable" in facts:
-                yield {"pointer": pointer, **{name: facts[name] for name in ("text", "readable") if name in facts}}
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from decoded_texts(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from decoded_texts(item, f"{pointer}/{index}")
-
-
 def describe_bytes(raw: bytes, declared_type: str | None = None) -> dict[str, Any]:
     """The part of `describe` that concerns the decoded bytes."""
     facts: dict[str, Any] = {"decoded_sha256": hashlib.sha256(raw).hexdigest(), "decoded_length": len(raw)}
@@ -111,25 +95,11 @@ def describe_bytes(raw: bytes, declared_type: str | None = None) -> dict[str, An
         facts["sniffed_type"] = kind
     if kind == "text/plain":
         facts["text"] = raw.decode("utf-8")
-    readable = [*_readable(raw, kind)] if declared_type is None else []
-    if readable:
+    if kind is None and declared_type is None and (readable := _READABLE.findall(raw.decode("utf-8", "replace"))):
         facts["readable"] = readable
     if declared_type is not None and not agrees(declared_type, kind):
         facts["mismatch"] = True
     return facts
-
-
-def _readable(raw: bytes, kind: str | None, *, again: bool = True) -> Iterator[str]:
-    """The text in bytes of unknown kind, and in bytes that are base64 once more."""
-    if kind is None:
-        yield from _READABLE.findall(raw.decode("utf-8", "replace"))
-    elif kind == "text/plain" and again and _ENCODED.fullmatch(text := raw.decode("utf-8")):
-        inner = decoded(text) or b""
-        inner_kind = sniff(inner)
-        if inner_kind == "text/plain":
-            yield inner.decode("utf-8")
-        else:
-            yield from _readable(inner, inner_kind, again=False)
 
 
 def sniff(raw: bytes) -> str | None:

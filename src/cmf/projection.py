@@ -11,7 +11,6 @@ from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cmf.binary import decoded_texts
 from cmf.content import Part, PromptResultPart, ToolResultPart
 from cmf.enums import Capability, Hook, MessageStatus
 from cmf.extensions import AgentExtension, Extensions, HttpExtension, RequestExtension
@@ -126,16 +125,13 @@ class Scope:
         return known
 
     def message_facts(self, first: bool) -> Mapping[str, Any]:
-        """The message's own fields, as properties of a view; `extra`, and what it spells, for the `first` view."""
+        """The message's own fields, as properties of a view; `extra` only for the `first` view. Not to be changed."""
         message = self._message
         if message is None:
             return _NOTHING
         if self.facts is None:
             self.facts = self._message_fields(message)
-        if not (first and message.extra):
-            return self.facts
-        texts = [*decoded_texts(message.extra)]
-        return {**self.facts, "extra": message.extra, **({"decoded": texts} if texts else {})}
+        return {**self.facts, "extra": message.extra} if first and message.extra else self.facts
 
     def _message_fields(self, message: Message) -> dict[str, Any]:
         shown: dict[str, Any] = {}

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from cmf.binary import decoded_texts
 from cmf.enums import Capability, Hook, Role, ViewAction, ViewKind
 from cmf.errors import CapabilityError
 from cmf.extensions import HttpHeaders
@@ -79,8 +78,6 @@ class MessageView:
             properties, keys = self._show(part, shown)
             if part.extra:
                 properties["extra"] = exact_json(part.extra, "/properties/extra", properties)
-                if texts := [*decoded_texts(part.extra)]:
-                    properties["decoded"] = texts
             content = shown.get("content")
             if content is not None and "size_bytes" not in shown:
                 shown["size_bytes"] = len(content) if content.isascii() else len(content.encode())

@@ -25,7 +25,7 @@ from pipeline.effects import Replacer, apply_edits
 from pipeline.history import History, Origins, Trail, may_call
 from pipeline.hit_finder import HitFinder
 from pipeline.joined_hits import settle_joined
-from pipeline.policy_input import Letters, SessionFacts, shared_bytes, view_bytes, with_addresses
+from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
 from pipeline.schema_checks import SchemaChecks
 from pipeline.stage import Traffic
@@ -177,9 +177,9 @@ class Judge:
         self._reads = policies.session_reads
         self._reads_events = any(path[:1] in ((), ("events",)) for paths in self._reads.values() for path in paths)
         self._request_reads = policies.request_reads
-        self._address_readers = policies.address_readers
         self._watched = frozenset({*_CALLS, *_HOLDING, *self._reads, *self._request_reads})
-        self._letters = policies.letters
+        self._facts = policies.facts
+        self._reads_context = policies.reads_context
         self._mode = mode
 
     def __call__(
@@ -208,12 +208,12 @@ class Judge:
         origins, trail = yield from self._origins(value, history, schemas, carried, to_judge)
         views = to_judge.all()
         hits: list[tuple[Hit, ...] | None] = [None] * len(views)
-        for shared, places in _by_context(views, session).items():
+        for shared, places in _by_context(views, session, spelled=self._reads_context).items():
             group = [views[place] for place in places]
             group_origins = [origins.get(view.path) for view in group]
             entrypoints = [self._entrypoints[view.kind] for view in group]
-            letters = [self._letters.get(view.kind) for view in group]
-            documents = list(map(self._document, group, group_origins, letters))
+            facts = [self._facts.get(view.kind) for view in group]
+            documents = list(map(view_bytes, group, group_origins, facts))
             answers = yield Batch(entrypoints, shared, documents)
             # Not strict: views without an answer count as skipped, so that nothing is forwarded.
             for place, view, answer, known in zip(places, group, answers, group_origins, strict=False):
@@ -229,12 +229,6 @@ class Judge:
             if line is None
         )
         return self._result(_Pass(value, basis, carried, _PassLines.of(to_judge, decided), trail), skipped)
-
-    def _document(
-        self, view: MessageView, origins: Sequence[Mapping[str, Any]] | None, letters: Letters | None
-    ) -> bytes:
-        written = view_bytes(view, origins, letters)
-        return with_addresses(written) if view.kind.value in self._address_readers else written
 
     # -- what is carried over ------------------------------------------------------------------------------------------
 
@@ -448,7 +442,7 @@ def _at(block: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
     return [found]
 
 
-def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[bytes, list[int]]:
+def _by_context(views: Sequence[MessageView], session: SessionFacts, *, spelled: bool) -> dict[bytes, list[int]]:
     """The indices of the views by the JSON of the context that they share: each group is one batch for the engine."""
     batches: dict[bytes, list[int]] = {}
     places: dict[int, list[int]] = {}
@@ -456,7 +450,7 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
     for index, view in enumerate(views):
         key = view.scope.context_id  # the same for all messages without extensions of their own: writes their JSON once
         if key not in places:
-            places[key] = batches.setdefault(shared_bytes(view, session, blocks), [])
+            places[key] = batches.setdefault(shared_bytes(view, session, blocks, spelled=spelled), [])
         places[key].append(index)
     return batches
 

@@ -1,6 +1,6 @@
 """The one JSON document that policy sees of a view, as bytes. Spec: docs/spec/policy-input.md.
 
-It is exactly `view.to_opa_input()["input"]` plus `session`, `origins` [B8], `plain`, `folded` and `addresses`. What the
+It is exactly `view.to_opa_input()["input"]` plus `session`, `origins` [B8] and the `Facts` that rules read. What the
 views of a message share is encoded once, and the engine puts the two together.
 """
 
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cmf import _native
-from cmf.codec import dumps, loads
+from cmf.codec import dumps
 from cmf.enums import Capability, Hook, Role
 from cmf.extensions import Extensions, HttpExtension
 from cmf.facts import KINDS
@@ -80,11 +80,16 @@ class SessionFacts:
 
 
 def shared_bytes(
-    view: MessageView, session: SessionFacts | None, blocks: dict[tuple[bool, bool], bytes] | None = None
+    view: MessageView,
+    session: SessionFacts | None,
+    blocks: dict[tuple[bool, bool], bytes] | None = None,
+    *,
+    spelled: bool = False,
 ) -> bytes:
     """The part of the input that all views of one message share, as JSON: `extensions`, and `session` if there is one.
 
     `blocks` remembers the JSON of `session`, by what the reader may see of it, for calls with the same session.
+    `spelled` adds `spelled_context` [INP-10].
     """
     if session is not None and blocks is not None:
         written = _shared(view.scope, _block(view, session, blocks))
@@ -93,7 +98,7 @@ def shared_bytes(
     if written is None:
         block = {"extensions": view.scope.shared()}
         written = to_bytes(block if session is None else {**block, "session": session.shown(view)})
-    return written
+    return (_native.with_context_facts(written) or written) if spelled else written
 
 
 def _block(view: MessageView, session: SessionFacts, blocks: dict[tuple[bool, bool], bytes]) -> bytes:
@@ -110,15 +115,18 @@ def json_bytes(item: Any) -> bytes:
     return to_bytes(item) if written is None else written
 
 
-class Letters(NamedTuple):
-    """Which further forms of its content rules read of a view."""
+class Facts(NamedTuple):
+    """Which facts about the texts of a view rules read; each is in its input only then [INP-7]."""
 
-    plain: bool
-    folded: bool
+    plain: bool = False
+    folded: bool = False
+    decoded: bool = False
+    spelled: bool = False
+    addresses: bool = False
 
 
 def view_bytes(
-    view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None, letters: Letters | None = None
+    view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None, facts: Facts | None = None
 ) -> bytes:
     """The part of the input that is this view's alone, as JSON; `origins` are those of a tool call [C18]."""
     if origins is None:
@@ -126,31 +134,29 @@ def view_bytes(
     else:
         shown = _shown_origins(view, origins)
         written = _own(view, shown) or view.to_bytes(origins=shown)
-    return written if letters is None else _native.with_letters(written, *letters) or written
+    return written if facts is None else with_facts(written, facts)
+
+
+def with_facts(written: bytes, facts: Facts) -> bytes:
+    """The JSON of a view with the facts."""
+    return _native.with_facts(written, facts) or written
 
 
 def in_content(view: MessageView, form: str, spans: Sequence[Sequence[int]]) -> list[list[int]]:
     """Spans of a view's content for those of its `form`, `plain` or `folded` [INP-8]."""
-    is_json = view.mime_type == _JSON
     places = [(start, end) for start, end in spans]
-    return [list(span) for span in _native.in_content(view.content or "", is_json, form == "folded", places)]
+    return [list(span) for span in _native.in_content(view.content or "", form == "folded", places)]
 
 
 def plain_of(text: str) -> str:
     """A text in plain letters, as `input.plain` has it [INP-7]; the same object where it is in plain letters."""
-    if text.isascii() and text.isprintable():
-        return text
-    further = _native.with_letters(dumps({"content": text}), True, False)
-    plain: str = text if further is None else loads(further)["plain"]
-    return plain
+    plain = _native.plain(text)
+    return text if plain is None else plain
 
 
 def of_plain(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Spans of a text for those of its plain form."""
-    return _native.in_content(text, False, False, spans)
-
-
-_JSON: Final = "application/json"
+    return _native.in_content(text, False, spans)
 
 
 def whole(view: MessageView, session: SessionFacts | None, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
@@ -216,11 +222,6 @@ def _context_of(grants: Grants) -> _native.Context:
     return _native.Context(types, what.message, slots, what.security, subject, what.profiles, grants is None)
 
 
-def with_addresses(written: bytes) -> bytes:
-    """The JSON of a view with `addresses`: those in its content, as clients read them [INP-9]."""
-    return _native.with_addresses(written)
-
-
 _VALUES: Final = _native.ValueWriter(form_of)  # writes what `to_bytes` would, or leaves it to that
 _INPUTS: Final = _native.InputWriter(_VALUES, MessageView, Scope, _template_of, _context_of, is_sensitive)
 _write: Final = _VALUES.write
@@ -228,7 +229,7 @@ _own: Final = _INPUTS.view
 _shared: Final = _INPUTS.shared
 
 __all__ = [
-    "Letters",
+    "Facts",
     "SessionFacts",
     "form_of",
     "in_content",
@@ -236,5 +237,5 @@ __all__ = [
     "shared_bytes",
     "view_bytes",
     "whole",
-    "with_addresses",
+    "with_facts",
 ]

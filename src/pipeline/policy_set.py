@@ -31,7 +31,7 @@ from pipeline.policies.lookahead import Lookaheads
 from pipeline.policies.metadata import Module, Rule, is_rule, package_of, rule_of
 from pipeline.policies.policy_files import DATA_FILES, MANIFEST, Data, Sources, bundle_files, data_of, read, text_of
 from pipeline.policies.rule_exceptions import RuleException
-from pipeline.policy_input import Letters
+from pipeline.policy_input import Facts
 
 BuiltinErrors = Literal["strict", "undefined"]
 """What a failing builtin makes of a view: `strict`, a failure; `undefined`, what ordinary OPA policies rely on [D5]."""
@@ -57,8 +57,8 @@ class PolicySet:
         parts: by the entrypoint of a kind of view, the smaller parts in which it can be asked [POL-29].
         session_reads: by kind of view, the paths below `input.session` that its rules read; the empty path is all.
         request_reads: the same for `input.extensions.request`.
-        letters: by kind of view, whether its rules read `input.plain` and `input.folded`; none for kinds with neither.
-        address_readers: the kinds of view whose rules read `input.addresses`.
+        facts: by kind of view, which facts about its texts its rules read; none for kinds whose rules read none.
+        reads_context: whether a rule reads `input.spelled_context`.
         capabilities: what the rules that are not `off` need to see.
         builtin_errors: what a builtin that fails makes of a view.
         findings: problems that do not keep the set from being used.
@@ -75,8 +75,8 @@ class PolicySet:
     parts: Mapping[str, Parts]
     session_reads: Mapping[str, tuple[tuple[str, ...], ...]]
     request_reads: Mapping[str, tuple[tuple[str, ...], ...]]
-    letters: Mapping[str, Letters]
-    address_readers: frozenset[str]
+    facts: Mapping[str, Facts]
+    reads_context: bool
     capabilities: frozenset[Capability]
     builtin_errors: BuiltinErrors
     findings: tuple[Finding, ...]
@@ -205,8 +205,8 @@ def build(
         parts=parts,
         session_reads=_reads_below(("session",), reachable),
         request_reads=_reads_below(("extensions", "request"), reachable),
-        letters=_letters(reachable),
-        address_readers=frozenset(_reads_below(("addresses",), reachable)),
+        facts=_facts(reachable),
+        reads_context=bool(_reads_below(("spelled_context",), reachable)),
         capabilities=capabilities,
         builtin_errors=builtin_errors,
         findings=tuple(found),
@@ -288,9 +288,9 @@ def _reads_below(
     return {kind: paths for kind, paths in read.items() if paths}
 
 
-def _letters(reachable: Mapping[ViewKind, Sequence[SurveyedRule]]) -> dict[str, Letters]:
-    plain, folded = (_reads_below((name,), reachable) for name in Letters._fields)
-    return {kind: Letters(kind in plain, kind in folded) for kind in plain | folded}
+def _facts(reachable: Mapping[ViewKind, Sequence[SurveyedRule]]) -> dict[str, Facts]:
+    readers = [_reads_below((name,), reachable) for name in Facts._fields]
+    return {kind: Facts(*(kind in read for read in readers)) for kind in {kind for read in readers for kind in read}}
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------

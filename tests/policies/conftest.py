@@ -15,7 +15,7 @@ from pipeline import policy_set
 from pipeline.engines.base import Decided, EngineResult
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.opa_server import OpaServerEngine
-from pipeline.policy_input import with_addresses
+from pipeline.policy_input import Facts, with_facts
 from pipeline.policy_set import PolicySet
 
 SECONDS = 60.0  # whose machine is busy gets an answer all the same: nothing here is about time
@@ -71,7 +71,7 @@ def judge(operated: PolicySet, embedded: EmbeddedEngine, interpreted: EmbeddedEn
 
     def some(views: Sequence[View]) -> list[dict[str, Any]]:
         entrypoints = [operated.entrypoint(ViewKind(view["kind"])) for view in views]
-        inputs = [with_addresses(json.dumps(view).encode()) for view in views]
+        inputs = [with_facts(json.dumps(view).encode(), Facts(addresses=True)) for view in views]
         answers: list[list[EngineResult]] = [
             engine.evaluate(entrypoints, b"{}", inputs, timeout_seconds=SECONDS)
             for engine in (embedded, interpreted, opa)

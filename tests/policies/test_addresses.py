@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from cmf import ImagePart, Message, Part, Request, ResourceRefPart, TextPart, ToolCallPart
 from cmf.codec import dumps, loads
 from pipeline import Action, Decision, Guard, policy_set
-from pipeline.policy_input import with_addresses
+from pipeline.policy_input import Facts, with_facts
 
 INNER = (
     "http://local\thost/",
@@ -117,7 +117,8 @@ def codes(decision: Decision) -> set[str]:
 
 
 def addresses(kind: str, content: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = loads(with_addresses(dumps({"kind": kind, "content": content})))["addresses"]
+    view = dumps({"kind": kind, "content": content})
+    found: list[dict[str, Any]] = loads(with_facts(view, Facts(addresses=True)))["addresses"]
     return found
 
 

@@ -1,4 +1,4 @@
-//! `addresses`, as policy sees it: added to the JSON of a view.
+//! `addresses`, as policy sees it.
 
 use super::address::{read, Address};
 use super::arguments::{self, Found, Place, MAX_FACTS};
@@ -6,18 +6,11 @@ use super::markup::{self, Link, Use};
 use crate::json::escape;
 use serde::Deserialize;
 use serde_json::Value;
-use std::borrow::Cow;
 
 #[derive(Deserialize)]
-struct View<'a> {
-    #[serde(borrow, default)]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    content: Option<Cow<'a, str>>,
+struct View {
     #[serde(default)]
     properties: Properties,
-    #[serde(default)]
-    addresses: Option<serde::de::IgnoredAny>,
 }
 
 /// Where a view has what came beside its content: none of the format's own parts, shown as it came.
@@ -31,26 +24,25 @@ struct Properties {
     choices: Value,
 }
 
-/// The JSON object of a view with its addresses; None if it has them.
-pub fn with_addresses(view: &[u8]) -> Option<Vec<u8>> {
-    let end = view.iter().rposition(|byte| *byte == b'}')?;
-    let mut out = Vec::with_capacity(view.len() + 64);
-    out.extend_from_slice(&view[..end]);
-    out.extend_from_slice(b",\"addresses\":[");
-    let known: View<'_> = serde_json::from_slice(view).ok()?;
-    if known.addresses.is_some() {
-        return None;
+/// Writes the addresses in the content of a view, and in what came beside it, or that they were not read. `view` is None
+/// where nothing came beside it.
+pub(crate) fn write(out: &mut Vec<u8>, kind: &str, content: &str, view: Option<&[u8]>) {
+    let start = out.len();
+    write_content(out, kind, content);
+    let Some(view) = view else { return };
+    if !matches!(kind, "request" | "response" | "resource" | "text" | "tool_definition") {
+        return;
     }
-    let kind = known.kind.as_deref().unwrap_or_default();
-    write(&mut out, kind, known.content.as_deref().unwrap_or_default());
-    if matches!(kind, "request" | "response" | "resource" | "text" | "tool_definition") {
-        write_fields(&mut out, &known.properties);
+    match serde_json::from_slice::<View>(view) {
+        Ok(View { properties }) => write_fields(out, &properties),
+        Err(_) => {
+            separate(out, out.len() - start);
+            out.extend_from_slice(b"{\"kind\":\"unread\"}");
+        }
     }
-    out.extend_from_slice(b"]}");
-    Some(out)
 }
 
-fn write(out: &mut Vec<u8>, kind: &str, content: &str) {
+fn write_content(out: &mut Vec<u8>, kind: &str, content: &str) {
     let is_told = match kind {
         "tool_call" | "prompt_request" | "opaque" => write_found(out, arguments::of_arguments(content)),
         "resource_ref" | "image" | "audio" | "video" | "document" => write_found(out, arguments::of_reference(content)),

@@ -512,7 +512,7 @@ fn decoded(text: &str) -> Cow<'_, str> {
 }
 
 /// What a reference at the beginning of a text means, and its length.
-fn reference(text: &str) -> Option<(String, usize)> {
+pub(crate) fn reference(text: &str) -> Option<(String, usize)> {
     let bytes = text.as_bytes();
     if bytes.get(1) == Some(&b'#') {
         let is_hex = matches!(bytes.get(2), Some(b'x' | b'X'));

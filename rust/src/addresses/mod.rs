@@ -4,7 +4,7 @@
 //!   form;
 //! - [`arguments`] finds addresses in the arguments of a call, and in text inside of them;
 //! - [`markup`] finds what a renderer of Markdown or HTML loads or links to, with its place;
-//! - [`facts`] adds both to the JSON of a view.
+//! - [`facts`] writes both for policy.
 #![forbid(unsafe_code)]
 
 pub mod address;

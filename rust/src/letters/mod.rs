@@ -1,13 +1,15 @@
 //! Text in plain letters, as people and models read it, and where in the text each of them stands.
 //!
-//! Characters that nobody sees are left out, compatibility forms (wide, mathematical, circled letters) are replaced by
-//! what they stand for (NFKC), and letters that look like Latin ones become these. `folded` is the same in lower case.
+//! Escapes are what they stand for, characters that nobody sees are left out, compatibility forms (wide, mathematical,
+//! circled letters) are replaced by what they stand for (NFKC), and letters that look like Latin ones become these.
+//! `folded` is the same in lower case. [`encoded`] finds the texts that base64 and hex in a text spell.
 #![forbid(unsafe_code)]
 
+pub mod encoded;
+pub mod escapes;
 mod look_alikes;
 mod origins;
 
-use crate::json::selection::selected;
 use icu_normalizer::{ComposingNormalizer, ComposingNormalizerBorrowed};
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointSetData};
@@ -17,55 +19,80 @@ use std::borrow::Cow;
 pub use origins::in_content;
 
 const NFKC: ComposingNormalizerBorrowed<'static> = ComposingNormalizer::new_nfkc();
-
-/// The JSON of a view with `plain`, if that differs from its `content`, and with `folded`, as far as asked for; None
-/// if nothing is added.
-pub fn with_letters(view: &[u8], plain_asked: bool, folded_asked: bool) -> Option<Vec<u8>> {
-    let (written, is_json) = content_of(view)?;
-    let as_written = is_plain_as_written(&written);
-    if as_written && !folded_asked {
-        return None;
-    }
-    let content: String = serde_json::from_slice(&written).ok()?;
-    let plain = if as_written { Cow::Borrowed(content.as_str()) } else { plain(&content, is_json) };
-    let mut whole = Vec::from(view.strip_suffix(b"}")?);
-    if plain_asked && plain != content {
-        whole.extend_from_slice(b",\"plain\":");
-        serde_json::to_writer(&mut whole, &plain).ok()?;
-    }
-    if folded_asked {
-        whole.extend_from_slice(b",\"folded\":");
-        serde_json::to_writer(&mut whole, &plain.chars().flat_map(folded).collect::<String>()).ok()?;
-    }
-    whole.push(b'}');
-    (whole.len() > view.len()).then_some(whole)
-}
-
-/// `content` as it is written in the JSON of a view, and whether that text is JSON itself.
-fn content_of(view: &[u8]) -> Option<(Vec<u8>, bool)> {
-    let member = selected(view, &["content"])?;
-    let written = member.strip_prefix(b"{\"content\":")?.strip_suffix(b"}")?.to_vec();
-    let is_json = selected(view, &["mime_type"])? == br#"{"mime_type":"application/json"}"#;
-    Some((written, is_json))
-}
-
-/// Whether a JSON string has only ASCII that everybody sees, so that its text is plain.
-fn is_plain_as_written(written: &[u8]) -> bool {
-    let mut escapes = written.iter().zip(written.get(1..).unwrap_or_default());
-    written.iter().all(|byte| byte.is_ascii() && *byte != 0x7f)
-        && !escapes.any(|(first, second)| *first == b'\\' && matches!(second, b'u' | b'b' | b'f'))
-}
+/// How often a text is read again for the escapes that reading brought to light.
+const MAX_ROUNDS: usize = 6;
 
 /// `text` in plain letters.
-pub fn plain(text: &str, is_json: bool) -> Cow<'_, str> {
-    if text.bytes().all(|byte| byte.is_ascii() && !is_unseen(char::from(byte))) && !(is_json && text.contains("\\u")) {
-        return Cow::Borrowed(text);
+pub fn plain(text: &str) -> Cow<'_, str> {
+    let mut read = Cow::Borrowed(text);
+    for round in 0..MAX_ROUNDS {
+        if is_read(&read, round) {
+            break;
+        }
+        read = Cow::Owned(plain_once(&read));
     }
-    let seen: String = seen(text, is_json).map(|(_, character)| character).collect();
-    let mut plain = String::with_capacity(seen.len());
-    let mut last = '\0';
-    plain.extend(NFKC.normalize(&seen).chars().filter_map(|character| lettered(character, &mut last)));
-    Cow::Owned(plain)
+    read
+}
+
+/// Whether there is nothing in a text to be read, after so many rounds.
+fn is_read(text: &str, round: usize) -> bool {
+    if round > 0 {
+        return !escapes::any(text);
+    }
+    next_unread(text, 0).is_none()
+}
+
+fn plain_once(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut done = 0;
+    while let Some((start, end)) = unread(text, done) {
+        plain.push_str(&text[done..start]);
+        let seen: String = seen(&text[start..end]).map(|(_, _, character)| character).collect();
+        let mut last = '\0';
+        plain.extend(NFKC.normalize(&seen).chars().filter_map(|character| lettered(character, &mut last)));
+        done = end;
+    }
+    plain.push_str(&text[done..]);
+    plain
+}
+
+/// The next stretch of a text that has to be read, with the character before it: marks may belong to that. Nothing is
+/// composed with what is ASCII and stands behind it.
+fn unread(text: &str, from: usize) -> Option<(usize, usize)> {
+    let place = next_unread(text, from)?;
+    let mut end = place;
+    while let Some(first) = text[end..].chars().next() {
+        end += match escapes::first(&text[end..]) {
+            Some((_, length)) => length,
+            None if !first.is_ascii() || is_unseen(first) => first.len_utf8(),
+            None => break,
+        };
+    }
+    Some((if place > from { place - 1 } else { place }, end))
+}
+
+fn next_unread(text: &str, from: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let is_sign =
+        |byte: u8| !(0x20..0x7f).contains(&byte) && !matches!(byte, b'\t' | b'\n' | b'\r') || escapes::may_begin(byte);
+    let mut at = find(bytes, from, is_sign)?;
+    while escapes::may_begin(bytes[at]) && escapes::first(&text[at..]).is_none() {
+        at = find(bytes, at + 1, is_sign)?;
+    }
+    Some(at)
+}
+
+/// Where the first of some bytes stands, from a place on.
+pub(crate) fn find(bytes: &[u8], from: usize, is_sign: impl Fn(u8) -> bool) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    let has_none = |chunk: &&[u8]| !chunk.iter().fold(false, |found, byte| found | is_sign(*byte));
+    let skipped = rest.chunks_exact(32).take_while(has_none).count() * 32;
+    rest[skipped..].iter().position(|byte| is_sign(*byte)).map(|at| from + skipped + at)
+}
+
+/// `text` in lower case; of plain text, that of `folded`.
+pub fn folded_text(plain: &str) -> String {
+    plain.chars().flat_map(folded).collect()
 }
 
 /// `character` as it stands in plain text behind `last`, which it becomes; None if it does not stand there.
@@ -90,31 +117,19 @@ fn folded(character: char) -> impl Iterator<Item = char> {
     first.to_lowercase().chain(second)
 }
 
-/// The characters that somebody sees, each with its index in `text`; of JSON, without those that are escaped there.
-fn seen(text: &str, is_json: bool) -> impl Iterator<Item = (usize, char)> + '_ {
-    let mut hidden = 0_usize; // characters of an escape that are still to be left out
-    let mut escaped = false; // whether the last character was a backslash that escapes this one
-    text.char_indices().enumerate().filter_map(move |(index, (at, character))| {
-        if hidden > 0 {
-            hidden -= 1;
-            return None;
+/// The characters that somebody sees, each with where it begins and ends in `text`, in code points.
+fn seen(text: &str) -> impl Iterator<Item = (usize, usize, char)> + '_ {
+    let (mut rest, mut end) = (text, 0);
+    std::iter::from_fn(move || loop {
+        let first = rest.chars().next()?;
+        let start = end;
+        let (character, length) = escapes::first(rest).unwrap_or((first, first.len_utf8()));
+        end += if length > first.len_utf8() { length } else { 1 }; // escapes are ASCII
+        rest = &rest[length..];
+        if !is_unseen(character) {
+            return Some((start, end, character));
         }
-        if is_json {
-            if character == '\\' && !escaped && escapes_unseen(&text[at..]) {
-                hidden = 5;
-                return None;
-            }
-            escaped = character == '\\' && !escaped;
-        }
-        (!is_unseen(character)).then_some((index, character))
     })
-}
-
-/// Whether an escape of JSON begins here that stands for a character nobody sees.
-fn escapes_unseen(rest: &str) -> bool {
-    let digits = rest.strip_prefix("\\u").and_then(|digits| digits.get(..4));
-    let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    code.and_then(char::from_u32).is_some_and(is_unseen)
 }
 
 fn is_unseen(character: char) -> bool {

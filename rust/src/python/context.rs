@@ -135,7 +135,7 @@ impl Context {
 }
 
 impl Context {
-    /// Writes the message's own fields as one of the properties; not of a first view that has `extra` members as well.
+    /// Writes the message's own fields as one of the properties; with its first view also its `extra` members.
     pub(crate) fn message(&self, writer: &mut Writer<'_>, message: &Bound<'_, PyAny>, is_first: bool) -> Written {
         if message.is_none() {
             return Ok(());
@@ -148,7 +148,9 @@ impl Context {
         if is_first {
             let extra = self.extra.of(message)?;
             if !extra.is_none() && extra.len()? > 0 {
-                return Err(Stop::Unsupported); // what its members spell is read by `cmf.binary`
+                writer.out.extend_from_slice(b"\"extra\":");
+                writer.value(extra)?;
+                writer.out.push(b',');
             }
         }
         let is_empty = writer.out.len() == inside;

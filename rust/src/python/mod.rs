@@ -187,11 +187,12 @@ fn traceless_errors() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        c_functions, polynomial_hash, quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes,
-        PyModule, PyModuleMethods, PyResult, Python,
+        c_functions, polynomial_hash, quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes,
+        PyBackedStr, PyBytes, PyModule, PyModuleMethods, PyResult, Python,
     };
-    use crate::addresses::{address, facts};
+    use crate::addresses::address;
     use crate::builtins::{self, regexes};
+    use crate::facts;
     use crate::json::{selection, spelling};
     use crate::letters;
     use crate::parsing::survey;
@@ -252,16 +253,32 @@ mod _native {
         selection::selected(object, &names).map(|kept| PyBytes::new(py, &kept))
     }
 
-    /// The JSON of a view with `plain` and `folded`, as far as asked for and as far as they differ; None if the same.
+    /// The JSON of a view with the facts that are asked for [INP-7]; None if it has none of them.
     #[pyfunction]
-    fn with_letters<'py>(py: Python<'py>, view: &[u8], plain: bool, folded: bool) -> Option<Bound<'py, PyBytes>> {
-        letters::with_letters(view, plain, folded).map(|whole| PyBytes::new(py, &whole))
+    fn with_facts<'py>(py: Python<'py>, view: Bound<'py, PyBytes>, asked: [bool; 5]) -> Option<Bound<'py, PyBytes>> {
+        let [plain, folded, decoded, spelled, addresses] = asked;
+        let asked = facts::Asked { plain, folded, decoded, spelled, addresses };
+        let held: PyBackedBytes = view.into();
+        py.detach(|| facts::with_facts(&held, asked)).map(|whole| PyBytes::new(py, &whole))
+    }
+
+    /// The JSON that views share with `spelled_context`; None if it is not needed.
+    #[pyfunction]
+    fn with_context_facts<'py>(py: Python<'py>, shared: &[u8]) -> Option<Bound<'py, PyBytes>> {
+        facts::with_context_facts(shared).map(|whole| PyBytes::new(py, &whole))
+    }
+
+    /// A text in plain letters; None if it is.
+    #[pyfunction]
+    fn plain(text: &str) -> Option<String> {
+        let plain = letters::plain(text);
+        (plain != text).then(|| plain.into_owned())
     }
 
     /// Where spans of a text's plain (or folded) form stand in the text.
     #[pyfunction]
-    fn in_content(text: &str, is_json: bool, is_folded: bool, spans: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
-        letters::in_content(text, is_json, is_folded, &spans)
+    fn in_content(text: &str, is_folded: bool, spans: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+        letters::in_content(text, is_folded, &spans)
     }
 
     /// Whether two texts are the same once the spaces of JSON are left out of both.
@@ -280,13 +297,6 @@ mod _native {
     #[pyfunction]
     fn normal_form(uri: &str) -> Option<String> {
         address::normal_form(uri)
-    }
-
-    /// The JSON object of a view with `addresses`, unless it has them.
-    #[pyfunction]
-    fn with_addresses<'py>(py: Python<'py>, view: Bound<'py, PyBytes>) -> Bound<'py, PyBytes> {
-        let held: PyBackedBytes = view.clone().into();
-        py.detach(|| facts::with_addresses(&held)).map_or(view, |written| PyBytes::new(py, &written))
     }
 
     /// How many items at the beginning of two sequences are the same objects.

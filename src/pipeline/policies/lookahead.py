@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cmf import _native
-from cmf.codec import dumps, loads
 
 _DATA_PATH: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _VISIBLE: Final = "".join(map(chr, range(0x21, 0x7F)))
@@ -61,12 +60,11 @@ Lookaheads = tuple[Lookahead, ...]
 def held_at_end(text: str, lookaheads: Lookaheads) -> int:
     """How many characters at the end of `text` to hold back for any of these, in it or in its plain form [INP-7]."""
     held = max((one.held(text) for one in lookaheads), default=0)
-    further = _native.with_letters(dumps({"content": text}), True, False)
-    if further is None:
+    plain = _native.plain(text)
+    if plain is None:
         return held
-    plain: str = loads(further)["plain"]
     start = len(plain) - max((one.held(plain) for one in lookaheads), default=0)
-    ((at, _),) = _native.in_content(text, False, False, [(start, start + 1)])
+    ((at, _),) = _native.in_content(text, False, [(start, start + 1)])
     return max(held, len(text) - at)
 
 

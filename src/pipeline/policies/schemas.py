@@ -61,6 +61,9 @@ def view_schema() -> dict[str, Any]:
         "content": _STRING,
         "plain": _STRING,
         "folded": _STRING,
+        "decoded": {"type": "array", "items": _object({"text": _STRING, "span": {"type": "array", "items": _COUNT}})},
+        "spelled": _STRINGS,
+        "spelled_context": _STRINGS,
         "size_bytes": _COUNT,
         "mime_type": _STRING,
         "arguments": {"type": "object"},
@@ -90,7 +93,6 @@ def _properties_schema() -> dict[str, Any]:
     choice = _object({"stop_reason": _STRING, "raw_stop_reason": _STRING, "extra": _ANY_OBJECT})
     error = {"message": _STRING, "type": _STRING, "code": _STRING, "status": _NUMBER, "retry_after_seconds": _COUNT}
     tokens, sampling = (json_schema(cls)["properties"] for cls in (TokenUsage, Sampling))
-    decoded = {"type": "array", "items": _ANY_OBJECT}
     message_strings = ("id", "parent_id", "channel", "session_id", "status")
     facts = {
         **dict.fromkeys(_STRING_PROPERTIES, _STRING),
@@ -101,11 +103,10 @@ def _properties_schema() -> dict[str, Any]:
         **dict.fromkeys(("big_integers", "other_models"), _STRINGS),
         "choices": {"type": "array", "items": choice},
         "data": {"type": "array", "items": _ANY_OBJECT},
-        "decoded": decoded,
         "error": _object(error),
         "executed_by": {"type": "string", "enum": ["client", "provider"]},
         "input_schema": {"type": ["object", "boolean"]},
-        "message": _object({**dict.fromkeys(message_strings, _STRING), "extra": _ANY_OBJECT, "decoded": decoded}),
+        "message": _object({**dict.fromkeys(message_strings, _STRING), "extra": _ANY_OBJECT}),
         "sampling": _object({**dict.fromkeys(sampling, _NUMBER), "stop": _STRINGS}),
         "schema_findings": {"type": "array", "items": finding},
         "tool_choice": _object({"mode": _STRING, "name": _STRING, "allowed": _STRINGS}),
@@ -152,7 +153,7 @@ PROPERTY_KINDS: Final[Mapping[str, frozenset[ViewKind]]] = {
         (_OF_REQUESTS, (ViewKind.REQUEST,)),
         (("tool_count",), (ViewKind.REQUEST, ViewKind.RESPONSE)),
         (("choice_count", "usage", "error", "choices"), (ViewKind.RESPONSE,)),
-        (("container", "message", "extra", "decoded", "big_integers"), tuple(ViewKind)),
+        (("container", "message", "extra", "big_integers"), tuple(ViewKind)),
     )
     for name in names
 }

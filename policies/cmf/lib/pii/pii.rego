@@ -34,6 +34,15 @@ _in_plain contains found if {
 	some found in _found(input.plain)
 }
 
+# METADATA
+# title: Encoded personal data
+# description: As `in_content`, for what is encoded in the content; `value` is the whole text that is encoded there.
+# scope: document
+encoded contains {"type": found.type, "value": decoded.text} if {
+	some decoded in input.decoded
+	some found in _found(decoded.text)
+}
+
 _settings := data.cmf.defaults.data.pii
 
 _found(text) := {{"type": type, "value": value} |

@@ -25,8 +25,16 @@ plain := content if not input.plain
 
 # METADATA
 # title: Readings
-# description: The content, and its plain form where that is another text.
-readings := {content, plain}
+# description: The content, its plain form where that is another text, and the texts that are encoded in it.
+readings := {content, plain} | {found.text | some found in input.decoded}
+
+# METADATA
+# title: Spans that spell
+# description: Where the content spells one of `texts`, as [start, end) in code points.
+spans_spelling(texts) := sort({found.span |
+	some found in input.decoded
+	found.text in texts
+})
 
 # METADATA
 # title: What is disguised
@@ -37,8 +45,8 @@ disguises(needle) if strings.count(input.plain, needle) > strings.count(content,
 # METADATA
 # title: Surroundings
 # description: |
-#   JSON text of all that somebody outside could have written into the view besides its content. It is for
-#   detecting, not for cutting: engines escape `<`, `>` and `&` differently.
+#   JSON text of all that somebody outside could have written into the view besides its content, and of what that says
+#   in plain letters and decoded. It is for detecting, not for cutting: engines escape `<`, `>` and `&` differently.
 surroundings := json.marshal(_parts)
 
 # METADATA
@@ -64,6 +72,10 @@ _parts contains input.extensions.framework
 _parts contains input.extensions.mcp
 
 _parts contains input.extensions.meta
+
+_parts contains input.spelled
+
+_parts contains input.spelled_context
 
 # METADATA
 # title: Text beyond ASCII

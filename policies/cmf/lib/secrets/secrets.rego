@@ -49,6 +49,16 @@ _in_plain contains found if {
 }
 
 # METADATA
+# title: Encoded secrets
+# description: As `in_content`, for what is encoded in the content; `secret` is the whole text that is encoded there.
+# scope: document
+encoded contains {"kind": found.kind, "secret": decoded.text} if {
+	worth_a_look
+	some decoded in input.decoded
+	some found in _found(decoded.text)
+}
+
+# METADATA
 # title: Secrets elsewhere in the view
 # description: As `in_content`, for names, URIs, arguments and properties, their keys included.
 # scope: document

@@ -44,11 +44,22 @@ redact contains {
 	scan.cuttable
 }
 
+redact contains {
+	"code": "data.pii",
+	"reason": "Encoded personal data was masked.",
+	"spans": scan.spans_spelling(_encoded),
+	"replacement": _settings.replacement,
+} if {
+	count(_encoded) > 0
+	count(_encoded) <= _settings.max_masked
+	scan.cuttable
+}
+
 deny contains {
 	"code": "data.pii.too-many",
 	"reason": "This part contains too much personal data to mask.",
 } if {
-	count(_chosen | _disguised) > _settings.max_masked
+	count(((_chosen | _disguised) | _encoded)) > _settings.max_masked
 	scan.cuttable
 }
 
@@ -59,6 +70,11 @@ _chosen contains found.value if {
 
 _disguised contains found.value if {
 	some found in pii.disguised
+	found.type in _settings.redact
+}
+
+_encoded contains found.value if {
+	some found in pii.encoded
 	found.type in _settings.redact
 }
 

@@ -75,14 +75,25 @@ redact contains {
 	count(secrets.disguised) <= _settings.max_masked
 }
 
+redact contains {
+	"code": "data.secret",
+	"reason": "An encoded credential was masked.",
+	"spans": scan.spans_spelling({found.secret | some found in secrets.encoded}),
+	"replacement": _settings.replacement,
+} if {
+	scan.cuttable
+	count(secrets.encoded) > 0
+	count(secrets.encoded) <= _settings.max_masked
+}
+
 deny contains {
 	"code": "data.secret",
 	"reason": "This part contains a credential.",
-	"detail": {"found": {found.kind | some found in (secrets.in_content | secrets.disguised)}, "where": "content"},
+	"detail": {"found": {found.kind | some found in _in_content}, "where": "content"},
 } if {
 	secrets.worth_a_look
 	not scan.cuttable
-	count(secrets.in_content | secrets.disguised) > 0
+	count(_in_content) > 0
 }
 
 deny contains {
@@ -101,7 +112,9 @@ deny contains {
 } if {
 	secrets.worth_a_look
 	scan.cuttable
-	count(secrets.in_content | secrets.disguised) > _settings.max_masked
+	count(_in_content) > _settings.max_masked
 }
+
+_in_content := (secrets.in_content | secrets.disguised) | secrets.encoded
 
 _settings := data.cmf.defaults.data.secrets
