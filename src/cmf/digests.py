@@ -46,10 +46,11 @@ def content_digest(value: Message | Request | Response) -> str:
 
     It survives stamping, a provider swap and a restart; reuse, approvals and the record of history go by it.
     """
-    return hashlib.sha256(canonical_bytes(_content(value))).hexdigest()
+    return hashlib.sha256(canonical_bytes(content_of(value))).hexdigest()
 
 
-def _content(value: Message | Request | Response) -> Any:
+def content_of(value: Message | Request | Response) -> Any:
+    """What `content_digest` is of."""
     positions: dict[str, str] = {}
 
     def position(tool_id: str) -> str:

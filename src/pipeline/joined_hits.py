@@ -43,18 +43,21 @@ def _told_apart(
 ) -> tuple[tuple[Hit, ...], dict[int, list[Hit]]]:
     """The hits of a joined text that stay its own, and those of its pieces, by the index of the piece."""
     shown = {_said(hit) for hits in own for hit in hits}
-    cut = {(hit.rule, at, *span) for at, hits in enumerate(own) for hit in hits for span in hit.fields.get("spans", ())}
+    cut = {
+        (*_said(hit), at, *span) for at, hits in enumerate(own) for hit in hits for span in hit.fields.get("spans", ())
+    }
     kept: list[Hit] = []
     moved: dict[int, list[Hit]] = defaultdict(list)
     for hit in found:
         if hit.effect is not Effect.REDACT:
-            kept += [] if _said(hit) in shown else [hit]
+            # A person who approves a part has not seen what it is a part of: an approval is for one text.
+            kept += [hit] if hit.effect is Effect.REQUIRE_APPROVAL or _said(hit) not in shown else []
         elif "spans" not in hit.fields:
             kept.append(replace(hit, effect=Effect.DENY, code=BAD_EFFECT, fields={}, detail=_NO_FIELDS))
         else:
             spans: dict[tuple[int, bool], list[list[int]]] = defaultdict(list)
             for at, start, end, stays in _cuts(hit.fields["spans"], pieces):
-                if (hit.rule, at, start, end) not in cut:
+                if (*_said(hit), at, start, end) not in cut:
                     spans[at, stays].append([start, end])
             for (at, stays), places in spans.items():
                 fields = {**hit.fields, "spans": places}
@@ -65,8 +68,9 @@ def _told_apart(
 _NO_FIELDS: Final = {"problem": "redact: a joined text has no fields of its own, only spans"}
 
 
-def _said(hit: Hit) -> tuple[str, str, Effect, object]:
-    return hit.rule, hit.code, hit.effect, hit.fields.get("label")
+def _said(hit: Hit) -> tuple[object, ...]:
+    """What the hit does, beside its spans."""
+    return hit.rule, hit.code, hit.effect, hit.enforced, hit.fields.get("label"), hit.fields.get("replacement", "mask")
 
 
 def _cuts(spans: Sequence[Sequence[int]], pieces: Sequence[Piece]) -> Iterator[tuple[int, int, int, bool]]:

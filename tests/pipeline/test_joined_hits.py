@@ -32,6 +32,12 @@ redact contains {"code": "test.mask", "reason": "Masked.", "spans": [[at + 5, at
 	some at in indexof_n(input.content, "pass=1234")
 }
 """
+DROP_IN_ONE = """\
+redact contains {"code": "test.mask", "reason": "Masked.", "spans": [[at, at + 6]], "replacement": how} if {
+	some at in indexof_n(input.content, "secret")
+	how := {true: "drop", false: "mask"}[startswith(input.content, "my")]
+}
+"""
 BEYOND = """\
 redact contains {"code": "test.mask", "reason": "Masked.", "spans": [[0, 99]]} if input.properties.joined
 """
@@ -149,6 +155,15 @@ def test_what_only_the_text_before_explains_is_masked_in_one_part(guarded: Rules
     outcome = guarded({"mask": MASK_BEHIND}, kinds="text").check(Message(role="user", content=texts("pass=", "1234.")))
 
     assert left(outcome) == ["pass=", "[MASKED]."]
+
+
+@pytest.mark.spec("EFF-12")
+def test_a_piece_gets_the_stricter_replacement_of_its_own_and_the_joined_text_s(guarded: Rules) -> None:
+    message = Message(role="user", content=texts("my", " secret is", " secret"))
+
+    outcome = guarded({"mask": DROP_IN_ONE}, kinds="text").check(message)
+
+    assert left(outcome) == ["my", "  is", " "]
 
 
 @pytest.mark.spec("VIEW-24")

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cmf.codec import dumps
 from cmf.content import ToolResultPart
 from cmf.decomposition import iter_views
-from cmf.digests import content_digest
+from cmf.digests import content_of
 from cmf.enums import Role, ViewKind
 from cmf.request import Request
 from cmf.value import to_json
@@ -115,7 +115,7 @@ def approval_needs(
             rules = {hit.rule for hit in line.hits if hit.enforced and hit.effect is Effect.REQUIRE_APPROVAL}
             if line.outcome is not Action.SUSPEND or not rules:
                 continue
-            need = _need_of((last if stayed else found)[line.path], final if stayed else value, rules)
+            need = _need_of(*(last if stayed else found)[line.path], value=final if stayed else value, rules=rules)
             # Two equal calls are two effects; the same call on two passes is one.
             place = (need.digest, need.target, met[need.digest, need.target])
             met[need.digest, need.target] += 1
@@ -123,12 +123,26 @@ def approval_needs(
     return (*merged.values(), *_stage_needs(final, stages, mode))
 
 
-def _by_path(value: Traffic) -> dict[str, MessageView]:
-    return {view.path: view for view in iter_views(value)}
+def _by_path(value: Traffic) -> dict[str, list[MessageView]]:
+    """The views of `value` by their paths, each followed by those of what it holds."""
+    views: dict[str, list[MessageView]] = {}
+    open_results: list[list[MessageView]] = []
+    for view in iter_views(value):
+        while open_results and not view.path.startswith(f"{open_results[-1][0].path}."):
+            open_results.pop()
+        for held in open_results:
+            held.append(view)
+        views[view.path] = [view]
+        if view.kind in _HOLDING:
+            open_results.append(views[view.path])
+    return views
 
 
-def _layout(views: Mapping[str, MessageView]) -> list[tuple[str, ViewKind]]:
-    return [(path, view.kind) for path, view in views.items()]
+_HOLDING: Final = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT})
+
+
+def _layout(views: Mapping[str, list[MessageView]]) -> list[tuple[str, ViewKind]]:
+    return [(path, view.kind) for path, (view, *_) in views.items()]
 
 
 def resolve(
@@ -188,16 +202,22 @@ def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: se
     return chosen
 
 
-def _need_of(view: MessageView, value: Traffic, rules: set[str]) -> ApprovalNeed:
+def _need_of(view: MessageView, *held: MessageView, value: Traffic, rules: set[str]) -> ApprovalNeed:
     content = to_json(approved_content(view))
+    if held:  # a result's own view has the texts of what it holds, and nothing else of it
+        content["parts"] = [to_json(approved_content(part)) for part in held]
     return ApprovalNeed(
         path=view.path,
-        digest=hashlib.sha256(dumps(_ordered(content))).hexdigest(),
+        digest=_digest(content),
         target=view.uri or f"{view.kind.value}:{view.role.value}",
         rules=set(rules),
         happened=_already_happened(view, value),
         shown=content,
     )
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(dumps(_ordered(content))).hexdigest()
 
 
 def _ordered(value: Any) -> Any:
@@ -250,6 +270,6 @@ def _stage_needs(final: Traffic, stages: Sequence[StageRecord], mode: Mode) -> t
     if not rules:
         return ()
     path = type(final).__name__.lower()
-    digest = content_digest(final)
+    digest = _digest(to_json(content_of(final)))
     shown = {"kind": path, "digest": digest}
     return (ApprovalNeed(path=path, digest=digest, target=f"{path}:whole", rules=rules, happened=False, shown=shown),)
