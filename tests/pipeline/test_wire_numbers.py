@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +16,7 @@ from cmf.content import ToolCallPart
 from cmf.digests import content_digest
 from cmf.errors import DecodeError
 from cmf.frozen import thaw
+from cmf.request import Request
 from pipeline import Guard
 
 CAP: Final = """# METADATA
@@ -44,6 +47,21 @@ package cmf.rules.pay.note
 rewrite contains {"code": "pay.note", "reason": "No notes.", "pointer": "/arguments/order", "value": order} if {
 	input.arguments.order.note != "none"
 	order := object.union(input.arguments.order, {"note": "none", "added": "1"})
+}
+"""
+
+
+MASK: Final = """# METADATA
+# title: No notes
+# description: Notes are masked.
+# custom:
+#   code: pay.note
+#   severity: high
+#   kinds: [tool_call]
+package cmf.rules.pay.note
+
+redact contains {"code": "pay.note", "reason": "No notes.", "pointer": "/arguments/note"} if {
+	input.arguments.note != "[MASKED]"
 }
 """
 
@@ -115,3 +133,28 @@ def test_a_rewrite_leaves_large_numbers_that_it_passes_on(tmp_path: Path) -> Non
     assert outcome.decision.verdict == "allow"
     assert isinstance(outcome.value, Message)
     assert thaw(outcome.value.content[0].arguments["order"]) == {**order, "note": "none", "added": "1"}
+
+
+@pytest.mark.spec("EFF-13")
+def test_numbers_beside_an_edit_stay_the_same_numbers_of_the_same_kind(tmp_path: Path) -> None:
+    rule = tmp_path / "cmf/rules/pay/note/note.rego"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(MASK)
+    numbers = "[1.10, 1e2, 1.0, 1, -0.0, 18446744073709551617, 1e23, 9007199254740993, 5e-324, 0.1]"
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": "pay", "arguments": text}}
+        for at, text in enumerate([f'{{"note": "x", "numbers": {numbers}}}', f'{{"numbers": {numbers}}}'])
+    ]
+    messages = [{"role": "assistant", "content": None, "tool_calls": calls}]
+    request = get("openai_chat").from_wire_request({"model": "m", "messages": messages})
+
+    outcome = Guard(str(tmp_path)).run(request)
+
+    assert isinstance(outcome.value, Request)
+    sent = get("openai_chat").to_wire(outcome.value)["messages"][0]["tool_calls"]
+    for call in sent:
+        told = json.loads(call["function"]["arguments"], parse_float=Decimal)["numbers"]
+        wanted = json.loads(numbers, parse_float=Decimal)
+        assert told == wanted
+        assert list(map(type, told)) == list(map(type, wanted))
+    assert json.loads(sent[0]["function"]["arguments"])["note"] == "[MASKED]"
