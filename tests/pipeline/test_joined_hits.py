@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.pipeline.conftest import Rules
 
+from cmf import adapters
+from cmf.codec import dumps
 from cmf.content import PromptResultPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.message import Message
-from cmf.request import Choice, Response
+from cmf.request import Choice, Request, Response
 from pipeline import Guard
 from pipeline.decision import Action, Verdict
 
@@ -172,6 +174,27 @@ def test_texts_that_hold_nothing_together_pass_with_the_view_of_both(guarded: Ru
 
     assert outcome.decision.verdict is Verdict.ALLOW
     assert outcome.message is not None
+
+
+@pytest.mark.spec("VIEW-24")
+@pytest.mark.parametrize("name", ["aisdk", "anthropic_messages", "gemini", "ollama", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize("roles", [("system", "system"), ("system", "developer"), ("user", "user"), ("tool", "tool")])
+def test_no_adapter_makes_one_text_of_those_of_two_messages(name: str, roles: tuple[str, str]) -> None:
+    calls = [ToolCallPart(name="look", tool_call_id=f"call_{at}", arguments={}) for at in range(2)]
+    said: list[Any] = texts("for", "bidden")
+    if "tool" in roles:
+        said = [
+            ToolResultPart(tool_call_id=call.tool_call_id, tool_name="look", content=part.text)
+            for call, part in zip(calls, said, strict=True)
+        ]
+    asked = [Message(role="user", content=texts("Look.")), Message(role="assistant", content=calls)]
+    spoken = [Message(role=role, content=[part]) for role, part in zip(roles, said, strict=True)]
+    messages = [*asked, *spoken] if "tool" in roles else [*spoken, Message(role="user", content=texts("Go on."))]
+
+    wire = dumps(adapters.get(name).to_wire(Request(model="m", messages=messages))).decode()
+
+    assert "bidden" in wire
+    assert "forbidden" not in wire
 
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
