@@ -4,6 +4,7 @@
 //! - A value that is not a string is not JSON; the empty string is found nowhere.
 //! - Replacements are made all at once.
 //! - Days, weeks and years are durations.
+//! - A whole number that is written has digits, and zero no sign.
 //! - Decoded bytes need not be UTF-8; a percent sign without two digits is an error.
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub fn function(name: &str) -> Option<Function> {
         }
         "base64.decode" => |_, _, args, _| decoded(string(args, 0)?, STANDARD).map(|bytes| shown(&bytes)),
         "base64url.decode" => base64url_decode,
+        "format_int" => format_int,
         "indexof" => |_, _, args, _| Ok(places(args, 1)?.into_iter().next().unwrap_or_else(|| Value::from(-1_i64))),
         "indexof_n" => |_, _, args, _| places(args, usize::MAX).map(Value::from),
         "json.is_valid" => |_, _, args, _| match args {
@@ -53,6 +55,15 @@ pub fn function(name: &str) -> Option<Function> {
         }
         _ => return None,
     })
+}
+
+/// Zero has no sign, and digits that regorus cannot write are no empty text.
+fn format_int(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    match of_regorus("format_int", span, params, args, strict)? {
+        Value::String(text) if matches!(text.as_ref(), "" | "-") => Err(beyond()),
+        Value::String(text) if text.as_ref() == "-0" => Ok(Value::from("0")),
+        formatted => Ok(formatted),
+    }
 }
 
 /// How often a text stands in another, each letter counted once; the empty one stands around each letter.

@@ -91,18 +91,23 @@ fn double(value: &Value) -> Option<f64> {
     }
 }
 
+/// As a whole number of 64 bits. A double beyond 2^53 stands for another whole number than its bits are.
+fn small(value: &Value) -> Option<i64> {
+    value.as_i64().ok().filter(|_| double(value).is_none_or(|double| double.abs() < 9_007_199_254_740_992.0))
+}
+
 /// The exact result, or the nearest double of a quotient that does not end.
 pub fn compute(operation: Operation, left: &Value, right: &Value) -> Result<Value, Unfit> {
-    if let (Ok(left), Ok(right)) = (left.as_i64(), right.as_i64()) {
-        let small = match operation {
+    if let (Some(left), Some(right)) = (small(left), small(right)) {
+        let result = match operation {
             Operation::Plus => left.checked_add(right),
             Operation::Minus => left.checked_sub(right),
             Operation::Times => left.checked_mul(right),
             Operation::Divide => left.checked_rem(right).filter(|rest| *rest == 0).and(left.checked_div(right)),
             Operation::Remainder => left.checked_rem(right),
         };
-        if let Some(small) = small {
-            return Ok(Value::from(small));
+        if let Some(result) = result {
+            return Ok(Value::from(result));
         }
     }
     let [left, right] = [left, right].map(Decimal::of);

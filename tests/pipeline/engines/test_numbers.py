@@ -60,12 +60,13 @@ def test_an_amount_beyond_64_bits_is_held_to_its_cap(tmp_path: Path, read: str, 
         "1000000000000000000000000000001 / 3",
         "(1 / 3) * 3",
         "sum([123456789012345.67, 0.0000001])",
+        "format_int(input.large, 2)",
     ],
 )
 def test_what_cannot_be_held_exactly_is_refused_and_never_undefined(term: str, compiled: bool) -> None:
     engine = engine_of(f"x if not {term} == -1", compiled=compiled, strict_builtin_errors=False)
 
-    result = ask(engine, {})
+    result = ask(engine, {"large": 1e300})
 
     assert isinstance(result, Failed)
     assert result.code == "engine.builtin-limit"
@@ -103,6 +104,10 @@ def test_a_number_of_a_policy_or_its_input_that_cannot_be_held_is_refused(number
         ("[n | some n in [1, 2]; n -1 > 0]", [2]),
         ("{1, 2} - {2}", [1]),
         ("1 / 3", 1 / 3),
+        ("input.c + 1", 7543249372008510001),
+        ("sum([input.c, 1])", 7543249372008510001),
+        ("input.c % 1000", 0),
+        ("format_int(-0.5, 2)", "0"),
     ],
 )
 def test_arithmetic_is_that_of_decimals(term: str, value: object, compiled: bool) -> None:
@@ -111,7 +116,7 @@ def test_arithmetic_is_that_of_decimals(term: str, value: object, compiled: bool
             engine_of(f"x := {term}", compiled=compiled)
         return
 
-    assert answer(f"x := {term}", {"a": 0.1, "b": 0.2}, compiled=compiled) == Decided(value)
+    assert answer(f"x := {term}", {"a": 0.1, "b": 0.2, "c": 7543249372008510000.0}, compiled=compiled) == Decided(value)
 
 
 @pytest.mark.spec("ENG-20")
