@@ -11,6 +11,7 @@
 #   kinds: [audio, document, image, request, resource_ref, response, tool_call, tool_definition, video]
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-LLM06, OWASP-ASI02, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MEASURE-2.7]
+#   stream: {max_word: 8192}
 #   settings:
 #     tools: {type: array, minItems: 1, items: {type: string, format: tool-pattern}}
 #     allowed_hosts: {type: array, items: {type: string, format: host-pattern}}

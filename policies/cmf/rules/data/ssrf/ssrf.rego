@@ -24,6 +24,7 @@
 #     - video
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-SC-7, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+#   stream: {max_word: 8192}
 #   settings:
 #     allowed_hosts: {type: array, items: {type: string, format: host-pattern}}
 #     internal_hosts: {type: array, minItems: 1, items: {type: string, format: host-pattern}}

@@ -90,9 +90,11 @@ _in_settings contains fields if {
 	some place in (_tops | (_first | _second))
 	some name, value in place
 	_normal(name) in _containers
-	not endswith(_normal(name), "metadata")
+	not _is_metadata(name)
 	some fields in _objects(_read(value))
 }
+
+_is_metadata(name) if endswith(_normal(name), "metadata")
 
 _redirects(name) if name in _fields
 
