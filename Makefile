@@ -158,6 +158,7 @@ docs: $(VENV)/.native ## The generated pages: docs/reference.md, docs/rules, doc
 	$(BIN)/python -m scripts.cookbook
 	$(BIN)/python -m scripts.input_reference
 	$(BIN)/python -m scripts.settings_reference
+	$(BIN)/python -m scripts.architecture
 
 .PHONY: proof
 proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md

@@ -27,11 +27,11 @@ from bench.rewriting import rewritten
 from cmf import Choice, Message, Request, Response, Role, ToolCallPart, ToolDefinition
 from cmf.enums import SubjectType
 from cmf.errors import CmfError
-from cmf.security import SubjectExtension
+from cmf.message.security import SubjectExtension
 from pipeline import Action, Config, Context, Pipeline
-from pipeline.errors import ConfigError
-from pipeline.outcome import is_outage
-from pipeline.profiles import Profiles
+from pipeline.decisions.errors import ConfigError
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.outcome import is_outage
 
 SHIPPED = Path(__file__).resolve().parent.parent / "examples" / "agentdojo"
 SUBJECT = SubjectExtension(id="recorded", type=SubjectType.USER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pipeline.batch import judge
+from pipeline.replay.batch import judge
 
 
 def main() -> None:

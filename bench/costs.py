@@ -14,7 +14,7 @@ from pathlib import Path
 from bench import gateway, medium
 from bench.decide import OPA, _await
 from bench.rounds import OWN_PYTHON, Effort, Figure, Ratio, Report, Side
-from cmf.value import to_bytes
+from cmf.json.value import to_bytes
 
 PORT = 18_182
 ROWS = (2_000, 12_000)

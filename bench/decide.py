@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import medium
 from bench.rounds import TOOLS, Effort, Figure, Ratio, Report, Side, interleaved
-from pipeline.decision import Effect
+from pipeline.decisions.decision import Effect
 
 OPA = TOOLS.parent / "bin" / "opa"
 PORT = 18_181

@@ -6,8 +6,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from pipeline import policy_set
-from pipeline.policy_set import PolicySet
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
 
 CATEGORIES = ("content", "data", "identity", "tools")
 RULES = 25

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from bench.provenance import PROFILES, read, turn
 from bench.rounds import Effort, Figure, Ratio, Report, Side, interleaved
 from bench.sides.cmf_pipeline import CALLS
-from cmf.message import Message
-from pipeline.origins.provenance import EVERYTHING, Index
-from pipeline.profiles import Profiles
+from cmf.message.message import Message
+from pipeline.provenance.index import EVERYTHING, Index
+from pipeline.provenance.profiles import Profiles
 
 OPERATIONS = ("one", "ten", "one_sees", "ten_see", "ten_label")
 TURNS = (50, 100, 200, 400, 800)

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.recorded_runs import Run, read_runs
-from cmf.content import ToolCallPart
 from cmf.enums import Role
-from cmf.message import Message
-from pipeline.origins.provenance import EVERYTHING, Index
-from pipeline.profiles import Profiles
+from cmf.message.message import Message, ToolCallPart
+from pipeline.provenance.index import EVERYTHING, Index
+from pipeline.provenance.profiles import Profiles
 
 PROFILES = Path(__file__).resolve().parent.parent / "examples" / "agentdojo"
 TURNS = (50, 100, 200, 400)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cmf.errors import CmfError
-from cmf.message import Message
+from cmf.message.message import Message
 
 
 class UnreadableRunError(Exception):

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
 from bench.recorded_runs import Run
-from cmf.content import ToolCallPart, ToolResultPart
-from cmf.message import Message
-from cmf.value import replace
-from pipeline.origins.field_paths import leaves
-from pipeline.origins.provenance import EVERYTHING, Index
-from pipeline.origins.result_fields import read_fields
-from pipeline.origins.sources import TRUSTED, ResultGroups
-from pipeline.profiles import Profiles
+from cmf.json.value import replace
+from cmf.message.message import Message, ToolCallPart, ToolResultPart
+from pipeline.decisions.field_paths import leaves
+from pipeline.provenance.index import EVERYTHING, Index
+from pipeline.provenance.profiles import Profiles
+from pipeline.provenance.result_fields import read_fields
+from pipeline.provenance.sources import TRUSTED, ResultGroups
 
 
 def rewritten(run: Run, profiles: Profiles) -> Run | None:

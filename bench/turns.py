@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 from bench.rounds import Effort, Figure, Ratio, Report
-from cmf.message import Message
-from cmf.request import Request
-from cmf.value import to_bytes
+from cmf.json.value import to_bytes
+from cmf.message.message import Message
+from cmf.message.request import Request
 from pipeline import Context, Pipeline
-from pipeline.engines.reuse import ReusingEngine
+from pipeline.engines.verdict_cache import ReusingEngine
 
 Kind: TypeAlias = Callable[[int], list[dict[str, Any]]]
 How: TypeAlias = Literal["the same objects", "decoded anew after others", "decoded anew at once"]

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 
 from cmf import adapters
-from cmf.adapters import loss
-from cmf.codec import loads
+from cmf.adapters.wire import loss
+from cmf.json.codec import loads
 from pipeline import Context, Guard, Outcome, emit
 
 HERE = Path(__file__).parent

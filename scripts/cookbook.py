@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pipeline import policy_set
-from pipeline.checks.rule_pages import made_by
-from pipeline.policies.metadata import Rule
+from pipeline.authoring.rule_pages import made_by
+from pipeline.policy import policy_set
+from pipeline.policy.metadata import Rule
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RECIPES: Final = ROOT / "examples" / "cookbook"

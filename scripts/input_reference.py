@@ -16,10 +16,10 @@ from scripts.reference import in_words
 from scripts.specimens import documents
 
 from cmf.enums import ViewKind
-from cmf.tiers import SLOTS
-from pipeline.checks.portability import gates_of
-from pipeline.checks.rule_pages import made_by
-from pipeline.policies.schemas import PROPERTY_KINDS, view_schema
+from cmf.views.tiers import SLOTS
+from pipeline.authoring.rule_pages import made_by
+from pipeline.policy.portability import gates_of
+from pipeline.policy.schemas import PROPERTY_KINDS, view_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "input.md"

@@ -10,30 +10,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import cmf.capabilities
-import cmf.content
 import cmf.enums
 import cmf.errors
-import cmf.extensions
-import cmf.message
-import cmf.request
-import cmf.security
-import cmf.tools
+import cmf.message.message
+import cmf.message.request
+import cmf.message.security
+import cmf.message.tools
+import cmf.models.capabilities
 from cmf.errors import CmfError
-from cmf.tiers import SLOTS, SUBJECT_FIELDS
-from cmf.value import Value, json_schema
-from cmf.view import MessageView
-from pipeline.policies.schemas import view_schema
+from cmf.json.value import Value, json_schema
+from cmf.views.tiers import SLOTS, SUBJECT_FIELDS
+from cmf.views.view import MessageView
+from pipeline.policy.schemas import view_schema
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
 VALUES: tuple[tuple[str, ModuleType], ...] = (
-    ("Message", cmf.message),
-    ("Parts", cmf.content),
-    ("Extensions", cmf.extensions),
-    ("Security", cmf.security),
-    ("Requests and responses", cmf.request),
-    ("Tools", cmf.tools),
-    ("Capabilities of models", cmf.capabilities),
+    ("Messages, their parts and extensions", cmf.message.message),
+    ("Security", cmf.message.security),
+    ("Requests and responses", cmf.message.request),
+    ("Tools", cmf.message.tools),
+    ("Capabilities of models", cmf.models.capabilities),
 )
 
 

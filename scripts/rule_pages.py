@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pipeline import policy_set
-from pipeline.checks import rule_pages
-from pipeline.checks.rule_pages import Settings, Source
+from pipeline.authoring import rule_pages
+from pipeline.authoring.rule_pages import Settings, Source
+from pipeline.policy import policy_set
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = ROOT / "docs" / "rules"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.checks.rule_pages import made_by
-from pipeline.gateway.settings_schema import settings_schema
+from pipeline.authoring.rule_pages import made_by
+from pipeline.gateway.config.settings_schema import settings_schema
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 _SECRET: Final = "Secret"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cmf import Message, Request, Response
-from cmf.codec import loads
-from cmf.decomposition import iter_views
-from pipeline.policy_input import Facts, SessionFacts, shared_bytes, whole, with_facts
+from cmf.json.codec import loads
+from cmf.views.iterate import iter_views
+from pipeline.decisions.policy_input import Facts, SessionFacts, shared_bytes, whole, with_facts
 
 _TIME: Final = "2026-11-20T10:30:00Z"
 

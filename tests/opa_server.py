@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.policy_set import PolicySet
+from pipeline.policy.policy_set import PolicySet
 
 START_SECONDS = 20.0
 HEAD = "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"

@@ -9,7 +9,7 @@ from typing import Any
 from bench import documents
 from bench.fresh import BATCH, Fresh
 from cmf import Message, iter_views
-from pipeline.policy_input import shared_bytes, view_bytes
+from pipeline.decisions.policy_input import shared_bytes, view_bytes
 
 
 def operations() -> dict[str, Callable[..., Any]]:

@@ -11,7 +11,7 @@ from bench import documents, medium
 from bench.wall import wall_seconds
 from cmf import Message
 from pipeline import Config, Context, Pipeline
-from pipeline.engines.opa_server import OpaServerEngine, _Client
+from pipeline.engines.opa import OpaServerEngine, _Client
 from pipeline.sessions.base import MemorySessions
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder

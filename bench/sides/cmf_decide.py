@@ -12,12 +12,12 @@ from bench import documents, medium
 from bench.fresh import BATCH
 from cmf import Message, iter_views
 from cmf.adapters import get
-from cmf.codec import loads
-from cmf.frozen import thaw
+from cmf.json.codec import loads
+from cmf.json.frozen import thaw
 from pipeline import Config, Guard
-from pipeline.assembly import load_policies
-from pipeline.context import Context, ingest
-from pipeline.policy_input import SessionFacts, whole
+from pipeline.decisions.context import Context, ingest
+from pipeline.decisions.policy_input import SessionFacts, whole
+from pipeline.run.assembly import load_policies
 
 
 def operations(exchange: str, which: str) -> dict[str, Callable[..., Any]]:

@@ -16,13 +16,14 @@ from typing import Any
 from bench import documents, medium
 from bench.wall import wall_seconds
 from cmf import Message, Request, Role, TextPart
-from pipeline import Config, Guard, policy_set
-from pipeline.assembly import build_engine
-from pipeline.context import Context
-from pipeline.engines.base import Engine, EngineResult
+from pipeline import Config, Guard
+from pipeline.decisions.context import Context
+from pipeline.decisions.engine import Engine, EngineResult
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.reuse import ReusingEngine
-from pipeline.policy_set import PolicySet
+from pipeline.engines.verdict_cache import ReusingEngine
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run.assembly import build_engine
 
 SECONDS = 5.0
 STALLED_VIEWS = 400  # in one call, so that it lasts long enough to be looked at

@@ -12,10 +12,11 @@ import orjson
 
 from bench import medium
 from cmf import Message
-from pipeline import Config, Context, Guard, policy_set
-from pipeline.assembly import build_engine
-from pipeline.engines.base import Engine
-from pipeline.policy_set import PolicySet
+from pipeline import Config, Context, Guard
+from pipeline.decisions.engine import Engine
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run.assembly import build_engine
 
 VIEWS = (1, 2, 4, 8, 16, 32, 64, 128)
 BYTES = tuple(1024 * 4**power for power in range(6))

@@ -8,10 +8,10 @@ from typing import Any
 
 from bench import documents
 from cmf import Message
-from cmf.value import replace
+from cmf.json.value import replace
 from pipeline import Context, Mode, Stage
-from pipeline.events import Events
-from pipeline.stages import Stages
+from pipeline.decisions.events import Events
+from pipeline.run.stages import Stages
 
 CALLS = 20  # of one operation: what it takes to enter the event loop is not the pipeline's
 

@@ -11,8 +11,8 @@ import orjson
 from bench import documents
 from cmf.adapters import get
 from cmf.adapters.chat_completions.quick_head import remembered_tools
-from cmf.request import Request
-from cmf.value import to_bytes
+from cmf.json.value import to_bytes
+from cmf.message.request import Request
 
 
 def by_hand(body: dict[str, Any]) -> dict[str, Any]:

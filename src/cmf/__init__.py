@@ -93,8 +93,7 @@ def __getattr__(name: str) -> Any:
         if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module(f"{__name__}.{name}")
-    from cmf import exports
-
+    exports = import_module("cmf.exports")
     globals().update({each: getattr(exports, each) for each in __all__})
     return globals()[name]
 

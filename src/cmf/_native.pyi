@@ -99,7 +99,7 @@ def foreign_pattern(pattern: str) -> tuple[str, str] | None:
 def spaces_in(text: str) -> int | None:
     """How many bytes of this text of an object are spaces between tokens; None if it may be spelled otherwise.
 
-    Spelled otherwise than `cmf.codec.dumps` does, that is; the text has been read by a parser already.
+    Spelled otherwise than `cmf.json.codec.dumps` does, that is; the text has been read by a parser already.
     """
 
 def same_but_spaces(left: bytes, right: bytes) -> bool:
@@ -109,7 +109,7 @@ def is_token(text: str, prefix: str) -> bool:
     """Whether a text is 1 to 64 letters, digits, `_` and `-` of ASCII, and does not begin with `prefix`."""
 
 def plain_copy(item: list[Any], text: bytes, levels: int) -> list[Any] | None:
-    """A copy that shares no container with `item` and is what `text` says, which `cmf.codec.dumps` wrote of a list.
+    """A copy that shares no container with `item` and is what `text` says, written by `cmf.json.codec.dumps`.
 
     None if that is not plain to see, or if it has a null, what is no plain JSON, or more levels.
     """
@@ -148,7 +148,7 @@ def freezing(
 
 @final
 class ValueWriter:
-    """Writes what `cmf.value.to_bytes` does, faster; asks `form_of` once for each type."""
+    """Writes what `cmf.json.value.to_bytes` does, faster; asks `form_of` once for each type."""
 
     def __init__(self, form_of: Callable[[type], object]) -> None: ...
     def write(self, item: object) -> bytes | None:

@@ -57,14 +57,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What `exports` has, imported when first asked for: that takes pydantic, which many programs never need.
 
-    So are the modules of the package: after `import pipeline` there is `pipeline.batch.judge(files)`.
+    So are the modules of the package: after `import pipeline` there is `pipeline.replay`.
     """
     if name not in __all__:
         if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module(f"{__name__}.{name}")
-    from pipeline import exports
-
+    exports = import_module("pipeline.exports")
     globals().update({each: getattr(exports, each) for each in __all__})
     return globals()[name]
 

@@ -13,31 +13,31 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-from cmf.capabilities import ModelCapabilities
-from cmf.message import Message
-from cmf.security import SubjectExtension
-from cmf.tools import ToolDefinition
-from pipeline.ambient import Block, ambient, within
-from pipeline.assembly import Config, EngineChoice, Policies
-from pipeline.audit.recording import Records
-from pipeline.context import Context, as_subject
-from pipeline.decision import Decision
-from pipeline.errors import CallError, ConfigError, SessionError
-from pipeline.events import Events
+from cmf.message.message import Message
+from cmf.message.security import SubjectExtension
+from cmf.message.tools import ToolDefinition
+from cmf.models.capabilities import ModelCapabilities
+from pipeline.conversation.references import Referred, mark, same_content
+from pipeline.decisions.context import Context, as_subject
+from pipeline.decisions.decision import Decision
+from pipeline.decisions.errors import CallError, ConfigError, SessionError
+from pipeline.decisions.events import Events
+from pipeline.decisions.override import Overrides
+from pipeline.decisions.stage import Stage, StageCall, Traffic
 from pipeline.guarded.model import ModelCall, ModelFunction
 from pipeline.guarded.tool import ToolCall, ToolFunction
 from pipeline.guarded.wrapping import Begin, P, R, wrapped
-from pipeline.model_swap import Declared, ModelSession, declared, swap_model
-from pipeline.outcome import Outcome, raised
-from pipeline.pipeline import Pipeline
-from pipeline.policies.overrides import Overrides
-from pipeline.policies.watching import Watcher
-from pipeline.policy_set import PolicySet
-from pipeline.profiles import Profiles
-from pipeline.references import Referred, mark, same_content
+from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import Config, EngineChoice, Policies
+from pipeline.run.current_session import Block, ambient, within
+from pipeline.run.model_swap import Declared, ModelSession, declared, swap_model
+from pipeline.run.outcome import Outcome, raised
+from pipeline.run.pipeline import Pipeline
+from pipeline.run.recording import Records
+from pipeline.run.watching import Watcher
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
-from pipeline.stage import Stage, StageCall, Traffic
 
 if TYPE_CHECKING:
     from pipeline.store.database import Store
@@ -52,7 +52,7 @@ class Guard:
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
         engine: `embedded` (in this process), `opa` (a server at `config.opa_url`), or your own, with these policies.
         config: mode, deadline and other settings.
-        stages: functions that run before policy is evaluated; see `pipeline.stage`.
+        stages: functions that run before policy is evaluated; see `pipeline.decisions.stage`.
         sessions: the session store; by default in the memory of this process.
         profiles: facts about tools and resources that policy can use.
         recorder: records every run before its outcome is returned; by default nothing is recorded.
@@ -409,7 +409,7 @@ class Guard:
         capabilities: Declared = declared,
         name: str | None = None,
     ) -> ModelCapabilities:
-        """Make `model` the session's active model, and return its capabilities: see `pipeline.model_swap.swap_model`.
+        """Make `model` the session's active model, and return its capabilities; see `pipeline.run.model_swap`.
 
         Args:
             model: `<provider>:<model>`.

@@ -15,24 +15,23 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
-from cmf.codec import loads
-from cmf.content import TextPart
 from cmf.enums import Capability, Role
-from cmf.message import Message
-from pipeline import policy_set
-from pipeline.assembly import Config
-from pipeline.audit.recording import Records
-from pipeline.context import Context
-from pipeline.decision import Action, Decision, Effect, Hit
-from pipeline.engines.base import Decided, EngineResult, Failed, InlineEngine
-from pipeline.engines.tap import Tap
-from pipeline.errors import ConfigError
+from cmf.json.codec import loads
+from cmf.message.message import Message, TextPart
+from pipeline.decisions.context import Context
+from pipeline.decisions.decision import Action, Decision, Effect, Hit
+from pipeline.decisions.engine import Decided, EngineResult, Failed, InlineEngine
+from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.stage import Stage, StageCall, Traffic
+from pipeline.engines.recording import Tap
 from pipeline.guard import Guard, Subject
-from pipeline.outcome import Outcome, is_outage
-from pipeline.policy_set import PolicySet
-from pipeline.profiles import Profiles
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import Config
+from pipeline.run.outcome import Outcome, is_outage
+from pipeline.run.recording import Records
 from pipeline.sessions.base import SessionStore
-from pipeline.stage import Stage, StageCall, Traffic
 
 Word: TypeAlias = Literal["allow", "warn", "deny", "require_approval", "unavailable"]
 Value: TypeAlias = Traffic | str

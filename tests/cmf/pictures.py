@@ -10,10 +10,9 @@ from typing import Any
 
 from PIL import Image
 
-from cmf.capabilities import ModelCapabilities
-from cmf.content import ImagePart
 from cmf.enums import Role
-from cmf.message import Message
+from cmf.message.message import ImagePart, Message
+from cmf.models.capabilities import ModelCapabilities
 
 TAKES = ModelCapabilities(supports_images=True, accepted_image_media_types=("image/png", "image/jpeg"))
 SECRET = b"SECRET-IN-METADATA"

@@ -25,16 +25,16 @@ from cmf import (
     ToolResultPart,
     adapters,
 )
-from cmf.adapters.loss import collecting
-from cmf.capabilities import ModelCapabilities
+from cmf.adapters.wire.loss import collecting
 from cmf.errors import SchemaVersionError, ToolSchemaError, UnsupportedError
-from cmf.headers import is_sensitive
-from cmf.identity import TOOL_PREFIX, IdMap, Ids, stamp, unstamp
-from cmf.invariants import validate
-from cmf.pricing import PriceTable, shipped_table
-from cmf.shortfalls import check_swap
-from cmf.tools import ToolRegistry
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.headers import is_sensitive
+from cmf.message.ids import TOOL_PREFIX, IdMap, Ids, stamp, unstamp
+from cmf.message.invariants import validate
+from cmf.message.tools import ToolRegistry
+from cmf.models.capabilities import ModelCapabilities
+from cmf.models.pricing import PriceTable, shipped_table
+from cmf.models.requirements import check_swap
 from tests.golden.record import HERE, NOW, SCRUBBED, cassettes, golden, received, same_bytes, scrubbed, sent
 
 CASSETTES = {cassette["format"]: cassette for cassette in cassettes()}

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmf import Capability, FrozenDict, FrozenList, Message, iter_views
-from cmf.binary import decoded
-from cmf.codec import dumps, loads
-from cmf.digests import content_digest, value_hash
 from cmf.enums import ContentType, MessageStatus, Role
 from cmf.errors import CmfError
-from cmf.headers import is_sensitive
-from cmf.tiers import SUBJECT_FIELDS
-from cmf.value import Value
+from cmf.json.codec import dumps, loads
+from cmf.json.value import Value
+from cmf.message.binary import decoded
+from cmf.message.digests import content_digest, value_hash
+from cmf.message.headers import is_sensitive
+from cmf.views.tiers import SUBJECT_FIELDS
 from tests.cmf.strategies import json_value, messages, values
 
 

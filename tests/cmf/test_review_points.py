@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 import pytest
 
-import cmf.facts
-import cmf.view
+import cmf.views.render
+import cmf.views.view
 from cmf import (
     AudioPart,
     ContentType,
@@ -40,9 +40,9 @@ from cmf import (
     VideoPart,
     iter_views,
 )
-from cmf.content import ContentPart
 from cmf.errors import UnmappedPartError
-from cmf.value import trusted
+from cmf.json.value import trusted
+from cmf.message.message import ContentPart
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = typing.get_args(typing.get_args(ContentPart)[0])
@@ -103,7 +103,7 @@ def test_review_point_2_no_part_is_left_without_a_view() -> None:
 
 @pytest.mark.spec("VIEW-2")
 def test_review_point_2_every_class_of_part_is_mapped() -> None:
-    assert {cmf.facts.KINDS[type(part)][0].value for part in map(_bare, PARTS)} == {
+    assert {cmf.views.render.KINDS[type(part)][0].value for part in map(_bare, PARTS)} == {
         kind.value for kind in ContentType if kind is not ContentType.REDACTED_THINKING
     }
 
@@ -239,7 +239,7 @@ def test_review_point_11_what_a_tool_says_comes_out() -> None:
 
 def test_review_point_12_tables_are_made_once_for_the_module() -> None:
     """No function of the view, or of what it computes from, builds a table of the kinds while it runs."""
-    for module in (cmf.view, cmf.facts):
+    for module in (cmf.views.view, cmf.views.render):
         tree = ast.parse(inspect.getsource(module))
         for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
             tables = [

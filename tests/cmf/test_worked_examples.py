@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from cmf import Message, Request, adapters, iter_views
-from cmf.capabilities import ModelCapabilities
-from cmf.codec import loads
 from cmf.errors import UnsupportedError
-from cmf.identity import IdMap, unstamp
-from cmf.invariants import validate
-from cmf.pricing import shipped_table
-from cmf.shortfalls import check_swap
-from cmf.threads import children, from_agent_threads, leaves, linearise, path_to_root, to_agent_threads
+from cmf.interop.agent_threads import children, from_agent_threads, leaves, linearise, path_to_root, to_agent_threads
+from cmf.json.codec import loads
+from cmf.message.ids import IdMap, unstamp
+from cmf.message.invariants import validate
+from cmf.models.capabilities import ModelCapabilities
+from cmf.models.pricing import shipped_table
+from cmf.models.requirements import check_swap
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "spec"
 

@@ -1,4 +1,4 @@
-"""The map of the code has every module, once."""
+"""Each package says what it is, and names each of its modules once."""
 
 from __future__ import annotations
 
@@ -6,52 +6,26 @@ import re
 from pathlib import Path
 
 import pytest
+from scripts.architecture import DRAWING, drawing
 
-from tests.house.tree import PACKAGES, ROOT, SRC
+from tests.house.tree import ROOT, SRC
 
-MAP = ROOT / "docs" / "architecture.md"
-MAPPED = (
-    "sessions",
-    "approvals",
-    "audit",
-    "guarded",
-    "policies",
-    "origins",
-    "checks",
-    "cases",
-    "replay",
-    "engines",
-)
+ROOMS = sorted(path.parent for path in SRC.rglob("__init__.py"))
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_the_map_has_each_module_once(package: str) -> None:
-    shown: list[str] = []
-    for about, modules in _rows(package):
-        named = _names(about)
-        shown += named or _names(modules)
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(SRC)))
+def test_the_readme_of_a_package_has_each_module_once(room: Path) -> None:
+    readme = (room / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"`([a-z0-9_]+)/?`", " ".join(re.findall(r"^- (.*?):", readme, re.MULTILINE)))
 
-    assert sorted(shown) == sorted(_modules(SRC / package)), f"give it a place in {MAP.relative_to(ROOT)}"
+    assert sorted(listed) == sorted(_modules(room)), f"in {room.relative_to(ROOT)}/README.md"
 
 
-@pytest.mark.parametrize("package", MAPPED)
-def test_the_map_has_each_module_of_a_package_once(package: str) -> None:
-    (modules,) = (modules for about, modules in _rows("pipeline") if _names(about) == [package])
-
-    assert sorted(_names(modules)) == sorted(_modules(SRC / "pipeline" / package))
+def test_the_drawing_is_that_of_the_imports() -> None:
+    assert DRAWING.read_text(encoding="utf-8") == drawing(), "run `make docs`"
 
 
-def _rows(package: str) -> list[tuple[str, str]]:
-    section = MAP.read_text(encoding="utf-8").split(f"## `src/{package}`")[1].split("\n## ")[0]
-    cells = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
-    return [(about, modules) for about, modules in cells]
-
-
-def _names(cell: str) -> list[str]:
-    return re.findall(r"`([a-z0-9_]+)`", cell)
-
-
-def _modules(here: Path) -> set[str]:
+def _modules(room: Path) -> set[str]:
     """The modules and packages in it; what begins with `_` is its own affair."""
-    found = {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
-    return {name for name in found if not name.startswith("_")}
+    names = {path.stem for path in room.glob("*.py")} | {path.parent.name for path in room.glob("*/__init__.py")}
+    return {name for name in names if not name.startswith("_")}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.cases.case import read_cases
-from pipeline.cases.run import CaseRunner
+from pipeline.authoring.case import read_cases
+from pipeline.authoring.run_cases import CaseRunner
 from tests.house.transcript import Reader, steps
 from tests.house.tree import ROOT, tracked_files
 

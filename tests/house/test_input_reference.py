@@ -13,7 +13,7 @@ from scripts.specimens import bare, documents
 
 from cmf import iter_views
 from cmf.enums import ViewKind
-from pipeline.policies.schemas import PROPERTY_KINDS, view_schema
+from pipeline.policy.schemas import PROPERTY_KINDS, view_schema
 from tests.cmf.strategies import values
 
 FIELDS = {

@@ -22,7 +22,7 @@ LONG_FUNCTIONS: dict[str, str] = {
     "cmf/adapters/anthropic_messages/quick.py quick_turns": "one loop without calls, which is where its speed is from",
     "pipeline/gateway/service.py assembled": "the parts of a gateway, each made once, in the order of their needs",
     "pipeline/audit/record.py record_of": "one object, in the order of the fields of a record",
-    "pipeline/policies/schemas.py decision_schema": "one object: the schema, in the order of the document",
+    "pipeline/policy/schemas.py decision_schema": "one object: the schema, in the order of the document",
 }
 # What silences a tool, with nothing behind it.
 WAIVER = re.compile(r"(?:type: ignore(?:\[[a-z, -]+\])?|noqa(?:: [A-Z0-9, ]+)?|pragma: no [a-z]+)$")

@@ -14,7 +14,7 @@ from tests.pipeline.session_stores import at_once
 from cmf import Message, SubjectExtension, ToolCallPart
 from pipeline import Config, Context, Pipeline
 from pipeline.sessions.base import SessionStore
-from pipeline.sessions.redis_store import RedisSessions
+from pipeline.sessions.redis import RedisSessions
 from pipeline.store.database import Store
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")

@@ -13,11 +13,12 @@ from tests.pipeline.redis_server import running_redis
 from tests.pipeline.session_stores import Clock
 from ulid import ULID
 
-from pipeline import Config, Guard, Pipeline, Stage, assembly
+from pipeline import Config, Guard, Pipeline, Stage
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.policy_set import PolicySet
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run import assembly
 from pipeline.sessions.base import MemorySessions, SessionStore
-from pipeline.sessions.redis_store import RedisSessions
+from pipeline.sessions.redis import RedisSessions
 from pipeline.store.database import Store
 
 Rules = Callable[..., Guard]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cmf.content import ToolCallPart
-from cmf.message import Message
-from pipeline.origins.provenance import EVERYTHING, Index
-from pipeline.profiles import Profiles
+from cmf.message.message import Message, ToolCallPart
+from pipeline.provenance.index import EVERYTHING, Index
+from pipeline.provenance.profiles import Profiles
 
 PROFILES = Profiles.load(
     {

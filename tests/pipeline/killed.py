@@ -34,13 +34,12 @@ from tests.pipeline.run_records import made_record
 from tests.pipeline.session_stores import ANN
 from ulid import ULID
 
-from cmf.content import ToolCallPart
-from cmf.message import Message
-from pipeline.approvals.state import ApprovalRequest, ApprovalUse
+from cmf.message.message import Message, ToolCallPart
 from pipeline.audit.verification import verify
+from pipeline.decisions.approval import ApprovalRequest, ApprovalUse
 from pipeline.guard import Guard
 from pipeline.sessions.base import SessionStore
-from pipeline.sessions.redis_store import RedisSessions
+from pipeline.sessions.redis import RedisSessions
 from pipeline.sessions.state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import policy_set
-from pipeline.engines.base import Decided
+from pipeline.decisions.engine import Decided
+from pipeline.decisions.errors import PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.errors import PolicyError
-from pipeline.policy_set import PolicySet
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
 
 GOOD = """\
 # METADATA

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-from cmf.message import Message
-from cmf.request import Request
-from pipeline import Context, Guard, PolicySet, policy_set
-from pipeline.replay.file import Entry, entry_of
+from cmf.message.message import Message
+from cmf.message.request import Request
+from pipeline import Context, Guard, PolicySet
+from pipeline.decisions.stage import Traffic
+from pipeline.policy import policy_set
 from pipeline.replay.replay import Replay
+from pipeline.run.recorded_input import Entry, entry_of
 from pipeline.sessions.base import MemorySessions, SessionStore
-from pipeline.sessions.watched import WatchedSessions
-from pipeline.stage import Traffic
+from pipeline.sessions.observed import WatchedSessions
 
 KEY = "sk-ant-" + "a1B2c3D4e5" * 3
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from ulid import ULID
 
-from cmf.extensions import RequestExtension
-from cmf.security import SubjectExtension
+from cmf.message.message import RequestExtension
+from cmf.message.security import SubjectExtension
 from pipeline.audit.record import Record, Run, record_of
-from pipeline.context import Context
-from pipeline.coverage import Coverage
-from pipeline.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
+from pipeline.decisions.context import Context
+from pipeline.decisions.coverage import Coverage
+from pipeline.decisions.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANN = Context(

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from cmf.security import SubjectExtension
-from pipeline.approvals.state import ApprovalRequest, ApprovalUse
-from pipeline.context import Context
+from cmf.message.security import SubjectExtension
+from pipeline.decisions.approval import ApprovalRequest, ApprovalUse
+from pipeline.decisions.context import Context
 from pipeline.sessions.state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 
 WRITERS = 64

@@ -16,10 +16,10 @@ from cmf import (
     SubjectExtension,
     TextPart,
 )
-from cmf.value import replace
+from cmf.json.value import replace
 from pipeline import Context, Pipeline, Stage, as_stage
-from pipeline.decision import Action, StageRecord, Verdict
-from pipeline.outcome import Outcome
+from pipeline.decisions.decision import Action, StageRecord, Verdict
+from pipeline.run.outcome import Outcome
 
 HOP = DelegationHop(delegator="ann", delegate="bot")
 EXTENSIONS = Extensions(

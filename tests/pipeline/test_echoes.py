@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.pipeline.test_effects import KEY, asked
+from tests.pipeline.run.test_effects import KEY, asked
 
 from cmf import Choice, Message, Request, Response, TextPart, ToolCallPart
 from cmf.adapters import get
-from pipeline.decision import Effect, Mode
-from pipeline.effects import Replacer, apply_edits
+from pipeline.decisions.decision import Effect, Mode
+from pipeline.run.effects import Replacer, apply_edits
 
 TEXT = {"spans": [[3, 9]]}
 TOKEN = {"token": "SECRET", "logprob": -0.1}

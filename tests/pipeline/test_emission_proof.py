@@ -16,12 +16,12 @@ from tests.pipeline.conftest import write_rules
 
 from cmf import Request, Response
 from cmf.adapters import FORMATS, get
-from cmf.codec import dumps
 from cmf.errors import CmfError
-from cmf.models import FORMAT_PROVIDERS
+from cmf.json.codec import dumps
+from cmf.message.model_ids import FORMAT_PROVIDERS
 from pipeline import Context, Guard
-from pipeline.emission import emit, emit_events, with_provider, with_wire_model
-from pipeline.outcome import Outcome
+from pipeline.run.emit import emit, emit_events, with_provider, with_wire_model
+from pipeline.run.outcome import Outcome
 
 PLACES = 2_000  # of each format
 PER_BODY = 20

@@ -11,12 +11,18 @@ import pytest
 from tests.pipeline.conftest import Rules
 
 from cmf import adapters
-from cmf.content import PromptResultPart, ResourcePart, TextPart, ToolCallPart, ToolResultPart
-from cmf.extensions import Extensions
-from cmf.message import Message
-from cmf.request import Request
+from cmf.message.message import (
+    Extensions,
+    Message,
+    PromptResultPart,
+    ResourcePart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.message.request import Request
 from pipeline import Action, Guard
-from pipeline.policy_input import Facts
+from pipeline.decisions.policy_input import Facts
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 SAID = f"my key {KEY} ok".encode()

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.pipeline.conversations import calls, index_of, says, used
 
 from cmf import Message, PromptResultPart, ResourcePart, TextPart, ToolResultPart
-from pipeline.origins.field_paths import compiled, leaves, names
-from pipeline.origins.provenance import EVERYTHING, Index
-from pipeline.origins.result_fields import result_labels
-from pipeline.profile import ResultProfile
-from pipeline.profiles import Profiles
+from pipeline.decisions.field_paths import compiled, leaves, names
+from pipeline.provenance.index import EVERYTHING, Index
+from pipeline.provenance.profile import ResultProfile
+from pipeline.provenance.profiles import Profiles
+from pipeline.provenance.result_fields import result_labels
 
 _KEYS = st.sampled_from(["a", "b", "c"])
 _DOCUMENTS = st.recursive(

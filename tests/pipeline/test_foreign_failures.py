@@ -17,12 +17,12 @@ from tests.pipeline.staging import calling
 from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable
 from pipeline.audit.record import Record
-from pipeline.cancellation import is_cancelled
-from pipeline.decision import Action
-from pipeline.errors import SessionError, where_from
-from pipeline.events import RecordUnavailable
-from pipeline.offload import Offload, _forget_all_threads
-from pipeline.policy_input import SessionFacts
+from pipeline.decisions.cancellation import is_cancelled
+from pipeline.decisions.decision import Action
+from pipeline.decisions.errors import SessionError, where_from
+from pipeline.decisions.events import RecordUnavailable
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.run.offload import Offload, _forget_all_threads
 from pipeline.sessions.base import MemorySessions
 from pipeline.sessions.state import Changes
 

@@ -41,12 +41,12 @@ from cmf import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.frozen import FrozenDict
-from cmf.tiers import SLOTS
-from cmf.value import replace
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import replace
+from cmf.views.tiers import SLOTS
 from pipeline import Context, Guard, Stage, as_stage
-from pipeline.decision import Verdict
-from pipeline.policy_input import shared_bytes, view_bytes
+from pipeline.decisions.decision import Verdict
+from pipeline.decisions.policy_input import shared_bytes, view_bytes
 from pipeline.store.database import Store
 
 

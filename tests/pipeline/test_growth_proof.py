@@ -16,12 +16,12 @@ from tests.pipeline.gateway.windows import Client, aserved, spoken
 from tests.pipeline.growth import calls_of, exponent, seconds_of
 
 from cmf import SubjectExtension, TextPart, ToolCallPart, adapters
-from cmf.message import Message
-from cmf.request import Request, Response
+from cmf.message.message import Message
+from cmf.message.request import Request, Response
 from pipeline import Config, Context, Guard, Pipeline
-from pipeline.gateway.http_upstream import HttpUpstream
-from pipeline.gateway.settings import Upstream
-from pipeline.ulids import new_ulid
+from pipeline.decisions.ids import new_ulid
+from pipeline.gateway.config.settings import Upstream
+from pipeline.gateway.upstreams.http_upstream import HttpUpstream
 
 pytestmark = [pytest.mark.proof, pytest.mark.no_cover]
 

@@ -25,11 +25,11 @@ from pipeline import (
     Unjudgeable,
     as_stage,
 )
-from pipeline.deadline import Deadline
-from pipeline.decision import NO_EFFECTS
-from pipeline.engines.base import Decided, EngineResult
-from pipeline.policy_set import load, shipped
-from pipeline.profiles import Profiles
+from pipeline.decisions.deadline import Deadline
+from pipeline.decisions.decision import NO_EFFECTS
+from pipeline.decisions.engine import Decided, EngineResult
+from pipeline.policy.policy_set import load, shipped
+from pipeline.provenance.profiles import Profiles
 
 DENY = 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'
 APPROVE = 'require_approval contains {"code": "test.ask", "reason": "Ask first."} if contains(input.content, "ask")'

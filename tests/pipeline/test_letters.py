@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from tests.pipeline.conftest import Rules
 
 from cmf import _native
-from cmf.codec import dumps, loads
-from cmf.content import TextPart, ToolCallPart
 from cmf.enums import ViewKind
-from cmf.message import Message
+from cmf.json.codec import dumps, loads
+from cmf.message.message import Message, TextPart, ToolCallPart
 from pipeline import Guard
-from pipeline.decision import Action
-from pipeline.policy_input import Facts, with_facts
+from pipeline.decisions.decision import Action
+from pipeline.decisions.policy_input import Facts, with_facts
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 WIDE = "".join(chr(ord(letter) + 0xFEE0) for letter in KEY)

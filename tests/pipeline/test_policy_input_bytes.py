@@ -1,4 +1,4 @@
-"""The bytes of policy inputs: whoever writes them, they are those of `cmf.value.to_bytes`."""
+"""The bytes of policy inputs: whoever writes them, they are those of `cmf.json.value.to_bytes`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from cmf._native import ValueWriter
 from cmf.adapters import FORMATS, get
 from cmf.enums import Capability, Hook, Role
 from cmf.errors import CmfError
-from cmf.frozen import FrozenDict, FrozenList
-from cmf.outlines import OUTLINES
-from cmf.request import NO_SAMPLING
-from cmf.value import encoded, to_bytes
-from pipeline import policy_input
-from pipeline.policy_input import SessionFacts, form_of, shared_bytes, view_bytes
+from cmf.json.frozen import FrozenDict, FrozenList
+from cmf.json.value import encoded, to_bytes
+from cmf.message.request import NO_SAMPLING
+from cmf.views.templates import OUTLINES
+from pipeline.decisions import policy_input
+from pipeline.decisions.policy_input import SessionFacts, form_of, shared_bytes, view_bytes
 
 pytestmark = [pytest.mark.native, pytest.mark.spec("INP-6")]
 

@@ -11,13 +11,13 @@ import pytest
 from tests.opa_server import serving, write_bundle
 from tests.pipeline import combination_model as model
 
-from cmf.request import Request
-from pipeline import policy_set
-from pipeline.assembly import Config
-from pipeline.decision import Mode
-from pipeline.outcome import Outcome
-from pipeline.pipeline import Pipeline
-from pipeline.policy_set import PolicySet
+from cmf.message.request import Request
+from pipeline.decisions.decision import Mode
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run.assembly import Config
+from pipeline.run.outcome import Outcome
+from pipeline.run.pipeline import Pipeline
 
 INPUTS = 20_000  # views, at full size
 AT_LEAST = 50  # times that each rule has to hit, and just miss

@@ -10,7 +10,7 @@ from tests.pipeline.conftest import write_rules
 
 from cmf import Message
 from pipeline import ApprovalRequired, Config, ConfigError, Denied, Guard, Mode, PolicyUnavailable, emit
-from pipeline.stage import Refuse, Stage
+from pipeline.decisions.stage import Refuse, Stage
 from pipeline.testing import FakeGuard, Scripted, assert_allowed, assert_denied
 
 HELLO = Message.model_validate({"role": "user", "content": [{"content_type": "text", "text": "hello"}]})

@@ -12,18 +12,18 @@ from tests.pipeline.conversations import PROFILES, calls, returns, says
 from tests.pipeline.session_stores import Clock
 
 from cmf import Message, Request, SubjectExtension, ToolDefinition
-from cmf.codec import dumps
-from cmf.frozen import FrozenDict
-from cmf.value import to_bytes
+from cmf.json.codec import dumps
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import to_bytes
 from pipeline import Config, Context, Pipeline
-from pipeline.assembly import load_policies
-from pipeline.decision import Action, Effect, Hit, Verdict, ViewDecision
-from pipeline.outcome import Outcome
-from pipeline.policy_set import PolicySet
-from pipeline.profiles import Profiles
+from pipeline.conversation.turn_cache import Section
+from pipeline.decisions.decision import Action, Effect, Hit, Verdict, ViewDecision
+from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import load_policies
+from pipeline.run.outcome import Outcome
 from pipeline.sessions.base import MemorySessions
 from pipeline.sessions.state import Changes, Grant
-from pipeline.turn_memory import Section
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s", labels=frozenset({"pii"}))
 ONCE_CALLED = 'input.session.counters["calls:tool://_/t"] > 0'

@@ -14,17 +14,17 @@ from tests.pipeline.conversations import PROFILES
 from tests.pipeline.session_stores import Clock
 
 from cmf import Message, Request, SubjectExtension
-from cmf.codec import dumps, loads
-from cmf.extensions import RequestExtension
-from cmf.value import replace, to_bytes
+from cmf.json.codec import dumps, loads
+from cmf.json.value import replace, to_bytes
+from cmf.message.message import RequestExtension
 from pipeline import Config, Context, Pipeline, Stage
-from pipeline.assembly import build_engine, load_policies
 from pipeline.audit.record import Run, record_of
-from pipeline.emission import emit
-from pipeline.events import LabelAdded, ToolInputInvalid
-from pipeline.outcome import Outcome
-from pipeline.policy_set import PolicySet
-from pipeline.profiles import Profiles
+from pipeline.decisions.events import LabelAdded, ToolInputInvalid
+from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import build_engine, load_policies
+from pipeline.run.emit import emit
+from pipeline.run.outcome import Outcome
 from pipeline.sessions.base import MemorySessions
 from pipeline.sessions.state import Changes, Grant
 

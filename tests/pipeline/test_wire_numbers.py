@@ -11,12 +11,12 @@ import pytest
 
 from cmf import Message
 from cmf.adapters import get
-from cmf.codec import loads
-from cmf.content import ToolCallPart
-from cmf.digests import content_digest
 from cmf.errors import DecodeError
-from cmf.frozen import thaw
-from cmf.request import Request
+from cmf.json.codec import loads
+from cmf.json.frozen import thaw
+from cmf.message.digests import content_digest
+from cmf.message.message import ToolCallPart
+from cmf.message.request import Request
 from pipeline import Guard
 
 CAP: Final = """# METADATA

@@ -11,12 +11,12 @@ import pytest
 from tests.opa_server import serving, write_bundle
 
 from cmf.enums import ViewKind
-from pipeline import policy_set
-from pipeline.engines.base import Decided, EngineResult
+from pipeline.decisions.engine import Decided, EngineResult
+from pipeline.decisions.policy_input import Facts, with_facts
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.opa_server import OpaServerEngine
-from pipeline.policy_input import Facts, with_facts
-from pipeline.policy_set import PolicySet
+from pipeline.engines.opa import OpaServerEngine
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
 
 SECONDS = 60.0  # whose machine is busy gets an answer all the same: nothing here is about time
 AT_ONCE: Final = 200

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Final
 
-from cmf.codec import dumps
 from cmf.enums import ViewKind
-from pipeline import policy_set
-from pipeline.engines.base import Decided
+from cmf.json.codec import dumps
+from pipeline.decisions.engine import Decided
 from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.policy import policy_set
 
 RULE: Final = "data/secrets"
 

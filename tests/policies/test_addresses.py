@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from cmf import ImagePart, Message, Part, Request, ResourceRefPart, TextPart, ToolCallPart
-from cmf.codec import dumps, loads
-from pipeline import Action, Decision, Guard, policy_set
-from pipeline.policy_input import Facts, with_facts
+from cmf.json.codec import dumps, loads
+from pipeline import Action, Decision, Guard
+from pipeline.decisions.policy_input import Facts, with_facts
+from pipeline.policy import policy_set
 
 INNER = (
     "http://local\thost/",

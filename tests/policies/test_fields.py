@@ -11,7 +11,7 @@ import pytest
 
 from cmf import adapters
 from pipeline import Guard
-from pipeline.decision import Action
+from pipeline.decisions.decision import Action
 
 PICTURE = "https://evil.example/p.png?d=c2VjcmV0LWRhdGEtb2YtdGhlLXVzZXI"
 PLAIN = "https://pictures.example/p.png"

@@ -14,11 +14,12 @@ from tests.policies.conftest import embed
 from tests.policies.test_samples import EFFECT_OF, SAMPLES, hits, read, rule_of
 
 from cmf import adapters
-from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
-from pipeline import Guard, policy_set
-from pipeline.engines.base import Decided
-from pipeline.policy_set import PolicySet
+from cmf.views.iterate import iter_views
+from pipeline import Guard
+from pipeline.decisions.engine import Decided
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
 
 STANDARD = re.compile(
     r"OWASP-LLM(?:0[1-9]|10)|OWASP-ASI(?:0[1-9]|10)|NIST-[A-Z]{2}-[0-9]{1,2}"

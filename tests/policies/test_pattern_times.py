@@ -11,14 +11,14 @@ import pytest
 from tests.policies.pattern_texts import hard_texts
 
 from cmf import Message, TextPart
-from cmf.codec import dumps
+from cmf.json.codec import dumps
 from pipeline import Guard
-from pipeline.checks.portability import PATTERN_AT
-from pipeline.decision import Action
-from pipeline.engines.base import Decided
+from pipeline.decisions.decision import Action
+from pipeline.decisions.engine import Decided
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.survey import Survey
-from pipeline.policy_set import PolicySet
+from pipeline.policy.analysis import Survey
+from pipeline.policy.policy_set import PolicySet
+from pipeline.policy.portability import PATTERN_AT
 
 SIZE: Final = 1_000_000
 SECONDS: Final = 0.5

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.opa_server import write_bundle
 
-from pipeline import policy_set
-from pipeline.checks.checking import Job, check
+from pipeline.authoring.check import Job, check
 from pipeline.engines.embedded import allowed_builtins
-from pipeline.policy_set import PolicySet
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = policy_set.shipped()

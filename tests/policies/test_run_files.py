@@ -12,7 +12,7 @@ from bench.agentdojo import Replay, Tally
 from bench.recorded_runs import Run, UnreadableRunError, read_runs
 from tests.policies.test_other_tools import CLINIC, CLINIC_RUNS
 
-from cmf.content import ToolCallPart
+from cmf.message.message import ToolCallPart
 
 pytestmark = pytest.mark.spec("POL-61")
 

@@ -13,8 +13,8 @@ import pytest
 from tests.policies.conftest import Judge
 
 from cmf.adapters import FORMATS
-from pipeline import policy_set
-from pipeline.policy_set import PolicySet
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
 
 RULES = policy_set.shipped() / "cmf" / "rules"
 SAMPLES = sorted(RULES.glob("*/*/samples/*.json"))

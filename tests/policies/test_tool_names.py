@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from cmf import adapters
-from cmf.adapters import loss
-from cmf.content import ToolCallPart
+from cmf.adapters.wire import loss
 from cmf.errors import UnsupportedError
-from cmf.message import Message
-from cmf.request import Request, ToolChoice
-from cmf.tools import ToolDefinition
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.message import Message, ToolCallPart
+from cmf.message.request import Request, ToolChoice
+from cmf.message.tools import ToolDefinition
 from pipeline import Guard, emit
-from pipeline.decision import Action
+from pipeline.decisions.decision import Action
 
 HIDDEN = ["shell\u200b_exec", "sh\u0435ll_exec", "shell_exec ", "shell_exec\x00", "\uff53hell_exec", "x" * 129]
 OPENAI: Mapping[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

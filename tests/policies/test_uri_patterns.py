@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.uris import matches, normalise
-from pipeline import policy_set
-from pipeline.engines.base import Decided
+from cmf.views.uris import matches, normalise
+from pipeline.decisions.engine import Decided
 from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.policy import policy_set
 
 CORPUS = [
     ("tool://mail/send", "tool://mail/send", True),

@@ -1,4 +1,4 @@
-//! Whether a JSON text differs from what `cmf.codec.dumps` writes, or would write, only in spaces between its tokens.
+//! Whether a JSON text differs from what `cmf.json.codec.dumps` writes, or would write, only in spaces between its tokens.
 //!
 //! Then nothing was lost when it was parsed: no object has a key twice, no number was rounded. The text has to be valid
 //! JSON: of other text the answer means nothing, but is safe to ask for.

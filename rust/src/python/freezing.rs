@@ -1,4 +1,4 @@
-//! JSON in Python objects, frozen and compared: what `py_freeze`, `py_same_json` and `py_same_spelling` of `cmf.frozen`
+//! JSON in Python objects, frozen and compared: what `py_freeze`, `py_same_json` and `py_same_spelling` of `cmf.json.frozen`
 //! do, in a tenth of the time.
 //!
 //! Other types than the interpreter's own are left to those functions, which also word the errors.

@@ -1,5 +1,5 @@
 //! Values made from named fields, and copied with some fields replaced: what `py_trusted` and `py_replace` of
-//! `cmf.value` do, but faster.
+//! `cmf.json.value` do, but faster.
 //!
 //! Python tells the fields of a type once, when it is first used. Python checks what it passes: nothing is checked
 //! here.

@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 /// A copy of `item`, a list, that shares no container with it and whose JSON is `text`; None if that is not its JSON or
 /// cannot be told easily, if it has a null in it, or more than `levels` levels.
 ///
-/// `text` was written by `cmf.codec.dumps`.
+/// `text` was written by `cmf.json.codec.dumps`.
 #[pyfunction]
 pub(crate) fn plain_copy<'py>(
     item: &Bound<'py, PyAny>,

@@ -1,4 +1,4 @@
-//! Nested values made by one call: what `py_shape_maker` of `cmf.making` does, but faster.
+//! Nested values made by one call: what `py_shape_maker` of `cmf.json.making` does, but faster.
 //!
 //! Python describes a shape once: the types, and what goes into each of their slots. Python checks what it passes:
 //! nothing is checked here.

@@ -133,7 +133,7 @@ impl Template {
         }
     }
 
-    /// The URI of the entity that a part names, as `cmf.facts.addressed` gives it; None if it names none.
+    /// The URI of the entity that a part names, as `cmf.views.render.addressed` gives it; None if it names none.
     pub(crate) fn uri(&self, part: &Bound<'_, PyAny>) -> Result<Option<String>, Stop> {
         self.check(part)?;
         let Some(address) = &self.address else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! Writes Python values as the JSON that `cmf.value.to_bytes` gives, byte for byte, but faster [INP-6].
+//! Writes Python values as the JSON that `cmf.json.value.to_bytes` gives, byte for byte, but faster [INP-6].
 //!
-//! How a type is written comes from Python (`cmf.value.form_of`), which is asked once for each. Unusual values are
+//! How a type is written comes from Python (`cmf.json.value.form_of`), which is asked once for each. Unusual values are
 //! `Unsupported` here and left to Python: a lone surrogate, a key that is not a string, a number that does not fit 64
 //! bits or is written with an exponent, too many levels, a type without a form.
 //!
@@ -98,7 +98,7 @@ impl ValueWriter {
         Self { form_of, forms: TypeTable::default() }
     }
 
-    /// The bytes that `cmf.value.to_bytes` gives, or None: then it has to be asked.
+    /// The bytes that `cmf.json.value.to_bytes` gives, or None: then it has to be asked.
     fn write<'py>(&self, py: Python<'py>, item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
         self.written(py, |writer| writer.value(item.as_borrowed()))
     }
@@ -145,7 +145,7 @@ impl ValueWriter {
     }
 }
 
-/// What `cmf.value.form_of` told of a type.
+/// What `cmf.json.value.form_of` told of a type.
 fn form(cls: &Bound<'_, PyType>, told: &Bound<'_, PyAny>) -> PyResult<Form> {
     if let Ok(name) = told.cast::<PyString>() {
         return match name.to_str()? {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from cmf.errors import UnknownFormatError
 
 if TYPE_CHECKING:
-    from cmf.adapters.base import Adapter as Adapter
-    from cmf.adapters.base import HttpCall as HttpCall
-    from cmf.adapters.base import WireEvent as WireEvent
+    from cmf.adapters.wire.base import Adapter as Adapter
+    from cmf.adapters.wire.base import HttpCall as HttpCall
+    from cmf.adapters.wire.base import WireEvent as WireEvent
 
 FORMATS: Final = (
     "aisdk",
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
     """The types that adapters share, imported when first asked for: the names of the formats need none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("cmf.adapters.base"), name)
+    return getattr(importlib.import_module("cmf.adapters.wire.base"), name)
 
 
 def __dir__() -> list[str]:

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cmf.codec import dumps
-from cmf.content import ToolResultPart
-from cmf.decomposition import iter_views
-from cmf.digests import content_of
 from cmf.enums import Role, ViewKind
-from cmf.request import Request
-from cmf.value import to_json
-from cmf.view import MessageView
-from pipeline.approvals.ref import ApprovalRef, ApprovalStatus
-from pipeline.approvals.state import Approval, ApprovalRequest, ApprovalUse
-from pipeline.decision import (
+from cmf.json.codec import dumps
+from cmf.json.value import to_json
+from cmf.message.digests import content_of
+from cmf.message.message import ToolResultPart
+from cmf.message.request import Request
+from cmf.views.iterate import iter_views
+from cmf.views.view import MessageView
+from pipeline.decisions.approval import Approval, ApprovalRequest, ApprovalUse
+from pipeline.decisions.approval_ref import ApprovalRef, ApprovalStatus
+from pipeline.decisions.decision import (
     Action,
     Effect,
     Hit,
@@ -33,10 +33,10 @@ from pipeline.decision import (
     stage_hits,
     without_approval_hits,
 )
-from pipeline.paths import message_place
-from pipeline.policy_input import SessionFacts
-from pipeline.stage import Traffic
-from pipeline.ulids import new_ulid
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.paths import message_place
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.stage import Traffic
 
 _NOT_BOUND: Final = frozenset({"path", "hook"})  # left out of the digest: they are its place, not what it does
 DENIED_BY_PERSON: Final = Hit(

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from cmf.identity import Clock
-from cmf.security import SubjectExtension
+from cmf.message.ids import Clock
+from cmf.message.security import SubjectExtension
 from pipeline.approvals.sealing import ABOUT, Sealer
-from pipeline.approvals.state import Approval
 from pipeline.audit.record import Record, act_of
-from pipeline.authority import APPROVE, Authorise, as_recorded, holding, name_of
-from pipeline.errors import ApprovalError
-from pipeline.events import ApprovalDecided, Events
-from pipeline.moments import micros
+from pipeline.decisions.approval import Approval
+from pipeline.decisions.authority import APPROVE, Authorise, as_recorded, holding, name_of
+from pipeline.decisions.errors import ApprovalError
+from pipeline.decisions.events import ApprovalDecided, Events
+from pipeline.decisions.timestamps import micros
 from pipeline.sessions.base import SessionStore, unknown_approval, wall_clock
 
 

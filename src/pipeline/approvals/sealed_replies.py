@@ -5,15 +5,15 @@ Spec: docs/spec/approvals.md.
 
 from __future__ import annotations
 
-from cmf.request import Response
-from cmf.value import to_json
+from cmf.json.value import to_json
+from cmf.message.request import Response
 from pipeline.approvals.needs import ApprovalAnswer
 from pipeline.approvals.sealing import ABOUT, REPLY, Sealer
-from pipeline.context import Context
-from pipeline.errors import ApprovalError
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import ApprovalError
+from pipeline.decisions.session_key import session_key
+from pipeline.decisions.stage import Traffic
 from pipeline.sessions.base import SessionStore, unknown_approval
-from pipeline.sessions.keys import session_key
-from pipeline.stage import Traffic
 
 
 class SealedReplies:

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cmf.codec import dumps, loads
-from pipeline.errors import ApprovalError, ConfigError
-from pipeline.sessions.keys import SessionKey
+from cmf.json.codec import dumps, loads
+from pipeline.decisions.errors import ApprovalError, ConfigError
+from pipeline.decisions.session_key import SessionKey
 
 KEY_BYTES: Final = 32
 ABOUT, REPLY = "about", "reply"  # keys of what is sealed: what the approval is for, and the reply that waits, if any

@@ -13,12 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from cmf.codec import loads
+from cmf.json.codec import loads
 from pipeline.audit import manifest as manifests
+from pipeline.audit.bundle_format import (
+    HEADS,
+    LOGS,
+    MANIFEST,
+    PACKED,
+    POLICIES,
+    RECORDS,
+    WITNESSES,
+    blocks_of,
+    lines_of,
+)
 from pipeline.audit.evidence import FIELDS, Kept, Leaf, LogRow, StoredHead, fields_of
 from pipeline.audit.heads import Head
-from pipeline.audit.parts import HEADS, LOGS, MANIFEST, PACKED, POLICIES, RECORDS, WITNESSES, blocks_of, lines_of
-from pipeline.errors import AuditError
+from pipeline.decisions.errors import AuditError
 
 SCHEMA: Final = 1
 _LINE: Final = frozenset({"log", "place", "seq", "body", "proof", "content", *FIELDS})

@@ -13,13 +13,13 @@ from typing import Final
 
 from pipeline.audit import manifest as manifests
 from pipeline.audit.bundle import Bundle, open_bundle
+from pipeline.audit.bundle_format import MANIFEST, RECORDS, digest_of, lines_of, misplaced_in, names_in
 from pipeline.audit.erasures import READ, Erasures
 from pipeline.audit.evidence import Leaf
 from pipeline.audit.heads import Head, PublicKey
-from pipeline.audit.parts import MANIFEST, RECORDS, digest_of, lines_of, misplaced_in, names_in
-from pipeline.audit.tree import consistent, included
+from pipeline.audit.merkle import consistent, included
 from pipeline.audit.verification import LogState, Problem, Report, by_id, key_of, verify
-from pipeline.errors import AuditError
+from pipeline.decisions.errors import AuditError
 
 _UNSIGNED: Final = (
     "the manifest is not signed, so records or policies may have been removed since: export it again with the key"

@@ -17,16 +17,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cmf.codec import dumps
 from cmf.errors import DecodeError
+from cmf.json.codec import dumps
 from pipeline.audit import manifest as manifests
 from pipeline.audit.bundle import SCHEMA
+from pipeline.audit.bundle_format import HEADS, LOGS, MANIFEST, PACKED, POLICIES, RECORDS, WITNESSES
 from pipeline.audit.erasures import READ
 from pipeline.audit.evidence import Evidence, Leaf, LogRow
 from pipeline.audit.heads import Head, Signer
-from pipeline.audit.parts import HEADS, LOGS, MANIFEST, PACKED, POLICIES, RECORDS, WITNESSES
-from pipeline.audit.tree import Proofs
-from pipeline.errors import AuditError
+from pipeline.audit.merkle import Proofs
+from pipeline.decisions.errors import AuditError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")  # a revision or key id
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same records give the same file

@@ -12,10 +12,10 @@ from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol
 
-from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
+from cmf.json.codec import dumps, loads
 from pipeline.audit.heads import Head
-from pipeline.audit.tree import leaf_hash, leaf_hashes
+from pipeline.audit.merkle import leaf_hash, leaf_hashes
 
 FIELDS: Final = ("id", "kind", "at", "subject", "session", "verdict", "action", "revision", "digest")
 """The fields of a record's row that its leaf covers: all of them, the body by its digest, so it can be erased."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-from cmf.codec import dumps, loads
+from cmf.json.codec import dumps, loads
 from pipeline.audit.heads import Head
-from pipeline.errors import ConfigError
+from pipeline.decisions.errors import ConfigError
 
 EVERY_SECONDS: Final = 1.0
 _log: Final = logging.getLogger("pipeline.audit")

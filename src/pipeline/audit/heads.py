@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from cmf.codec import dumps
-from cmf.value import trusted
-from pipeline.errors import ConfigError
+from cmf.json.codec import dumps
+from cmf.json.value import trusted
+from pipeline.decisions.errors import ConfigError
 
 _CONTEXT: Final = b"cmf tree head 1\n"  # domain separation: nothing else signed with this key begins with it
 KEY_ID: Final = 16  # hexadecimal digits of a key's SHA-256 that form its id

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from cmf.codec import dumps
+from cmf.json.codec import dumps
 from pipeline.audit.heads import PublicKey, Signer
-from pipeline.moments import iso
+from pipeline.decisions.timestamps import iso
 
 _CONTEXT: Final = b"cmf evidence manifest 1\n"  # domain separation from heads
 _LAST: Final = 253_402_300_800_000_000  # microseconds: the end of the year 9999

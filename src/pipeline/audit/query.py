@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from cmf.enums import ViewKind
-from pipeline.decision import Effect, Mode, Severity, Verdict
-from pipeline.errors import AuditError
-from pipeline.moments import micros
+from pipeline.decisions.decision import Effect, Mode, Severity, Verdict
+from pipeline.decisions.errors import AuditError
+from pipeline.decisions.timestamps import micros
 
 
 class Disposition(StrEnum):

@@ -17,14 +17,14 @@ from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from cmf.codec import dumps, loads, ready
 from cmf.errors import DecodeError
-from cmf.models import provider_and_name
-from cmf.value import trusted
+from cmf.json.codec import dumps, loads, ready
+from cmf.json.value import trusted
+from cmf.message.model_ids import provider_and_name
 from pipeline.audit.evidence import SALT_BYTES, commitment_of
-from pipeline.context import Context
-from pipeline.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
-from pipeline.ulids import new_ulid
+from pipeline.decisions.context import Context
+from pipeline.decisions.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
+from pipeline.decisions.ids import new_ulid
 
 SCHEMA: Final = 1
 MAX_LINES: Final = 4_096  # lines of views that are kept, spelled; of some 200 bytes each
@@ -71,8 +71,8 @@ class Run:
 
     Attributes:
         timestamp: when it was decided; UTC.
-        input_digest: the value's digest, as hex (`pipeline.certificate.digest_of`); `output_digest` that of what went
-            on, as its certificate has it.
+        input_digest: the value's digest, as hex (`pipeline.decisions.certificate.digest_of`); `output_digest` that of
+            what went on, as its certificate has it.
         session_version: the version of the session as it was read.
         timings: phase → nanoseconds; OPA's `metrics`.
         labels_gained: labels that the session (or a run without one) has now and had not before.

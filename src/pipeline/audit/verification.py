@@ -18,9 +18,9 @@ from typing import Any, Final
 from pipeline.audit.erasures import MALFORMED, READ, Erasures, Problem, malformed
 from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaves_of, strays_noted
 from pipeline.audit.heads import Head, PublicKey, batch_digest
+from pipeline.audit.log_order import Numbers, Opening, inserted, misnumbered
 from pipeline.audit.manifest import Manifest
-from pipeline.audit.openings import Numbers, Opening, inserted, misnumbered
-from pipeline.audit.tree import Tree
+from pipeline.audit.merkle import Tree
 
 _HASH: Final = 32
 

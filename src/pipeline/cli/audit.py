@@ -12,26 +12,26 @@ from typing import Any, Final
 
 import typer
 
-from cmf.codec import dumps
+from cmf.json.codec import dumps
+from pipeline.audit.bundle_format import is_bundle
 from pipeline.audit.bundle_writing import Selection, write_bundle
-from pipeline.audit.checking import check_bundle, check_store
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.manifest import Manifest
-from pipeline.audit.parts import is_bundle
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.display import counted, escaped, shortened, visible
-from pipeline.errors import ConfigError, StoreError
-from pipeline.moments import instant_of, iso, micros
+from pipeline.decisions.display import counted, escaped, shortened, visible
+from pipeline.decisions.errors import ConfigError, StoreError
+from pipeline.decisions.session_key import shown_subject
+from pipeline.decisions.timestamps import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
-from pipeline.sessions.keys import shown_subject
 from pipeline.store.database import Store, key_beside
 from pipeline.store.engine import SCHEMA, file_of, is_database, open_any_schema, open_to_read
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.overview import Placed, newest, rows_after
+from pipeline.store.full_check import check_bundle, check_store
+from pipeline.store.record_rows import Placed, newest, rows_after
 from pipeline.store.search import Search
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "policies.missing", "log.cut", "log.missing"})

@@ -17,18 +17,18 @@ from typing import Final, TypeVar
 
 import typer
 
-from cmf.codec import dumps
+from cmf.json.codec import dumps
 from pipeline.audit.query import parse
-from pipeline.authority import holder
 from pipeline.cli.audit import opened_for_search
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
-from pipeline.display import counted, escaped, visible
-from pipeline.moments import instant_of, iso, micros
-from pipeline.policies.overrides import Override
+from pipeline.decisions.authority import holder
+from pipeline.decisions.display import counted, escaped, visible
+from pipeline.decisions.override import Override
+from pipeline.decisions.session_key import shown_subject
+from pipeline.decisions.timestamps import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
-from pipeline.sessions.keys import shown_subject
-from pipeline.store.acts import PREFIX
+from pipeline.store.content_access import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents, Hold
 from pipeline.store.four_eyes import Ask, RevealGrant
 from pipeline.store.overrides import OVERRIDE

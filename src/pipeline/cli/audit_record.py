@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import typer
 
-from cmf.codec import loads
-from pipeline.assembly import load_policies
+from cmf.json.codec import loads
 from pipeline.cli.audit import reading
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.display import counted, escaped_json, shortened, visible
-from pipeline.moments import iso
+from pipeline.decisions.display import counted, escaped_json, shortened, visible
+from pipeline.decisions.timestamps import iso
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import hits, named, readable, sentence, skipped
+from pipeline.run.assembly import load_policies
 from pipeline.store.contents import erasure_of
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import Stored, stored_record

@@ -11,18 +11,18 @@ from typing import Any, Final
 import typer
 from rich.text import Text
 
-from cmf.codec import loads
 from cmf.errors import CmfError
-from pipeline.assembly import load_policies
+from cmf.json.codec import loads
 from pipeline.cli.findings import write_json
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import console
-from pipeline.display import counted
-from pipeline.profiles import Profiles
-from pipeline.replay import file as replay_file
+from pipeline.decisions.display import counted
+from pipeline.provenance.profiles import Profiles
 from pipeline.replay.measuring import Figures, measure, regressions
+from pipeline.run import recorded_input as replay_file
+from pipeline.run.assembly import load_policies
 
 SHOWN_RULES: Final = 10
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%?")

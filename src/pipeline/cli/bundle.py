@@ -13,18 +13,18 @@ from typing import Any, Final
 import typer
 from rich.text import Text
 
-from pipeline import policy_set
-from pipeline.assembly import load_policies
 from pipeline.cli.findings import write_json
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
-from pipeline.display import counted, visible
-from pipeline.errors import PolicyError
-from pipeline.policies.bundle_signature import Key, Verification, claims, key_text, verify
-from pipeline.policies.bundle_signing import SigningKey, packed, sign
-from pipeline.policies.policy_files import MANIFEST, SIGNATURES, Files, bundle_files
-from pipeline.policy_set import PolicySet
+from pipeline.decisions.display import counted, visible
+from pipeline.decisions.errors import PolicyError
+from pipeline.policy import policy_set
+from pipeline.policy.bundle_signature import Key, Verification, claims, key_text, verify
+from pipeline.policy.bundle_signing import SigningKey, packed, sign
+from pipeline.policy.loading import MANIFEST, SIGNATURES, Files, bundle_files
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run.assembly import load_policies
 
 ARCHIVES: Final = (".tar.gz", ".tgz")
 

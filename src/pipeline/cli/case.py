@@ -8,15 +8,15 @@ from pathlib import Path
 
 import typer
 
-from pipeline.assembly import load_policies
-from pipeline.cases.case import read_cases
-from pipeline.cases.run import CaseRunner
-from pipeline.cases.writing import case_text, left_out
+from pipeline.authoring.case import read_cases
+from pipeline.authoring.case_from_record import case_text, left_out
+from pipeline.authoring.run_cases import CaseRunner
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import one_line_errors
 from pipeline.cli.recorded import entry_in
-from pipeline.display import visible
-from pipeline.replay.masking import Masking
+from pipeline.decisions.display import visible
+from pipeline.run.assembly import load_policies
+from pipeline.run.masking import Masking
 
 
 def run(

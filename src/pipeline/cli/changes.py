@@ -10,8 +10,8 @@ from rich.text import Text
 
 from pipeline.cli.convert import encoded
 from pipeline.cli.rendering import console
-from pipeline.display import escaped_json
-from pipeline.stage import Traffic
+from pipeline.decisions.display import escaped_json
+from pipeline.decisions.stage import Traffic
 
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 

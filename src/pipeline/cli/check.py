@@ -14,9 +14,8 @@ from typing import Any, Final, Literal, cast
 
 import typer
 
-from pipeline import policy_set
-from pipeline.checks.checking import Job, check, is_error
-from pipeline.checks.schemas import schema_of
+from pipeline.authoring.check import Job, check, is_error
+from pipeline.authoring.schemas import schema_of
 from pipeline.cli.binaries import found, run_program
 from pipeline.cli.commands.options import FindingsAs
 from pipeline.cli.findings import (
@@ -32,9 +31,10 @@ from pipeline.cli.findings import (
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.test import case_files
-from pipeline.display import counted
-from pipeline.policies.library import PACKAGE
-from pipeline.policies.policy_files import below
+from pipeline.decisions.display import counted
+from pipeline.policy import policy_set
+from pipeline.policy.loading import below
+from pipeline.policy.shipped import PACKAGE
 
 
 def run(

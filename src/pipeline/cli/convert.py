@@ -8,14 +8,15 @@ from typing import Any, Final
 import typer
 
 from cmf import adapters
-from cmf.adapters import WireEvent, loss, sse
-from cmf.codec import dumps, loads
+from cmf.adapters import WireEvent
+from cmf.adapters.wire import loss, sse
 from cmf.errors import LossyProjectionError, ShapeError
-from cmf.message import Message
-from cmf.request import Request, Response
+from cmf.json.codec import dumps, loads
+from cmf.message.message import Message
+from cmf.message.request import Request, Response
 from pipeline.cli.reading import one_line_errors, read_bytes, read_traffic
-from pipeline.display import escaped, visible
-from pipeline.emission import with_wire_model
+from pipeline.decisions.display import escaped, visible
+from pipeline.run.emit import with_wire_model
 
 NDJSON_FORMATS: Final = frozenset({"ollama"})
 """The formats whose streams are JSON lines; all others are server-sent events."""

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import typer
 
-from pipeline import policy_set
-from pipeline.assembly import load_policies
-from pipeline.cases.case import read_cases
-from pipeline.checks import rule_pages
-from pipeline.checks.rule_pages import Settings, Source
+from pipeline.authoring import rule_pages
+from pipeline.authoring.case import read_cases
+from pipeline.authoring.rule_pages import Settings, Source
 from pipeline.cli.policy_places import policy_directory
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.test import case_files
-from pipeline.display import counted
+from pipeline.decisions.display import counted
+from pipeline.policy import policy_set
+from pipeline.run.assembly import load_policies
 
 MAKER: Final = "cmf doc"
 

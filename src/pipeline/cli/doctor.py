@@ -25,14 +25,14 @@ from urllib.parse import urlsplit
 import typer
 
 from cmf.errors import CmfError
-from pipeline.display import counted, visible
-from pipeline.errors import PipelineError, PolicyError, StoreError
+from pipeline.decisions.display import counted, visible
+from pipeline.decisions.errors import PipelineError, PolicyError, StoreError
 
 if TYPE_CHECKING:
     from pipeline.audit.heads import Head, Signer
-    from pipeline.gateway.settings import Settings
-    from pipeline.policies.bundle_signature import Verification
-    from pipeline.store.condition import Condition
+    from pipeline.gateway.config.settings import Settings
+    from pipeline.policy.bundle_signature import Verification
+    from pipeline.store.health import Condition
 
 DISTRIBUTION: Final = "cmf-pipeline"
 LOW_SPACE: Final = 1024**3  # bytes free on the store's disk: below this, warn
@@ -178,7 +178,7 @@ _PROBE: Final = 'package doctor\n\nimport rego.v1\n\nanswer := input.word in {"y
 def _engine() -> Iterator[CheckResult]:
     """Whether the embedded engine decides correctly, compiled and interpreted."""
     from cmf import _native  # noqa: TID251 - only for its version
-    from pipeline.engines.base import Decided
+    from pipeline.decisions.engine import Decided
     from pipeline.engines.embedded import EmbeddedEngine
 
     name = "data.doctor.answer"
@@ -228,8 +228,8 @@ class _Known:
 def _settings(file: Path, known: _Known) -> Iterator[CheckResult]:
     """Whether the gateway could start with them; a problem of its policies is reported there."""
     from pipeline.cli.serve import check_begins, served
-    from pipeline.gateway.config_file import load
-    from pipeline.gateway.server import allow_files
+    from pipeline.gateway.config.config_file import load
+    from pipeline.gateway.http.server import allow_files
 
     known.settings = settings = load(file).settings
     allow_files(settings.limits)
@@ -259,8 +259,8 @@ def _own_policies() -> Iterator[CheckResult]:
 
 
 def _sets(named: tuple[Path, ...] | None, what: str, signed_by: Verification | None = None) -> Iterator[CheckResult]:
-    from pipeline.assembly import load_policies
-    from pipeline.checks.vetting import probe
+    from pipeline.run.assembly import load_policies
+    from pipeline.run.vetting import probe
 
     policies = load_policies(None if named is None else list(named), verification=signed_by)
     probes = probe(policies)
@@ -285,8 +285,8 @@ def storage_checks(settings: Settings) -> Iterator[CheckResult]:
 def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResult]:
     """Whether the store can be read and written, has this version's schema, and has disk space."""
     from pipeline.cli.serve import check_store
-    from pipeline.store.condition import condition_of, disk_space_of
     from pipeline.store.engine import SCHEMA, check_can_write, file_of
+    from pipeline.store.health import condition_of, disk_space_of
 
     check_store(place, setting)
     file, room = file_of(place), disk_space_of(place)
@@ -341,8 +341,8 @@ def _size(count: int) -> str:
 
 def _sessions(place: str) -> Iterator[CheckResult]:
     """Whether a separate session store can be read."""
-    from pipeline.assembly import REDIS, open_sessions
-    from pipeline.gateway.readiness import Readiness
+    from pipeline.gateway.operations.readiness import Readiness
+    from pipeline.run.assembly import REDIS, open_sessions
 
     if not place.startswith(REDIS):
         yield from _store(place, "sessions", _Known())
@@ -373,7 +373,7 @@ def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
 
 
 def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[CheckResult]:
-    from pipeline.moments import iso, micros
+    from pipeline.decisions.timestamps import iso, micros
 
     verify = "`cmf audit verify STORE` reports what is wrong"
     key = "no key" if signer is None else f"key {signer.public_key.id}"
@@ -417,7 +417,7 @@ def remote_checks(settings: Settings, *, connects: bool) -> Iterator[CheckResult
 
 def _exposures(settings: Settings, urls: Mapping[str, str]) -> Iterator[CheckResult]:
     """Warnings of addresses to which content would be sent unencrypted, and telemetry in the wrong protocol."""
-    from pipeline.gateway.connectivity import is_plain_over_networks
+    from pipeline.gateway.upstreams.connectivity import is_plain_over_networks
 
     for name in (name for name, url in urls.items() if is_plain_over_networks(url)):
         message, hint = f"{name}: http sends keys and content unencrypted", "write https:// in its address"
@@ -429,7 +429,7 @@ def _exposures(settings: Settings, urls: Mapping[str, str]) -> Iterator[CheckRes
 
 
 async def _connected(known: dict[str, tuple[str, float]]) -> list[CheckResult]:
-    from pipeline.gateway.connectivity import check_connection
+    from pipeline.gateway.upstreams.connectivity import check_connection
 
     found = await asyncio.gather(*(check_connection(url, seconds=seconds) for url, seconds in known.values()))
     return [

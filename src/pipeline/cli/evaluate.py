@@ -9,27 +9,27 @@ from typing import Any, Literal, cast
 
 import typer
 
-from cmf.adapters import loss
-from cmf.codec import dumps
-from pipeline.assembly import Config, build_engine, load_policies, open_sessions
-from pipeline.checks.printing import Printed, Printing, prints
+from cmf.adapters.wire import loss
+from cmf.json.codec import dumps
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_seal_key, read_wire
 from pipeline.cli.trace import Level, Traced, Tracing
-from pipeline.decision import Action
-from pipeline.display import escaped, visible
-from pipeline.emission import emit
-from pipeline.engines.tap import Tap
+from pipeline.decisions.decision import Action
+from pipeline.decisions.display import escaped, visible
+from pipeline.engines.prints import Printed, Printing, prints
+from pipeline.engines.recording import Tap
 from pipeline.guard import Guard
-from pipeline.outcome import Outcome, is_outage
-from pipeline.policies.bundle_signature import Key, Verification
-from pipeline.replay.file import append, entry_of
-from pipeline.replay.masking import Masking
+from pipeline.policy.bundle_signature import Key, Verification
 from pipeline.replay.replay import Replay
+from pipeline.run.assembly import Config, build_engine, load_policies, open_sessions
+from pipeline.run.emit import emit
+from pipeline.run.masking import Masking
+from pipeline.run.outcome import Outcome, is_outage
+from pipeline.run.recorded_input import append, entry_of
 from pipeline.sessions.base import MemorySessions, SessionStore
-from pipeline.sessions.watched import WatchedSessions
+from pipeline.sessions.observed import WatchedSessions
 
 
 def run(

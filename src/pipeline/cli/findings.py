@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import typer
 
-from pipeline.display import escaped_json, visible
+from pipeline.decisions.display import escaped_json, visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pipeline import batch
-from pipeline.assembly import load_policies
 from pipeline.cli.commands.options import ReportAs
 from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit
 from pipeline.cli.policy_places import policies_at
@@ -21,11 +19,13 @@ from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import lines_of
 from pipeline.cli.rendering import console
-from pipeline.decision import Mode
-from pipeline.display import counted, visible
-from pipeline.policy_set import PolicySet
+from pipeline.decisions.decision import Mode
+from pipeline.decisions.display import counted, visible
+from pipeline.policy.policy_set import PolicySet
+from pipeline.replay import batch
 from pipeline.replay.impact import Change, Impact
 from pipeline.replay.impact_run import impact_of
+from pipeline.run.assembly import load_policies
 
 SHOWN_IDS: Final = 20
 _CHANGED: Final = (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cases.schema import case_schema
+from pipeline.authoring.case_schema import case_schema
 from pipeline.cli.reading import Exit, fail
 
 HIDDEN = "dot-"  # stands for a leading dot in the templates, because packaging tools skip dotfiles

@@ -10,20 +10,20 @@ from typing import Any
 
 import typer
 
-from cmf.adapters import loss
-from cmf.codec import dumps
-from cmf.pricing import PriceTable, parse_table
+from cmf.adapters.wire import loss
+from cmf.json.codec import dumps
+from cmf.models.pricing import PriceTable, parse_table
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
-from pipeline.display import counted, escaped, visible
-from pipeline.errors import ConfigError
-from pipeline.ledger.costs import Cost, cost_of
-from pipeline.ledger.formats import read_conversation, write_conversation
-from pipeline.moments import instant_of
-from pipeline.sessions.keys import shown_subject, subject_key
+from pipeline.decisions.display import counted, escaped, visible
+from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.session_key import shown_subject, subject_key
+from pipeline.decisions.timestamps import instant_of
+from pipeline.store.conversation_costs import Cost, cost_of
+from pipeline.store.conversation_formats import read_conversation, write_conversation
+from pipeline.store.conversation_totals import tallies
+from pipeline.store.conversations import Ledger
 from pipeline.store.database import Store
 from pipeline.store.engine import check_is_store, open_to_read
-from pipeline.store.ledger import Ledger
-from pipeline.store.tallies import tallies
 
 
 def list_sessions(store: str, *, limit: int, as_json: bool) -> None:

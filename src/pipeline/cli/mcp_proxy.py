@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
-from cmf.security import SubjectExtension
-from pipeline.assembly import Config, Policies
+from cmf.message.security import SubjectExtension
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.context import Context
-from pipeline.decision import Mode
+from pipeline.decisions.context import Context
+from pipeline.decisions.decision import Mode
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.json_log import log_to_standard_error
 from pipeline.guard import Guard
-from pipeline.json_log import log_to_standard_error
-from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
-from pipeline.mcp_proxy.link import Link
-from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.pipes import Pipes
-from pipeline.mcp_proxy.process import Process
-from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
-from pipeline.profiles import Profiles
-from pipeline.ulids import new_ulid
+from pipeline.mcp.frames import MAX_MESSAGE_BYTES
+from pipeline.mcp.link import Link
+from pipeline.mcp.pins import Pins
+from pipeline.mcp.pipes import Pipes
+from pipeline.mcp.process import Process
+from pipeline.mcp.stdio import ProcessServer, Server, StdioProxy, UrlServer
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import Config, Policies
 
 if TYPE_CHECKING:
-    from pipeline.mcp_proxy.http_server import Address
+    from pipeline.mcp.http_server import Address
     from pipeline.sessions.base import SessionStore
     from pipeline.store.recorder import Recorder
 
@@ -91,7 +91,7 @@ def run(options: Options) -> None:
         )
         ended = asyncio.run(_serve(link, options, address))
     if not ended:
-        logging.getLogger("pipeline.mcp_proxy").error("the server ended first")  # the log waits for no reader
+        logging.getLogger("pipeline.mcp").error("the server ended first")  # the log waits for no reader
         raise typer.Exit(int(Exit.REFUSED))
 
 
@@ -121,7 +121,7 @@ async def _server(link: Link, options: Options, address: Address | None) -> Asyn
     if address is None:
         yield ProcessServer(await Process.begin(options.command, None, MAX_MESSAGE_BYTES))
         return
-    from pipeline.mcp_proxy.http_server import HttpServer, connections
+    from pipeline.mcp.http_server import HttpServer, connections
 
     async with connections() as http:
         yield UrlServer(HttpServer(http, address), link)
@@ -146,10 +146,10 @@ def _check(options: Options) -> None:
 
 
 def _address(options: Options, url: str) -> Address:
-    from pipeline.gateway.config_file import secret_of
-    from pipeline.gateway.mcp_settings import endpoint
-    from pipeline.gateway.sections import Secret
-    from pipeline.mcp_proxy.http_server import Address
+    from pipeline.gateway.config.config_file import secret_of
+    from pipeline.gateway.config.mcp_settings import endpoint
+    from pipeline.gateway.config.settings_base import Secret
+    from pipeline.mcp.http_server import Address
 
     try:
         endpoint(url)

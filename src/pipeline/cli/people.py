@@ -16,19 +16,19 @@ from typing import Any, Final
 
 import typer
 
-from cmf.codec import dumps
-from cmf.security import SubjectExtension
+from cmf.json.codec import dumps
+from cmf.message.security import SubjectExtension
+from pipeline.approvals.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
 from pipeline.approvals.queue import Approvals
-from pipeline.approvals.state import Approval
-from pipeline.assembly import REDIS, open_sessions
 from pipeline.audit.record import Record
-from pipeline.authority import APPROVE, DECLASSIFY, holder
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
-from pipeline.context import Context
-from pipeline.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
-from pipeline.display import counted, escaped, escaped_json, visible
-from pipeline.moments import iso
+from pipeline.decisions.approval import Approval
+from pipeline.decisions.authority import APPROVE, DECLASSIFY, holder
+from pipeline.decisions.context import Context
+from pipeline.decisions.display import counted, escaped, escaped_json, visible
+from pipeline.decisions.timestamps import iso
+from pipeline.run.assembly import REDIS, open_sessions
 from pipeline.sessions.base import SessionStore
 from pipeline.store.recorder import Recorder
 
@@ -88,7 +88,7 @@ def lift(
     if found is None:
         fail("--for takes a number and s, m, h or d, such as 30m or 8h", Exit.USAGE)
     context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
-    logging.getLogger("pipeline.declassification").addHandler(logging.NullHandler())  # printed below
+    logging.getLogger("pipeline.approvals.declassification").addHandler(logging.NullHandler())  # printed below
     with one_line_errors(), _recorded(store, key) as known:
         grant = declassify(
             known.sessions,

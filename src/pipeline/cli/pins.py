@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import typer
 
-from cmf.codec import loads
-from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
 from cmf.errors import ShapeError
-from cmf.message import Message
-from cmf.request import Request
-from cmf.tools import ToolDefinition
-from cmf.value import replace
+from cmf.json.codec import loads
+from cmf.json.value import replace
+from cmf.message.message import Message
+from cmf.message.request import Request
+from cmf.message.tools import ToolDefinition
+from cmf.views.iterate import iter_views
 from pipeline.cli.reading import one_line_errors, read_bytes, traffic_in
-from pipeline.display import escaped_json
+from pipeline.decisions.display import escaped_json
 
 _SHOWN: Final = ("type", "input_schema", "side_effects", "extra")
 

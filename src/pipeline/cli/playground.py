@@ -7,10 +7,10 @@ from pathlib import Path
 
 import typer
 
+from pipeline.authoring.playground.project import Project
+from pipeline.authoring.playground.server import build_app
 from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 from pipeline.cli.reading import one_line_errors
-from pipeline.playground.project import Project
-from pipeline.playground.server import build_app
 
 
 def run(*, port: int, policies: Path | None, readonly: bool) -> None:

@@ -14,12 +14,12 @@ from typing import Final
 
 import typer
 
-from pipeline import policy_set
-from pipeline.decision import Hit
-from pipeline.errors import ConfigError
-from pipeline.policies.library import WORD
-from pipeline.policies.metadata import Module
-from pipeline.policy_set import PolicySet
+from pipeline.decisions.decision import Hit
+from pipeline.decisions.errors import ConfigError
+from pipeline.policy import policy_set
+from pipeline.policy.metadata import Module
+from pipeline.policy.policy_set import PolicySet
+from pipeline.policy.shipped import WORD
 
 GIT: Final = "git:"
 

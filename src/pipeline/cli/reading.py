@@ -14,17 +14,16 @@ import typer
 import yaml
 
 from cmf import adapters
-from cmf.codec import MAX_BYTES, loads
 from cmf.errors import CmfError, DecodeError, ShapeError
-from cmf.message import Message
-from cmf.models import FORMAT_PROVIDERS
-from cmf.request import Request, Response
+from cmf.json.codec import MAX_BYTES, loads
+from cmf.message.message import Message
+from cmf.message.model_ids import FORMAT_PROVIDERS
+from cmf.message.request import Request, Response
 from pipeline.cli.format_detection import detected
 from pipeline.cli.policy_places import file_of
-from pipeline.context import Context
-from pipeline.display import visible
-from pipeline.emission import with_provider
-from pipeline.errors import (
+from pipeline.decisions.context import Context
+from pipeline.decisions.display import visible
+from pipeline.decisions.errors import (
     AuditError,
     CaseError,
     ConfigError,
@@ -34,8 +33,9 @@ from pipeline.errors import (
     ReplayError,
     SessionError,
 )
-from pipeline.policies.metadata import load_yaml, yaml_problem
-from pipeline.replay.file import Entry, read_entry
+from pipeline.policy.metadata import load_yaml, yaml_problem
+from pipeline.run.emit import with_provider
+from pipeline.run.recorded_input import Entry, read_entry
 
 _CONTEXT: Final = (
     "write `subject: {id: ann, roles: [editor]}`; further keys are session, environment, labels, classification,"

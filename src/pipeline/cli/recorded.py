@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.authority import holder
 from pipeline.cli.audit import check_key, other_key, reading
-from pipeline.errors import ConfigError
-from pipeline.replay.file import Entry, find, read_entry
+from pipeline.decisions.authority import holder
+from pipeline.decisions.errors import ConfigError
+from pipeline.run.recorded_input import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store, key_beside
 from pipeline.store.engine import check_is_store, file_of, is_database

@@ -8,10 +8,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from cmf.adapters.loss import Loss
-from pipeline.decision import Decision, Hit, ViewDecision
-from pipeline.display import escaped_json, visible
-from pipeline.outcome import Outcome
+from cmf.adapters.wire.loss import Loss
+from pipeline.decisions.decision import Decision, Hit, ViewDecision
+from pipeline.decisions.display import escaped_json, visible
+from pipeline.run.outcome import Outcome
 
 _STYLES = {
     "allow": "green",

@@ -13,7 +13,7 @@ from pipeline.cli.audit import opened_for_search
 from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
-from pipeline.errors import ConfigError
+from pipeline.decisions.errors import ConfigError
 from pipeline.review.access import Authenticator, Named, Person, Proxied, Role
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.site import Site

@@ -7,9 +7,9 @@ from typing import Any
 
 import typer
 
-from pipeline.cases.schema import case_schema
-from pipeline.checks.schemas import schema_of
-from pipeline.policies.schemas import DIALECT
+from pipeline.authoring.case_schema import case_schema
+from pipeline.authoring.schemas import schema_of
+from pipeline.policy.schemas import DIALECT
 
 
 def run(name: str) -> None:
@@ -22,6 +22,6 @@ def _schema(name: str) -> dict[str, Any]:
         return case_schema()
     if name != "config":
         return schema_of(name)
-    from pipeline.gateway.settings_schema import settings_schema  # imports everything a gateway needs
+    from pipeline.gateway.config.settings_schema import settings_schema  # imports everything a gateway needs
 
     return {"$schema": DIALECT, **settings_schema()}

@@ -16,19 +16,19 @@ from typing import Final
 import typer
 import yaml
 
-from cmf.codec import dumps
+from cmf.json.codec import dumps
 from pipeline.audit.heads import Signer
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.display import counted
-from pipeline.errors import ConfigError
-from pipeline.gateway import workers
-from pipeline.gateway.admin import App
-from pipeline.gateway.config_file import Loaded, load
-from pipeline.gateway.identity import hash_of, new_key
-from pipeline.gateway.running import admin_app, run
-from pipeline.gateway.server import address_of, allow_files, listening, server_of
-from pipeline.gateway.settings import Audit, Settings
-from pipeline.json_log import log_to_standard_error
+from pipeline.decisions.display import counted
+from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.json_log import log_to_standard_error
+from pipeline.gateway.auth.identity import hash_of, new_key
+from pipeline.gateway.config.config_file import Loaded, load
+from pipeline.gateway.config.settings import Audit, Settings
+from pipeline.gateway.http.server import address_of, allow_files, listening, server_of
+from pipeline.gateway.operations.admin import App
+from pipeline.gateway.processes import workers
+from pipeline.gateway.processes.running import admin_app, run
 
 _BINDING: Final = {
     errno.EADDRINUSE: "stop the program that listens there, or give another port ({option})",
@@ -105,8 +105,8 @@ def check_begins(settings: Settings) -> None:
     Raises:
         ConfigError, PolicyError: why it could not.
     """
-    from pipeline.assembly import REDIS
     from pipeline.gateway.service import built
+    from pipeline.run.assembly import REDIS
 
     shared = settings.sessions.store
     with tempfile.TemporaryDirectory() as scratch:
@@ -193,7 +193,7 @@ def reviewed(settings: Settings) -> Iterator[App | None]:
     if settings.review is None:
         yield None
         return
-    from pipeline.gateway.reviewing import reviewing  # costs 10 MB, so only imported if the site is on
+    from pipeline.gateway.review_site import reviewing  # costs 10 MB, so only imported if the site is on
 
     with reviewing(settings) as site:
         yield site

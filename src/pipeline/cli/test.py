@@ -15,25 +15,25 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cmf.codec import dumps
-from pipeline.assembly import embedded_engine, load_policies
-from pipeline.cases.case import Case, read_cases
-from pipeline.cases.run import CaseResult, CaseRunner
-from pipeline.checks.policy_tests import Checked, run_tests
-from pipeline.checks.printing import Printed, Printing, prints
+from cmf.json.codec import dumps
+from pipeline.authoring.case import Case, read_cases
+from pipeline.authoring.run_cases import CaseResult, CaseRunner
 from pipeline.cli.commands.options import FindingsAs
 from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit, write_sarif
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
-from pipeline.decision import Mode
-from pipeline.display import visible
+from pipeline.decisions.decision import Mode
+from pipeline.decisions.display import visible
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.tap import Tap
-from pipeline.policies.library import shipped, shipped_tests
-from pipeline.policies.metadata import Module
-from pipeline.policy_set import PolicySet
+from pipeline.engines.prints import Printed, Printing, prints
+from pipeline.engines.recording import Tap
+from pipeline.engines.rego_tests import Checked, run_tests
+from pipeline.policy.metadata import Module
+from pipeline.policy.policy_set import PolicySet
+from pipeline.policy.shipped import shipped, shipped_tests
+from pipeline.run.assembly import embedded_engine, load_policies
 
 _CASE_FILES: Final = ("*.yaml", "*.yml")
 _WATCHED: Final = (".rego", ".yaml", ".yml", ".json")

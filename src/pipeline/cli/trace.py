@@ -15,17 +15,17 @@ from typing import Any, Final, Literal, TypeAlias
 
 import typer
 
-from pipeline import policy_set
-from pipeline.checks.printing import Printing, prints
-from pipeline.checks.why import Body, Why
+from pipeline.authoring.explain import Body, Why
 from pipeline.cli.policy_places import Places, file_of
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.why import ViewExplanation, body_lines, explanation_of, headline, value_text
-from pipeline.display import counted, visible
-from pipeline.engines.tap import Tap
-from pipeline.outcome import Outcome
-from pipeline.policy_set import PolicySet
+from pipeline.decisions.display import counted, visible
+from pipeline.engines.prints import Printing, prints
+from pipeline.engines.recording import Tap
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run.outcome import Outcome
 
 LINES: Final = 200  # printed by default
 

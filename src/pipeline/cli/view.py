@@ -5,11 +5,11 @@ from __future__ import annotations
 import typer
 from rich.text import Text
 
-from cmf.codec import dumps
-from cmf.decomposition import iter_views
+from cmf.json.codec import dumps
+from cmf.views.iterate import iter_views
 from pipeline.cli.reading import one_line_errors, read_wire
 from pipeline.cli.rendering import console
-from pipeline.display import escaped, escaped_json, rego_paths, visible
+from pipeline.decisions.display import escaped, escaped_json, rego_paths, visible
 
 
 def run(file: str, *, source: str | None, kind: str | None, output: str) -> None:

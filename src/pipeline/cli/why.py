@@ -12,21 +12,21 @@ from rich.console import Console
 from rich.text import Text
 
 from cmf.enums import ViewKind
-from pipeline import policy_set
-from pipeline.assembly import Config, build_engine, load_policies
-from pipeline.cases.case import Case, read_cases
-from pipeline.cases.run import CaseRunner
-from pipeline.checks.why import Body, Failing, RuleWhy, Why
+from pipeline.authoring.case import Case, read_cases
+from pipeline.authoring.explain import Body, Failing, RuleWhy, Why
+from pipeline.authoring.run_cases import CaseRunner
 from pipeline.cli.policy_places import chosen, file_of
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_wire
 from pipeline.cli.rendering import console
-from pipeline.decision import Decision, Effect, ViewDecision
-from pipeline.display import counted, escaped_json, meant, visible
-from pipeline.engines.tap import Tap
-from pipeline.pipeline import Pipeline
-from pipeline.policy_set import PolicySet
+from pipeline.decisions.decision import Decision, Effect, ViewDecision
+from pipeline.decisions.display import counted, escaped_json, meant, visible
+from pipeline.engines.recording import Tap
+from pipeline.policy import policy_set
+from pipeline.policy.policy_set import PolicySet
 from pipeline.replay.replay import Replay
+from pipeline.run.assembly import Config, build_engine, load_policies
+from pipeline.run.pipeline import Pipeline
 
 CASE_SUFFIXES: Final = (".yaml", ".yml")
 MAX_VALUE_LENGTH: Final = 160  # characters shown of a value

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from cmf import _native
-from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
-from pipeline.decision import NO_EFFECTS
-from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
-from pipeline.engines.survey import allowed_builtins, policy_error
-from pipeline.errors import EngineError
+from cmf.json.codec import dumps, loads
+from pipeline.decisions.decision import NO_EFFECTS
+from pipeline.decisions.engine import Decided, EngineResult, Failed, TimedOut, Undefined
+from pipeline.decisions.errors import EngineError
+from pipeline.policy.analysis import allowed_builtins, policy_error
 
 OFFLOAD_BYTES: Final = 32 * 1024
 """Larger batches are judged on another thread: below, the hop costs more than the work would hold up the loop."""

@@ -11,28 +11,29 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf.adapters import get
-from cmf.codec import dumps
-from pipeline.gateway import dialects, endpoints, intake
-from pipeline.gateway import metrics as measured
-from pipeline.gateway.dialects import JSON, Dialect
-from pipeline.gateway.endpoints import CHECKS, Endpoint, Operation
-from pipeline.gateway.exchange import IncomingRequest, RouteRuntime, exchange, read_request
-from pipeline.gateway.identity import Identities
-from pipeline.gateway.intake import ClientDisconnected, Receive, Scope, Send
-from pipeline.gateway.mcp_settings import PATH as MCP_PATH
-from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.operations import Operations
-from pipeline.gateway.refusal import Refusal, ending, later
-from pipeline.gateway.reply import Answer, Reply
-from pipeline.gateway.settings import CHECK_ROUTE, Limits
-from pipeline.gateway.timeouts import SharedTimeout
-from pipeline.gateway.upstream import REQUEST, Upstream
-from pipeline.offload import apart, arrived, close_threads
-from pipeline.ulids import new_ulid
+from cmf.json.codec import dumps
+from pipeline.decisions.ids import new_ulid
+from pipeline.gateway.auth.identity import Identities
+from pipeline.gateway.config.mcp_settings import PATH as MCP_PATH
+from pipeline.gateway.config.settings import CHECK_ROUTE, Limits
+from pipeline.gateway.http import dialects, endpoints
+from pipeline.gateway.http import incoming as intake
+from pipeline.gateway.http.client_response import Answer, Reply
+from pipeline.gateway.http.dialects import JSON, Dialect
+from pipeline.gateway.http.endpoints import CHECKS, Endpoint, Operation
+from pipeline.gateway.http.incoming import ClientDisconnected, Receive, Scope, Send
+from pipeline.gateway.http.refusal import Refusal, ending, later
+from pipeline.gateway.http.timeouts import SharedTimeout
+from pipeline.gateway.operations import metrics as measured
+from pipeline.gateway.operations.metrics import Metrics
+from pipeline.gateway.operations.operations import Operations
+from pipeline.gateway.proxy.proxy import IncomingRequest, RouteRuntime, exchange, read_request
+from pipeline.gateway.upstreams.upstream import REQUEST, Upstream
+from pipeline.run.offload import apart, arrived, close_threads
 
 if TYPE_CHECKING:
-    from pipeline.gateway.check import Checks
-    from pipeline.gateway.mcp import McpGateway
+    from pipeline.gateway.checks.check import Checks
+    from pipeline.gateway.mcp.mcp import McpGateway
 
 _log: Final = logging.getLogger("pipeline.gateway")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})

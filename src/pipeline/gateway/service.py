@@ -9,41 +9,41 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.assembly import Config, Policies, open_sessions, vetted
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.record import Record
-from pipeline.audit.recording import Records
-from pipeline.decision import Mode
-from pipeline.errors import ConfigError
-from pipeline.gateway.admission import Admission
+from pipeline.decisions.decision import Mode
+from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.override import Overrides
 from pipeline.gateway.app import PROBES, Gateway
-from pipeline.gateway.chronicle import Chronicle
-from pipeline.gateway.config_file import secret_of
-from pipeline.gateway.exchange import Backend, RouteRuntime
-from pipeline.gateway.health import Health
-from pipeline.gateway.http_upstream import HttpUpstream
-from pipeline.gateway.identity import Identities, TrustedProxy
-from pipeline.gateway.links import Links
-from pipeline.gateway.mcp_settings import McpServer
-from pipeline.gateway.metrics import Counted, Metrics
-from pipeline.gateway.operations import GuardedRoutes, OwnOperations
-from pipeline.gateway.readiness import Readiness
-from pipeline.gateway.scripted import ScriptedUpstream, load_script
-from pipeline.gateway.settings import CHECK_ROUTE, Check, Route, Settings
-from pipeline.gateway.settings import Upstream as UpstreamSettings
-from pipeline.gateway.telemetry import Application, exported
-from pipeline.gateway.upstream import Upstream
+from pipeline.gateway.auth.identity import Identities, TrustedProxy
+from pipeline.gateway.config.config_file import secret_of
+from pipeline.gateway.config.mcp_settings import McpServer
+from pipeline.gateway.config.settings import CHECK_ROUTE, Check, Route, Settings
+from pipeline.gateway.config.settings import Upstream as UpstreamSettings
+from pipeline.gateway.operations.metrics import Counted, Metrics
+from pipeline.gateway.operations.operational_records import Chronicle
+from pipeline.gateway.operations.operations import GuardedRoutes, OwnOperations
+from pipeline.gateway.operations.readiness import Readiness
+from pipeline.gateway.operations.telemetry import Application, exported
+from pipeline.gateway.proxy.admission import Admission
+from pipeline.gateway.proxy.proxy import Backend, RouteRuntime
+from pipeline.gateway.proxy.response_sessions import Links
+from pipeline.gateway.upstreams.health import Health
+from pipeline.gateway.upstreams.http_upstream import HttpUpstream
+from pipeline.gateway.upstreams.scripted import ScriptedUpstream, load_script
+from pipeline.gateway.upstreams.upstream import Upstream
 from pipeline.guard import Guard
-from pipeline.policies.bundle_signature import Key, Verification
-from pipeline.policies.overrides import Overrides
-from pipeline.profiles import Profiles
+from pipeline.policy.bundle_signature import Key, Verification
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import Config, Policies, open_sessions, vetted
+from pipeline.run.recording import Records
 from pipeline.sessions.base import SessionStore
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 
 if TYPE_CHECKING:
-    from pipeline.gateway.check import Checks
-    from pipeline.gateway.mcp import McpGateway
+    from pipeline.gateway.checks.check import Checks
+    from pipeline.gateway.mcp.mcp import McpGateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def identities(settings: Settings, environment: Mapping[str, str] | None = None)
     """Who may send requests, by the settings; ConfigError for missing keys or secrets."""
     tokens = None
     if settings.issuers:
-        from pipeline.gateway.tokens import Tokens  # loads cryptography: only where there are issuers
+        from pipeline.gateway.auth.tokens import Tokens  # loads cryptography: only where there are issuers
 
         tokens = Tokens(settings.issuers)
         tokens.check()
@@ -192,8 +192,8 @@ def _mcp(
     """The MCP gateway; None if settings name no server."""
     if not settings.mcp:
         return None
-    from pipeline.gateway.mcp import McpGateway  # loads the MCP proxy: only where there are servers
-    from pipeline.gateway.mcp_endpoints import endpoints_of
+    from pipeline.gateway.mcp.endpoints import endpoints_of
+    from pipeline.gateway.mcp.mcp import McpGateway  # loads the MCP proxy: only where there are servers
 
     endpoints = endpoints_of(settings, guard_of, environment)
     return McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)
@@ -203,7 +203,7 @@ def _checks(settings: Settings, by_route: Mapping[str, Guard]) -> Checks | None:
     """What answers checks; None if settings have none."""
     if settings.check is None:
         return None
-    from pipeline.gateway.check import Checks  # loads the reader of MCP: only where checks are enabled
+    from pipeline.gateway.checks.check import Checks  # loads the reader of MCP: only where checks are enabled
 
     return Checks(by_route[CHECK_ROUTE], settings.check)
 

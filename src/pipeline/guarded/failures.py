@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cmf.content import ToolResultPart
-from cmf.message import Message
-from pipeline.errors import CallError, DecisionError
-from pipeline.outcome import Outcome
+from cmf.message.message import Message, ToolResultPart
+from pipeline.decisions.errors import CallError, DecisionError
+from pipeline.run.outcome import Outcome
 
 
 class ToolFailure:

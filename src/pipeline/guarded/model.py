@@ -8,20 +8,19 @@ from functools import cached_property
 from typing import Any, Final
 
 from cmf import adapters
-from cmf.adapters.base import WireEvent
-from cmf.adapters.driver import ending
-from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ThinkingDelta
-from cmf.content import TextPart, ThinkingPart
-from cmf.frozen import thaw
-from cmf.message import Message
-from cmf.request import Request, Response
-from pipeline.context import Context
-from pipeline.emission import emit, emit_events
-from pipeline.errors import CallError
-from pipeline.events import CallFailed, Events
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.driver import ending
+from cmf.adapters.wire.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ThinkingDelta
+from cmf.json.frozen import thaw
+from cmf.message.message import Message, TextPart, ThinkingPart
+from cmf.message.request import Request, Response
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import CallError
+from pipeline.decisions.events import CallFailed, Events
 from pipeline.guarded.python_values import UNKNOWN, Spelled, hints_of, item_of, list_of, spelled
 from pipeline.guarded.wrapping import Given, Yielded
-from pipeline.outcome import Outcome
+from pipeline.run.emit import emit, emit_events
+from pipeline.run.outcome import Outcome
 
 _log: Final = logging.getLogger("pipeline.guard")
 _EVENT_KEYS: Final = WireEvent.__annotations__.keys()

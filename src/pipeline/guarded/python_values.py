@@ -15,10 +15,10 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from cmf.codec import dumps
 from cmf.errors import CmfError
-from cmf.frozen import freeze, thaw
-from pipeline.errors import CallError
+from cmf.json.codec import dumps
+from cmf.json.frozen import freeze, thaw
+from pipeline.decisions.errors import CallError
 
 UNKNOWN: Final = object()
 """The declared type of a value without one."""

@@ -10,24 +10,23 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, Field, create_model
 
-from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.errors import CmfError
-from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
-from cmf.identity import TOOL_PREFIX
-from cmf.message import Message
-from cmf.tool_input import input_problem
-from cmf.tools import ToolDefinition
-from cmf.uris import tool_uri
-from cmf.value import to_json
-from pipeline.context import Context
-from pipeline.errors import CallError, ConfigError, PipelineError, ToolInputError
-from pipeline.events import CallFailed, Events, ToolInputInvalid
+from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
+from cmf.json.value import to_json
+from cmf.message.ids import TOOL_PREFIX
+from cmf.message.message import Message, OpaquePart, Part, ToolCallPart, ToolResultPart
+from cmf.message.tool_input import input_problem
+from cmf.message.tools import ToolDefinition
+from cmf.views.uris import tool_uri
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import CallError, ConfigError, PipelineError, ToolInputError
+from pipeline.decisions.events import CallFailed, Events, ToolInputInvalid
+from pipeline.decisions.ids import new_ulid
 from pipeline.guarded.failures import ToolFailure
 from pipeline.guarded.python_values import UNKNOWN, Spelled, adapter_of, hints_of, item_of, list_of, spelled
 from pipeline.guarded.wrapping import Given, Yielded
-from pipeline.outcome import Outcome
-from pipeline.ulids import new_ulid
+from pipeline.run.outcome import Outcome
 
 _log: Final = logging.getLogger("pipeline.guard")
 _LISTED: Final = inspect.Parameter.VAR_POSITIONAL

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
 
-from pipeline.context import Context
-from pipeline.outcome import Outcome
-from pipeline.stage import Traffic
+from pipeline.decisions.context import Context
+from pipeline.decisions.stage import Traffic
+from pipeline.run.outcome import Outcome
 
 P = ParamSpec("P")
 R = TypeVar("R")

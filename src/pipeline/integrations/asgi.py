@@ -9,13 +9,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from cmf.codec import dumps
 from cmf.errors import CmfError
-from cmf.security import SubjectExtension
-from pipeline.context import as_subject
-from pipeline.errors import ConfigError, DecisionError
-from pipeline.gateway.intake import SESSION_HEADER, Receive, Scope, Send, headers_of, session_of
-from pipeline.gateway.refusal import Refusal, of_decision
+from cmf.json.codec import dumps
+from cmf.message.security import SubjectExtension
+from pipeline.decisions.context import as_subject
+from pipeline.decisions.errors import ConfigError, DecisionError
+from pipeline.gateway.http.incoming import SESSION_HEADER, Receive, Scope, Send, headers_of, session_of
+from pipeline.gateway.http.refusal import Refusal, of_decision
 from pipeline.guard import Guard, Subject
 from pipeline.integrations.judged_calls import checked
 

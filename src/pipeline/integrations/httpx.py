@@ -10,10 +10,10 @@ import importlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeVar
 
-from pipeline.errors import ConfigError, PipelineError
-from pipeline.gateway.dialects import JSON
-from pipeline.gateway.exchange import FORWARDED_HEADERS
-from pipeline.gateway.refusal import Refusal
+from pipeline.decisions.errors import ConfigError, PipelineError
+from pipeline.gateway.http.dialects import JSON
+from pipeline.gateway.http.refusal import Refusal
+from pipeline.gateway.proxy.proxy import FORWARDED_HEADERS
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import checked, missing
 from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Release, Send, Step, turn

@@ -6,14 +6,14 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from cmf.headers import without_sensitive
-from cmf.request import Request, Response
-from cmf.tools import ToolDefinition
-from cmf.value import replace
-from pipeline.context import Context
-from pipeline.errors import CallError, ConfigError
+from cmf.json.value import replace
+from cmf.message.headers import without_sensitive
+from cmf.message.request import Request, Response
+from cmf.message.tools import ToolDefinition
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import CallError, ConfigError
 from pipeline.guard import Guard
-from pipeline.outcome import Outcome, raised
+from pipeline.run.outcome import Outcome, raised
 
 _T = TypeVar("_T")
 Ask = Callable[[Outcome], tuple[Response, _T]]

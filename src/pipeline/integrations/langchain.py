@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cmf import adapters
 from cmf.errors import CmfError
-from cmf.request import Request, Response
-from pipeline.decision import Action
-from pipeline.emission import emit
-from pipeline.errors import CallError, ConfigError
+from cmf.message.request import Request, Response
+from pipeline.decisions.decision import Action
+from pipeline.decisions.errors import CallError, ConfigError
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import (
     ajudged_call,
@@ -26,7 +25,8 @@ from pipeline.integrations.judged_calls import (
     merged_fields,
     missing,
 )
-from pipeline.outcome import Outcome
+from pipeline.run.emit import emit
+from pipeline.run.outcome import Outcome
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from cmf import adapters
 from cmf.errors import CmfError
-from cmf.headers import without_sensitive
-from cmf.request import Request
-from pipeline.context import Context
-from pipeline.emission import emit, emit_events
-from pipeline.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
+from cmf.message.headers import without_sensitive
+from cmf.message.request import Request
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
+from pipeline.decisions.stage import Traffic
 from pipeline.guard import Guard, Subject
 from pipeline.integrations.judged_calls import as_json, checked, missing
-from pipeline.outcome import Outcome, raised
-from pipeline.stage import Traffic
+from pipeline.run.emit import emit, emit_events
+from pipeline.run.outcome import Outcome, raised
 
 _FORMAT: Final = "openai_chat"
 _CHAT: Final = frozenset({"completion", "acompletion"})

@@ -11,10 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf import adapters
-from cmf.request import Request, Response
-from cmf.tools import ToolDefinition
-from pipeline.emission import emit, emit_events
-from pipeline.errors import ConfigError
+from cmf.message.request import Request, Response
+from cmf.message.tools import ToolDefinition
+from pipeline.decisions.errors import ConfigError
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import (
     ajudged_call,
@@ -26,7 +25,8 @@ from pipeline.integrations.judged_calls import (
     merged_fields,
     missing,
 )
-from pipeline.outcome import Outcome
+from pipeline.run.emit import emit, emit_events
+from pipeline.run.outcome import Outcome
 
 if TYPE_CHECKING:
     from agents import Model, ModelProvider, ModelResponse, RunConfig

@@ -11,15 +11,24 @@ from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from cmf.codec import loads_object
-from cmf.content import AudioPart, DocumentPart, ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from cmf.tools import ToolDefinition
-from cmf.value import replace as replaced
-from pipeline.decision import Action
+from cmf.json.codec import loads_object
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping, thaw
+from cmf.json.value import replace as replaced
+from cmf.message.message import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.message.request import Choice, Request, Response
+from cmf.message.tools import ToolDefinition
+from pipeline.decisions.decision import Action
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import (
     ajudged_call,
@@ -31,7 +40,7 @@ from pipeline.integrations.judged_calls import (
     merged_fields,
     missing,
 )
-from pipeline.outcome import Outcome
+from pipeline.run.outcome import Outcome
 
 if TYPE_CHECKING:
     from pydantic_ai.capabilities import AbstractCapability

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-    from pipeline.assembly import Policies
-    from pipeline.engines.base import Engine
+    from pipeline.decisions.engine import Engine
     from pipeline.guard import Guard
-    from pipeline.policy_set import PolicySet
+    from pipeline.policy.policy_set import PolicySet
+    from pipeline.run.assembly import Policies
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,10 +80,10 @@ def _place(config: pytest.Config, named: str) -> Path | str:
 
 def _guard(policies: Policies, profiles: Sequence[Path | str]) -> Guard | str:
     """The guard, or why it cannot be built."""
-    from pipeline.errors import PipelineError
+    from pipeline.decisions.errors import PipelineError
     from pipeline.guard import Guard
-    from pipeline.policy_set import PolicySet
-    from pipeline.profiles import Profiles
+    from pipeline.policy.policy_set import PolicySet
+    from pipeline.provenance.profiles import Profiles
 
     try:
         known = Profiles.load(*profiles)
@@ -99,7 +99,7 @@ def _guard(policies: Policies, profiles: Sequence[Path | str]) -> Guard | str:
 @cache
 def _compiled(places: tuple[str, ...] | None) -> tuple[PolicySet, Engine]:
     """The policies and an engine for them, built once per run."""
-    from pipeline.assembly import Config, build_engine, load_policies
+    from pipeline.run.assembly import Config, build_engine, load_policies
 
     loaded = load_policies(None if places is None else list(places))
     return loaded, build_engine(loaded, "embedded", Config())

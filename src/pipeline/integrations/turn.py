@@ -12,30 +12,30 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from cmf import adapters
-from cmf.adapters.driver import is_whole
-from cmf.adapters.sse import NdjsonReader, SseReader
-from cmf.adapters.stream import CONTRADICTION
-from cmf.codec import dumps, loads
+from cmf.adapters.wire.driver import is_whole
+from cmf.adapters.wire.sse import NdjsonReader, SseReader
+from cmf.adapters.wire.stream import CONTRADICTION
 from cmf.errors import CmfError, DecodeError
-from cmf.frozen import frozen_mapping
-from cmf.headers import without_sensitive
-from cmf.models import FORMAT_PROVIDERS
-from cmf.request import ErrorInfo, Request, Response
-from cmf.value import replace
-from pipeline.context import Context
-from pipeline.emission import emit, emit_events, with_provider
-from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
-from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import JSON, NDJSON, SSE, counted, streamed, without_usage_unless_asked
-from pipeline.gateway.endpoints import Endpoint, Operation, dialect_near, endpoint_of, nothing_there
-from pipeline.gateway.exchange import APPROVAL_HEADER, FORWARDED_HEADERS, IncomingRequest, read_request
-from pipeline.gateway.intake import check_query, query_of
-from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
-from pipeline.gateway.reply import decision_headers
-from pipeline.gateway.upstream import CONTRADICTORY, CONTRADICTS
-from pipeline.outcome import Outcome, raised
-from pipeline.stage import Traffic
-from pipeline.ulids import new_ulid
+from cmf.json.codec import dumps, loads
+from cmf.json.frozen import frozen_mapping
+from cmf.json.value import replace
+from cmf.message.headers import without_sensitive
+from cmf.message.model_ids import FORMAT_PROVIDERS
+from cmf.message.request import ErrorInfo, Request, Response
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import ApprovalError, DecisionError, EmissionError, StoreError
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.stage import Traffic
+from pipeline.gateway.http.client_response import decision_headers
+from pipeline.gateway.http.dialects import JSON, NDJSON, SSE, counted, streamed, without_usage_unless_asked
+from pipeline.gateway.http.endpoints import Endpoint, Operation, dialect_near, endpoint_of, nothing_there
+from pipeline.gateway.http.incoming import check_query, query_of
+from pipeline.gateway.http.refusal import Refusal, of_decision, of_unreadable
+from pipeline.gateway.proxy.answer_ids import identified
+from pipeline.gateway.proxy.proxy import APPROVAL_HEADER, FORWARDED_HEADERS, IncomingRequest, read_request
+from pipeline.gateway.upstreams.upstream import CONTRADICTORY, CONTRADICTS
+from pipeline.run.emit import emit, emit_events, with_provider
+from pipeline.run.outcome import Outcome, raised
 
 MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,3})?")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from cmf.codec import dumps
-from pipeline.decision import Action, Decision, Effect, Hit
-from pipeline.errors import ReplayError
-from pipeline.replay.file import Entry, read_entry
+from cmf.json.codec import dumps
+from pipeline.decisions.decision import Action, Decision, Effect, Hit
+from pipeline.decisions.errors import ReplayError
 from pipeline.replay.replay import Replay, agrees
+from pipeline.run.recorded_input import Entry, read_entry
 
 MAX_IDS: Final = 10_000  # ids listed per kind of change; all are counted
 _GOES_OUT: Final = frozenset({Action.FORWARD, Action.FORWARD_MODIFIED})

@@ -10,11 +10,11 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from pipeline.policy_set import PolicySet
-from pipeline.profiles import Profiles
+from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.profiles import Profiles
 from pipeline.replay.impact import Compared, Impact, compare
+from pipeline.replay.process_pool import spread
 from pipeline.replay.replay import Replay
-from pipeline.spreading import spread
 
 
 class Comparing:
@@ -63,7 +63,7 @@ def impact_of(
     """
     recipe = partial(Comparing, base, head, profiles)
     if ray:
-        from pipeline.batch_ray import spread_on_ray  # an optional dependency
+        from pipeline.replay.batch_ray import spread_on_ray  # an optional dependency
 
         judged = spread_on_ray(found, recipe, jobs=jobs)
     else:

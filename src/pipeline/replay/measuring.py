@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, Final
 
-from pipeline.assembly import embedded_engine
-from pipeline.engines.base import Engine, EngineResult, InlineEngine
+from pipeline.decisions.engine import Engine, EngineResult, InlineEngine
+from pipeline.decisions.errors import ReplayError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.errors import ReplayError
-from pipeline.policy_set import PolicySet
-from pipeline.profiles import Profiles
-from pipeline.replay.file import Entry
+from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.profiles import Profiles
 from pipeline.replay.replay import Replay
+from pipeline.run.assembly import embedded_engine
+from pipeline.run.recorded_input import Entry
 
 SAMPLED_VIEWS: Final = 200  # views of each kind on which the rules are timed individually
 PERCENTILES: Final = (50, 95, 99)

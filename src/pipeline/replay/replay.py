@@ -6,18 +6,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from pipeline.assembly import Config, Policies, build_engine, load_policies
-from pipeline.claims import HistoryTrust
-from pipeline.context import Context
-from pipeline.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
-from pipeline.engines.base import Engine
-from pipeline.errors import ReplayError
-from pipeline.moments import LAST
-from pipeline.outcome import Outcome
-from pipeline.pipeline import Pipeline
-from pipeline.policy_input import SessionFacts
-from pipeline.profiles import Profiles
-from pipeline.replay.file import Entry, summary_of
+from pipeline.decisions.context import Context
+from pipeline.decisions.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
+from pipeline.decisions.engine import Engine
+from pipeline.decisions.errors import ReplayError
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.timestamps import LAST
+from pipeline.provenance.claims import HistoryTrust
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import Config, Policies, build_engine, load_policies
+from pipeline.run.outcome import Outcome
+from pipeline.run.pipeline import Pipeline
+from pipeline.run.recorded_input import Entry, summary_of
 from pipeline.sessions.base import MemorySessions
 from pipeline.sessions.state import Changes
 

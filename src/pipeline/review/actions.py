@@ -12,8 +12,8 @@ from typing import Final
 
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.query import Disposition
-from pipeline.authority import is_legible, is_same_person
-from pipeline.moments import micros
+from pipeline.decisions.authority import is_legible, is_same_person
+from pipeline.decisions.timestamps import micros
 from pipeline.review import detail, oversight, revisions
 from pipeline.review.access import Role
 from pipeline.review.annotations import KINDS, ranges_of, sampled, set_hash
@@ -21,7 +21,7 @@ from pipeline.review.contents import Kept, kept_of
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.overview import Placed
+from pipeline.store.record_rows import Placed
 
 MAX_SAMPLE: Final = 1_000
 

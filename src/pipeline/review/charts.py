@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pipeline.moments import SECOND, iso
+from pipeline.decisions.timestamps import SECOND, iso
 from pipeline.review.catalog import Catalog
 from pipeline.review.summary import Json
 

@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from cmf.value import to_json
-from pipeline.assembly import embedded_engine
-from pipeline.cases.writing import case_text
-from pipeline.checks.why import Why
-from pipeline.decision import Decision
-from pipeline.display import escaped_json
-from pipeline.engines.survey import Place
-from pipeline.engines.tap import Tap
-from pipeline.errors import PipelineError
-from pipeline.outcome import Outcome
-from pipeline.policy_set import PolicySet
-from pipeline.replay.file import Entry, read_entry
+from cmf.json.value import to_json
+from pipeline.authoring.case_from_record import case_text
+from pipeline.authoring.explain import Why
+from pipeline.decisions.decision import Decision
+from pipeline.decisions.display import escaped_json
+from pipeline.decisions.errors import PipelineError
+from pipeline.engines.recording import Tap
+from pipeline.policy.analysis import Place
+from pipeline.policy.policy_set import PolicySet
 from pipeline.replay.impact import Compared, Impact, compare
-from pipeline.replay.masking import Masking
 from pipeline.replay.replay import Replay, agrees
 from pipeline.review.differences import parts
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import Json
+from pipeline.run.assembly import embedded_engine
+from pipeline.run.masking import Masking
+from pipeline.run.outcome import Outcome
+from pipeline.run.recorded_input import Entry, read_entry
 from pipeline.store.contents import Contents
 
 _MOST_LINES: Final = 40  # lines shown of a definition

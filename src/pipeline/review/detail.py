@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from pipeline.audit.evidence import FIELDS, leaf_of
 from pipeline.audit.query import Disposition
-from pipeline.moments import iso
+from pipeline.decisions.timestamps import iso
 from pipeline.review.annotations import Annotation
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.lists import decision_rows, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
 from pipeline.review.summary import Json, hits, not_judged, sentence, skipped
 from pipeline.store.four_eyes import Ask
-from pipeline.store.overview import Placed
+from pipeline.store.record_rows import Placed
 
 MOST: Final = 200  # decisions shown of a session, the newest
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Final
 
 from pipeline.audit.query import Disposition
-from pipeline.decision import OUTAGE_RULES, Action
-from pipeline.moments import SECOND, instant_of
+from pipeline.decisions.decision import OUTAGE_RULES, Action
+from pipeline.decisions.timestamps import SECOND, instant_of
 from pipeline.review.catalog import EDITS
 from pipeline.review.lists import saved
 from pipeline.review.site import Page, Site, Visit

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any, Final
 
-from cmf.codec import dumps
+from cmf.json.codec import dumps
 from pipeline.audit.query import exactly
-from pipeline.moments import iso
-from pipeline.policies.entrypoints import is_generated
-from pipeline.policy_set import PolicySet
+from pipeline.decisions.session_key import subject_key
+from pipeline.decisions.timestamps import iso
+from pipeline.policy.entrypoints import is_generated
+from pipeline.policy.policy_set import PolicySet
 from pipeline.replay.impact import Change
 from pipeline.review.access import Role
 from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
-from pipeline.sessions.keys import subject_key
-from pipeline.store.overview import Placed
+from pipeline.store.record_rows import Placed
 
 MOST: Final = 100  # revisions shown, those with most decisions
 REPLAYED: Final = 500  # newest contents that are judged again

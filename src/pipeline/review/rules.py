@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from pipeline.assembly import load_policies
-from pipeline.errors import PolicyError
-from pipeline.policies.metadata import Rule
-from pipeline.policy_set import PolicySet, load
+from pipeline.decisions.errors import PolicyError
+from pipeline.policy.metadata import Rule
+from pipeline.policy.policy_set import PolicySet, load
 from pipeline.review.summary import Json
+from pipeline.run.assembly import load_policies
 
 
 class PoliciesAtHand:

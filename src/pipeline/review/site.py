@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from cmf.codec import loads
 from cmf.errors import DecodeError
-from cmf.identity import Clock
-from cmf.security import SubjectExtension
+from cmf.json.codec import loads
+from cmf.message.ids import Clock
+from cmf.message.security import SubjectExtension
 from pipeline.approvals.queue import Approvals
 from pipeline.audit.heads import PublicKey
 from pipeline.audit.query import Query, parse
 from pipeline.audit.record import act_of
 from pipeline.audit.verification import Report
-from pipeline.authority import as_recorded, is_legible
+from pipeline.decisions.authority import as_recorded, is_legible
 from pipeline.review.access import Person, Refused, Role
 from pipeline.review.annotations import MAX_TEXT
 from pipeline.review.catalog import Catalog
@@ -29,7 +29,7 @@ from pipeline.sessions.base import SessionStore, wall_clock
 from pipeline.store.contents import ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.overview import Placed, bodies_of
+from pipeline.store.record_rows import Placed, bodies_of
 from pipeline.store.recorder import Recorder
 
 PAGE: Final = 50

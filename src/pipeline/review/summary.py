@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from pipeline.display import counted
+from pipeline.decisions.display import counted
 
 Json: TypeAlias = dict[str, Any]
 _KINDS: Final = {

@@ -23,10 +23,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from cmf.codec import dumps
+from cmf.json.codec import dumps
 from pipeline.audit.query import Disposition, exactly
-from pipeline.display import visible
-from pipeline.errors import ApprovalError, AuditError, PipelineError, StoreError
+from pipeline.decisions.display import visible
+from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
 from pipeline.review.access import Authenticator, Forms, Named, Person, Role, SignedIn
 from pipeline.review.charts import HEIGHT, WIDTH

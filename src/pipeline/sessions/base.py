@@ -1,7 +1,7 @@
 """The protocol of session stores, and the store in memory. Spec: docs/spec/sessions.md.
 
 A session's key is its subject and its id, so that two subjects never share one [C4]. The other stores are
-`pipeline.store.sessions` (SQLite, PostgreSQL) and `pipeline.sessions.redis_store` (Redis, Valkey).
+`pipeline.store.sessions` (SQLite, PostgreSQL) and `pipeline.sessions.redis` (Redis, Valkey).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from cmf.identity import Clock
-from cmf.value import replace
-from pipeline.approvals.ref import ApprovalStatus
-from pipeline.approvals.state import Approval, already_requested
-from pipeline.context import Context
-from pipeline.errors import ApprovalError, StoreError
-from pipeline.moments import micros
-from pipeline.policy_input import SessionFacts
-from pipeline.sessions.keys import SessionKey, session_key
+from cmf.json.value import replace
+from cmf.message.ids import Clock
+from pipeline.decisions.approval import Approval, already_requested
+from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import ApprovalError, StoreError
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.session_key import SessionKey, session_key
+from pipeline.decisions.timestamps import micros
 from pipeline.sessions.state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 from pipeline.sessions.turns import SessionTurns
-from pipeline.ulids import new_ulid
 
 MAX_SESSIONS: Final = 100_000  # sessions in the memory of one process; as many budgets, and as many approvals
 MAX_MARKS: Final = 1_000_000  # marks of all sessions of a process together; a mark takes some 150 bytes

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 
-from cmf.content import ToolCallPart
-from cmf.digests import content_digest
-from cmf.message import Message
-from cmf.uris import tool_uri
-from pipeline.approvals.state import ApprovalUse
+from cmf.message.digests import content_digest
+from cmf.message.message import Message, ToolCallPart
+from cmf.views.uris import tool_uri
+from pipeline.decisions.approval import ApprovalUse
 from pipeline.sessions.state import Count, Taint
 
 MAX_NAME: Final = 256  # characters of a name in a session's event: well within what an event may hold

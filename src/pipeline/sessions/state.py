@@ -13,12 +13,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from cmf.codec import dumps
-from pipeline.approvals.ref import ApprovalStatus
-from pipeline.approvals.state import Approval, ApprovalRequest, ApprovalUse, already_requested
-from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
-from pipeline.policy_input import SessionFacts
-from pipeline.sessions.keys import SessionKey
+from cmf.json.codec import dumps
+from pipeline.decisions.approval import Approval, ApprovalRequest, ApprovalUse, already_requested
+from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.errors import ApprovalError, BudgetExceeded, SessionError
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.session_key import SessionKey
 
 if TYPE_CHECKING:
     from pipeline.audit.record import Record

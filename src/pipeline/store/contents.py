@@ -12,14 +12,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, false, func, insert, or_, select, update
 
-from cmf.codec import loads
-from cmf.identity import Clock
-from cmf.security import SubjectExtension
+from cmf.json.codec import loads
+from cmf.message.ids import Clock
+from cmf.message.security import SubjectExtension
 from pipeline.audit.evidence import Kept, committed_in
-from pipeline.errors import AuditError
-from pipeline.moments import micros
-from pipeline.sessions.keys import stored_subject
-from pipeline.store.acts import (
+from pipeline.decisions.errors import AuditError
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.session_key import stored_subject
+from pipeline.decisions.timestamps import micros
+from pipeline.store.content_access import (
     BREAK_GLASS,
     ERASE,
     HOLD,
@@ -35,7 +36,6 @@ from pipeline.store.four_eyes import Ask, FourEyes, RevealGrant, is_kept, no_con
 from pipeline.store.records import newest_of
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
 from pipeline.store.writer import Recorded, Writer, waited
-from pipeline.ulids import new_ulid
 
 MAX_ERASED: Final = 1_000  # contents listed in one record of an erasure
 _PAGE_SIZE: Final = 200  # contents fetched per query

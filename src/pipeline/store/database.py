@@ -11,16 +11,16 @@ from typing import Final, NamedTuple, cast
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
-from cmf.identity import Clock
+from cmf.message.ids import Clock
 from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
 from pipeline.audit.heads import Head, Signer
 from pipeline.audit.record import Record
-from pipeline.authority import Authorise
-from pipeline.errors import ConfigError, StoreError
+from pipeline.decisions.authority import Authorise
+from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.sessions.base import wall_clock
 from pipeline.store.contents import ContentRules, Contents
+from pipeline.store.conversations import Ledger
 from pipeline.store.engine import BUSY_SECONDS, address_of, identity_of, open_engine, resolved
-from pipeline.store.ledger import Ledger
 from pipeline.store.log import Log
 from pipeline.store.overrides import MAY, StoreOverrides
 from pipeline.store.records import row_of

@@ -26,7 +26,7 @@ from sqlalchemy import Connection, Engine, LargeBinary, QueuePool, Table, event,
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
-from pipeline.errors import ConfigError, StoreError
+from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.store.tables import METADATA
 
 SCHEMA: Final = "0007"  # the newest migration; a test compares it with the folder

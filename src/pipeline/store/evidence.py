@@ -15,10 +15,10 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, inspec
 from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.record import plain, session_changes_in
-from pipeline.errors import StoreError
-from pipeline.moments import instant_of
+from pipeline.decisions.errors import StoreError
+from pipeline.decisions.timestamps import instant_of
 from pipeline.store.engine import foreign_in, snapshot
-from pipeline.store.overview import PLACED, Placed
+from pipeline.store.record_rows import PLACED, Placed
 from pipeline.store.search import damage_in, misindexed
 from pipeline.store.tables import (
     APPROVALS,

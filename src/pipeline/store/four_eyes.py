@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, exists, select
 
-from cmf.codec import loads
-from cmf.identity import Clock
-from cmf.security import SubjectExtension
-from pipeline.authority import is_same_person, name_of
-from pipeline.errors import AuditError
-from pipeline.moments import MICROSECOND, instant_of, micros
-from pipeline.sessions.keys import stored_subject
-from pipeline.store.acts import (
+from cmf.json.codec import loads
+from cmf.message.ids import Clock
+from cmf.message.security import SubjectExtension
+from pipeline.decisions.authority import is_same_person, name_of
+from pipeline.decisions.errors import AuditError
+from pipeline.decisions.session_key import stored_subject
+from pipeline.decisions.timestamps import MICROSECOND, instant_of, micros
+from pipeline.store.content_access import (
     LONGEST,
     PREFIX,
     USUAL,

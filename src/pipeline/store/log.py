@@ -13,15 +13,15 @@ from typing import Any, Final, cast
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from cmf.codec import dumps
-from cmf.identity import Clock
+from cmf.json.codec import dumps
+from cmf.message.ids import Clock
 from pipeline.audit.evidence import FIELDS, fields_of, leaf_of, leaves_of, strays_noted
 from pipeline.audit.heads import Head, Signer, batch_digest
-from pipeline.audit.tree import Tree
-from pipeline.moments import micros
+from pipeline.audit.merkle import Tree
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import micros
 from pipeline.store.engine import insert_rows
 from pipeline.store.tables import HEADS, LOGS, RECORDS
-from pipeline.ulids import new_ulid
 
 Row = Mapping[str, Any]
 _NO_DECISION: Final = {"subject": "anonymous", "session": None, "verdict": "none", "revision": ""}

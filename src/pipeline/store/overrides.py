@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
-from cmf.codec import loads
-from cmf.identity import Clock
-from cmf.security import SubjectExtension
-from pipeline.authority import Authorise, holding
-from pipeline.errors import AuditError, StoreError
-from pipeline.moments import MICROSECOND, instant_of, micros
-from pipeline.policies.overrides import Override
-from pipeline.store.acts import LONGEST, PREFIX, USUAL, act_row, attribution, check_time, moment_in
+from cmf.json.codec import loads
+from cmf.message.ids import Clock
+from cmf.message.security import SubjectExtension
+from pipeline.decisions.authority import Authorise, holding
+from pipeline.decisions.errors import AuditError, StoreError
+from pipeline.decisions.override import Override
+from pipeline.decisions.timestamps import MICROSECOND, instant_of, micros
+from pipeline.store.content_access import LONGEST, PREFIX, USUAL, act_row, attribution, check_time, moment_in
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
 from pipeline.store.tables import RECORDS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from pipeline.audit.record import Record
-from pipeline.moments import micros
+from pipeline.decisions.timestamps import micros
 from pipeline.store.records import row_of
 from pipeline.store.sessions import insert_missing
 from pipeline.store.tables import POLICY_SETS

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Final, TypeAlias
 
 from pipeline.audit.record import Record
-from pipeline.errors import StoreError
+from pipeline.decisions.errors import StoreError
 from pipeline.sessions.base import SessionStore
 from pipeline.store.database import Store
 from pipeline.store.records import rows_of
@@ -36,7 +36,7 @@ class Recorder:
         return isinstance(sessions, SqlSessions) and sessions.writer is self._writer
 
     def kept(self, record: Record) -> None:
-        """See `pipeline.audit.recording.SharingRecords`; nothing is left to do."""
+        """See `pipeline.run.recording.SharingRecords`; nothing is left to do."""
 
     def submit(self, record: Record) -> Future[None]:
         """Done when the record is durable; StoreError in it where it is not, StoreBusy at once when too much waits."""

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine, Table, select
 
 from pipeline.audit.record import Content, Record
-from pipeline.errors import StoreError
-from pipeline.moments import micros
-from pipeline.sessions.keys import subject_key
+from pipeline.decisions.errors import StoreError
+from pipeline.decisions.session_key import subject_key
+from pipeline.decisions.timestamps import micros
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import CONTENTS, RECORDS
 from pipeline.store.writer import Recorded

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.audit.record import act_of
-from pipeline.errors import StoreError
-from pipeline.moments import instant_of
-from pipeline.retention import Holder
+from pipeline.decisions.errors import StoreError
+from pipeline.decisions.retention import Holder
+from pipeline.decisions.timestamps import instant_of
 from pipeline.store.database import Store
-from pipeline.store.held import JudgedContent, SealedContent
 from pipeline.store.recorder import Recorder
+from pipeline.store.retained_content import JudgedContent, SealedContent
 
 MAX_AT_ONCE: Final = 500  # items erased between two records
 

@@ -27,15 +27,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 
-from cmf.codec import dumps, loads
-from cmf.identity import Clock
-from cmf.value import replace
-from pipeline.approvals.ref import ApprovalStatus
-from pipeline.approvals.state import Approval
+from cmf.json.codec import dumps, loads
+from cmf.json.value import replace
+from cmf.message.ids import Clock
 from pipeline.audit.record import act_of, plain
-from pipeline.context import Context
-from pipeline.moments import instant_of
-from pipeline.policy_input import SessionFacts
+from pipeline.decisions.approval import Approval
+from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.context import Context
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.session_key import SessionKey, session_key
+from pipeline.decisions.timestamps import instant_of
 from pipeline.sessions.base import (
     NOTHING_KNOWN,
     Moments,
@@ -47,7 +48,6 @@ from pipeline.sessions.base import (
     wall_clock,
     with_decision,
 )
-from pipeline.sessions.keys import SessionKey, session_key
 from pipeline.sessions.state import (
     MAX_EVENTS,
     Budget,

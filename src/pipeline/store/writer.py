@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
-from pipeline.errors import StoreBusy, StoreError
+from pipeline.decisions.errors import StoreBusy, StoreError
 from pipeline.store.engine import (
     Identity,
     check_nothing_acts,

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from cmf.adapters import get
-from cmf.decomposition import iter_views
-from cmf.request import Request, Response
+from cmf.message.request import Request, Response
+from cmf.views.iterate import iter_views
 
 AISDK = get("aisdk")
 PNG = "iVBORw0KGgo="

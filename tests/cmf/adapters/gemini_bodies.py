@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 
 from cmf.adapters import get
-from cmf.decomposition import iter_views
-from cmf.frozen import same_spelling
-from cmf.request import Request, Response
+from cmf.json.frozen import same_spelling
+from cmf.message.request import Request, Response
+from cmf.views.iterate import iter_views
 
 GEMINI = get("gemini")
 

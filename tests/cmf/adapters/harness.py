@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cmf.adapters import get
-from cmf.decomposition import iter_views
 from cmf.errors import CmfError
-from cmf.frozen import same_spelling
+from cmf.json.frozen import same_spelling
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.hostile import check_hostile, hostile_bodies
 from tests.cmf.adapters.mediation import check_emitted, check_mediated
 from tests.cmf.adapters.streams import check_folded, check_truncation

@@ -9,10 +9,11 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from cmf.adapters import get, layout
+from cmf.adapters import get
+from cmf.adapters.wire import layout
 from cmf.errors import CmfError
-from cmf.frozen import same_spelling
-from cmf.request import Response
+from cmf.json.frozen import same_spelling
+from cmf.message.request import Response
 from tests.cmf.adapters.mediation import adapter_constants, unseen_strings
 from tests.cmf.adapters.tally import decoded, emitted, inputs
 from tests.cmf.adapters.wiredata import Side, changed, first_difference, records

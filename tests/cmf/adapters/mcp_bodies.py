@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cmf.adapters import get
-from cmf.decomposition import iter_views
-from cmf.request import Request, Response
+from cmf.message.request import Request, Response
+from cmf.views.iterate import iter_views
 
 MCP = get("mcp")
 PNG = "iVBORw0KGgo="

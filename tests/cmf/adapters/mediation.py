@@ -13,10 +13,10 @@ import orjson
 
 import cmf.enums
 from cmf.adapters import FORMATS
-from cmf.adapters.base import Adapter
-from cmf.codec import loads, loads_object
+from cmf.adapters.wire.base import Adapter
 from cmf.errors import CmfError
-from cmf.request import Request, Response
+from cmf.json.codec import loads, loads_object
+from cmf.message.request import Request, Response
 from tests.cmf.adapters.tally import Tally, cases, decoded, emitted, inputs
 from tests.cmf.adapters.wiredata import (
     CANARY,

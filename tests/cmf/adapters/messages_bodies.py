@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cmf.adapters import get
-from cmf.content import (
-    Part,
-    TextPart,
-)
 from cmf.enums import Role
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Request
+from cmf.json.frozen import same_spelling
+from cmf.message.message import Message, Part, TextPart
+from cmf.message.request import Request
 
 ADAPTER = get("anthropic_messages")
 ASK = {"model": "claude-sonnet-4-5", "max_tokens": 16, "messages": [{"role": "user", "content": "hi"}]}

@@ -6,18 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from cmf.adapters.base import WireEvent
 from cmf.adapters.openai_responses.adapter import OpenAIResponsesAdapter
-from cmf.adapters.stream import (
-    StreamEvent,
-)
-from cmf.content import (
-    Part,
-)
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import StreamEvent
 from cmf.enums import Role
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
+from cmf.json.frozen import same_spelling
+from cmf.message.message import Message, Part
+from cmf.message.request import Choice, Request, Response
 from tests.cmf.adapters.mediation import adapter_constants, unseen_strings
 from tests.cmf.adapters.streams import unmarked
 

@@ -7,14 +7,13 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
-from cmf.adapters.base import Adapter, WireEvent
-from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta
-from cmf.content import TextPart
+from cmf.adapters.wire.base import Adapter, WireEvent
+from cmf.adapters.wire.stream import MessageComplete, StreamError, StreamEvent, TextDelta
 from cmf.enums import MessageStatus
 from cmf.errors import CmfError
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Request, Response
+from cmf.json.frozen import same_spelling
+from cmf.message.message import Message, TextPart
+from cmf.message.request import Request, Response
 from tests.cmf.adapters.tally import Tally, cases
 from tests.cmf.adapters.wiredata import (
     Record,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cmf.adapters import get
-from cmf.adapters.base import Adapter
-from cmf.decomposition import iter_views
+from cmf.adapters.wire.base import Adapter
 from cmf.errors import CmfError
-from cmf.request import Request, Response
+from cmf.message.request import Request, Response
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.wiredata import (
     Record,
     Side,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cmf import adapters
-from cmf.adapters.base import WireEvent
-from cmf.request import Request, Response
+from cmf.adapters.wire.base import WireEvent
+from cmf.message.request import Request, Response
 from tests.pipeline.growth import calls_of, exponent, seconds_of
 
 pytestmark = [pytest.mark.proof, pytest.mark.no_cover]

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.loss import collecting
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role, StopReason
+from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
+from cmf.json.frozen import FrozenDict, same_spelling
+from cmf.message.message import (
     ImagePart,
+    Message,
     OpaquePart,
     RedactedThinkingPart,
     ResourcePart,
@@ -18,12 +22,8 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import Role, StopReason
-from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.frozen import FrozenDict, same_spelling
-from cmf.message import Message
-from cmf.request import Choice, Request, Response, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
+from cmf.message.request import Choice, Request, Response, Sampling, ToolChoice
+from cmf.message.tools import ToolDefinition
 from tests.cmf.adapters.aisdk_bodies import AISDK, PNG, STEP, read, shown, text, ui, written
 from tests.cmf.adapters.harness import Proof
 from tests.cmf.adapters.streams import unmarked

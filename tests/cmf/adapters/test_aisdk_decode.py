@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from cmf.content import (
+from cmf.enums import Role
+from cmf.errors import ShapeError
+from cmf.json.frozen import same_spelling
+from cmf.message.message import (
     AudioPart,
     DocumentPart,
     ImagePart,
@@ -18,10 +21,7 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import Role
-from cmf.errors import ShapeError
-from cmf.frozen import same_spelling
-from cmf.request import Request
+from cmf.message.request import Request
 from tests.cmf.adapters.aisdk_bodies import AISDK, PNG, STEP, read, text, tool, ui, written
 
 PARTS: list[tuple[dict[str, Any], type]] = [

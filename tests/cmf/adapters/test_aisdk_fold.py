@@ -10,25 +10,29 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.base import WireEvent
-from cmf.adapters.stream import MessageComplete, StreamError, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
-from cmf.content import (
-    TextPart,
-    ToolResultPart,
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import (
+    MessageComplete,
+    StreamError,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseInputDelta,
+    ToolUseStart,
 )
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import CmfError, ShapeError
-from cmf.frozen import same_spelling
-from cmf.request import ErrorInfo, Response
-from cmf.value import replace
-from pipeline.emission import emit_events
-from pipeline.errors import Denied
+from cmf.json.frozen import same_spelling
+from cmf.json.value import replace
+from cmf.message.message import TextPart, ToolResultPart
+from cmf.message.request import ErrorInfo, Response
+from pipeline.decisions.errors import Denied
 from pipeline.guard import Guard
+from pipeline.run.emit import emit_events
 from tests.cmf.adapters.aisdk_bodies import AISDK, STEP, read, shown, text, tool, ui
 from tests.cmf.adapters.streams import unmarked
 from tests.cmf.adapters.wiredata import WIRE, first_difference, records
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.test_window import MASK
+from tests.pipeline.gateway.proxy.test_window import MASK
 
 
 def events(*chunks: Any) -> list[WireEvent]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from cmf.content import DocumentPart, ImagePart, TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import ContentType
 from cmf.errors import ShapeError
-from cmf.frozen import same_spelling
-from cmf.request import Request
-from cmf.value import replace
-from pipeline.errors import Denied
+from cmf.json.frozen import same_spelling
+from cmf.json.value import replace
+from cmf.message.message import DocumentPart, ImagePart, TextPart, ToolCallPart, ToolResultPart
+from cmf.message.request import Request
+from pipeline.decisions.errors import Denied
 from pipeline.guard import Guard
 from tests.cmf.adapters.aisdk_bodies import AISDK, PNG, STEP, read, text, ui, written
 from tests.pipeline.conftest import write_rules

@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.anthropic_messages.parts import encode_part
-from cmf.adapters.loss import collecting
-from cmf.codec import loads_object
-from cmf.content import (
+from cmf.adapters.anthropic_messages.parts_out import encode_part
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role
+from cmf.errors import LossyProjectionError, ShapeError, UnmappedPartError, UnsupportedError
+from cmf.json.codec import loads_object
+from cmf.json.frozen import FrozenDict, freeze, same_spelling
+from cmf.json.value import replace
+from cmf.message.message import (
     AudioPart,
     DocumentPart,
+    Extensions,
     ImagePart,
+    Message,
+    MetaExtension,
     OpaquePart,
     Part,
     PromptRequestPart,
@@ -25,14 +32,8 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.decomposition import iter_views
-from cmf.enums import Role
-from cmf.errors import LossyProjectionError, ShapeError, UnmappedPartError, UnsupportedError
-from cmf.extensions import Extensions, MetaExtension
-from cmf.frozen import FrozenDict, freeze, same_spelling
-from cmf.message import Message
-from cmf.request import Request
-from cmf.value import replace
+from cmf.message.request import Request
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.messages_bodies import ADAPTER, ASK, TEXT, answered, asked, block, only_part, written
 
 

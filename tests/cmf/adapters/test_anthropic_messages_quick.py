@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from cmf.adapters import get
 from cmf.adapters.anthropic_messages.quick import quick_turns
 from cmf.adapters.anthropic_messages.request import _encode_turns
-from cmf.adapters.loss import collecting
-from cmf.content import ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.adapters.wire.loss import collecting
 from cmf.enums import Role
 from cmf.errors import CmfError
-from cmf.frozen import FrozenDict, same_spelling
-from cmf.message import Layout, Message
-from cmf.request import Request
-from cmf.value import replace
+from cmf.json.frozen import FrozenDict, same_spelling
+from cmf.json.value import replace
+from cmf.message.message import ImagePart, Layout, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.message.request import Request
 from tests.cmf.adapters.wiredata import records
 
 TEXT = st.sampled_from(["", "a", "é"])

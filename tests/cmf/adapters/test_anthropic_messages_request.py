@@ -7,19 +7,15 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.loss import collecting
-from cmf.content import (
-    TextPart,
-    ToolResultPart,
-)
-from cmf.decomposition import iter_views
+from cmf.adapters.wire.loss import collecting
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.frozen import FrozenDict, same_spelling
-from cmf.message import Message
-from cmf.request import Request, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
-from cmf.value import replace
+from cmf.json.frozen import FrozenDict, same_spelling
+from cmf.json.value import replace
+from cmf.message.message import Message, TextPart, ToolResultPart
+from cmf.message.request import Request, Sampling, ToolChoice
+from cmf.message.tools import ToolDefinition
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.messages_bodies import ADAPTER, ASK, CALLS, RESULTS, TEXT, said
 
 
@@ -118,7 +114,7 @@ def test_foreign_system_text_is_moved_to_the_front() -> None:
 @pytest.mark.spec("ANT-2")
 def test_foreign_system_text_stays_in_the_middle_for_a_model_that_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from cmf.adapters.anthropic_messages import request
-    from cmf.capabilities import ModelCapabilities
+    from cmf.models.capabilities import ModelCapabilities
 
     able = ModelCapabilities(supports_system_messages_in_list=True)
     monkeypatch.setattr(request, "lookup", lambda *_: able)

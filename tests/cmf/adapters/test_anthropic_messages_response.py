@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from cmf.content import Part, TextPart, ToolCallPart
 from cmf.enums import Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError
-from cmf.extensions import TokenUsage
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Choice, ErrorInfo, Response
-from cmf.value import replace
+from cmf.json.frozen import same_spelling
+from cmf.json.value import replace
+from cmf.message.message import Message, Part, TextPart, TokenUsage, ToolCallPart
+from cmf.message.request import Choice, ErrorInfo, Response
 from tests.cmf.adapters.messages_bodies import ADAPTER, CALLS, TEXT, answered
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.base import WireEvent
-from cmf.adapters.stream import (
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import (
     MessageComplete,
     StreamError,
     StreamEvent,
@@ -19,11 +19,11 @@ from cmf.adapters.stream import (
     ToolUseInputDelta,
     ToolUseStart,
 )
-from cmf.decomposition import iter_views
 from cmf.enums import MessageStatus
 from cmf.errors import ShapeError
-from cmf.frozen import same_spelling
-from cmf.request import ErrorInfo
+from cmf.json.frozen import same_spelling
+from cmf.message.request import ErrorInfo
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.messages_bodies import ADAPTER, CALLS, answered
 from tests.cmf.adapters.streams import unmarked
 

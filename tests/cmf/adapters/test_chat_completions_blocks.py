@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.loss import collecting
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role
+from cmf.errors import ShapeError, UnsupportedError
+from cmf.json.frozen import FrozenDict
+from cmf.message.message import (
     AudioPart,
     DocumentPart,
     ImagePart,
+    Message,
     OpaquePart,
     PromptResultPart,
     TextPart,
     ThinkingPart,
+    TokenUsage,
     ToolCallPart,
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import Role
-from cmf.errors import ShapeError, UnsupportedError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict
-from cmf.message import Message
-from cmf.request import Choice, ErrorInfo, Request, Response, ToolChoice
-from cmf.tools import ToolDefinition
+from cmf.message.request import Choice, ErrorInfo, Request, Response, ToolChoice
+from cmf.message.tools import ToolDefinition
 
 CHAT = get("openai_chat")
 

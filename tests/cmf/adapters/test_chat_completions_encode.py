@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.loss import collecting
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role, StopReason
+from cmf.errors import LossyProjectionError, UnsupportedError
+from cmf.json.frozen import FrozenDict
+from cmf.message.message import (
     AudioPart,
+    Extensions,
     ImagePart,
+    Message,
+    MetaExtension,
     OpaquePart,
     Part,
     RedactedThinkingPart,
@@ -21,13 +27,8 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import Role, StopReason
-from cmf.errors import LossyProjectionError, UnsupportedError
-from cmf.extensions import Extensions, MetaExtension
-from cmf.frozen import FrozenDict
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from cmf.tools import ToolDefinition
+from cmf.message.request import Choice, Request, Response
+from cmf.message.tools import ToolDefinition
 
 CHAT = get("openai_chat")
 

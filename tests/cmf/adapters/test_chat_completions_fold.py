@@ -9,11 +9,11 @@ import pytest
 from cmf.adapters import get
 from cmf.adapters.chat_completions.pieces import adds_nothing
 from cmf.adapters.chat_completions.stream import LiveDecoder
-from cmf.adapters.stream import TextDelta
-from cmf.codec import dumps
-from cmf.decomposition import iter_views
+from cmf.adapters.wire.stream import TextDelta
 from cmf.enums import MessageStatus
 from cmf.errors import ShapeError
+from cmf.json.codec import dumps
+from cmf.views.iterate import iter_views
 
 CHAT = get("openai_chat")
 DONE = {"data": "[DONE]"}

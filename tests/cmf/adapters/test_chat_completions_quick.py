@@ -10,20 +10,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cmf.adapters import get
-from cmf.adapters.call_ids import CallIds
 from cmf.adapters.chat_completions.decode import decoded_message
 from cmf.adapters.chat_completions.dialect import Dialect
 from cmf.adapters.chat_completions.encode import wire_messages, wire_request
 from cmf.adapters.chat_completions.envelope import decoded_request
 from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
 from cmf.adapters.chat_completions.quick_head import quick_head, quick_tools, with_messages
-from cmf.adapters.layout import envelope_layout, respell, with_layout, with_spelling
-from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.adapters.wire.call_ids import CallIds
+from cmf.adapters.wire.layout import envelope_layout, respell, with_layout, with_spelling
 from cmf.enums import Role
 from cmf.errors import CmfError
-from cmf.frozen import FrozenDict, freeze, same_spelling
-from cmf.message import Layout, Message
-from cmf.value import replace
+from cmf.json.frozen import FrozenDict, freeze, same_spelling
+from cmf.json.value import replace
+from cmf.message.message import Layout, Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from tests.cmf.adapters.wiredata import records
 
 DIALECT = Dialect(format="openai_chat", path="/", reasoning_key="reasoning", nested_effort=False, video=False)

@@ -14,17 +14,15 @@ from cmf.adapters.chat_completions.dialect import Dialect
 from cmf.adapters.chat_completions.encode import wire_response
 from cmf.adapters.chat_completions.envelope import decoded_response
 from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_reply
-from cmf.adapters.fields import unmarked
-from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
-from cmf.content import TextPart, ToolCallPart
+from cmf.adapters.wire.fields import unmarked
+from cmf.adapters.wire.layout import envelope_layout, respell_envelope, with_layout
 from cmf.enums import Channel, Role, StopReason
 from cmf.errors import CmfError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, freeze, same_spelling
-from cmf.message import Layout
-from cmf.request import ErrorInfo, Response
-from cmf.tools import ToolDefinition
-from cmf.value import replace
+from cmf.json.frozen import FrozenDict, freeze, same_spelling
+from cmf.json.value import replace
+from cmf.message.message import Layout, TextPart, TokenUsage, ToolCallPart
+from cmf.message.request import ErrorInfo, Response
+from cmf.message.tools import ToolDefinition
 from tests.cmf.adapters.wiredata import records
 
 DIALECT = Dialect(format="openai_chat", path="/", reasoning_key="reasoning", nested_effort=False, video=False)

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.content import (
-    ToolCallPart,
-)
 from cmf.enums import MessageStatus
-from cmf.frozen import same_spelling
-from cmf.request import Response
+from cmf.json.frozen import same_spelling
+from cmf.message.message import ToolCallPart
+from cmf.message.request import Response
 from tests.cmf.adapters.wiredata import records
 
 CHAT = get("openai_chat")

@@ -12,30 +12,32 @@ from typing import Any
 
 import pytest
 
-from cmf import binary
 from cmf.adapters import FORMATS, get
-from cmf.adapters.loss import Loss, collecting, locating_errors
-from cmf.content import (
+from cmf.adapters.wire.loss import Loss, collecting, locating_errors
+from cmf.enums import MessageStatus, Role, StopReason
+from cmf.errors import CmfError, LossyProjectionError, ProjectionError, UnsupportedError
+from cmf.json.frozen import FrozenDict, same_spelling
+from cmf.json.value import replace, to_json
+from cmf.message import binary
+from cmf.message.ids import IdMap, Ids, stamp, unstamp
+from cmf.message.message import (
     AudioPart,
     DocumentPart,
+    Extensions,
     ImagePart,
     MediaPart,
+    Message,
+    MetaExtension,
     Part,
     TextPart,
     ThinkingPart,
+    TokenUsage,
     ToolCallPart,
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import MessageStatus, Role, StopReason
-from cmf.errors import CmfError, LossyProjectionError, ProjectionError, UnsupportedError
-from cmf.extensions import Extensions, MetaExtension, TokenUsage
-from cmf.frozen import FrozenDict, same_spelling
-from cmf.identity import IdMap, Ids, stamp, unstamp
-from cmf.message import Message
-from cmf.request import SAMPLING_FIELDS, Choice, ErrorInfo, Request, Response
-from cmf.tools import ToolDefinition
-from cmf.value import replace, to_json
+from cmf.message.request import SAMPLING_FIELDS, Choice, ErrorInfo, Request, Response
+from cmf.message.tools import ToolDefinition
 from tests.cmf.adapters.tally import Tally
 from tests.cmf.adapters.wiredata import first_difference, records, sampled, strings
 

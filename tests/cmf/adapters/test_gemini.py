@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf.errors import CmfError, ShapeError, UnsupportedError
-from cmf.frozen import same_spelling
-from cmf.request import Request, build_request
-from cmf.value import replace
+from cmf.json.frozen import same_spelling
+from cmf.json.value import replace
+from cmf.message.request import Request, build_request
 from tests.cmf.adapters.gemini_bodies import GEMINI, asked, kept
 from tests.cmf.adapters.harness import Proof
 

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from cmf.content import (
-    ImagePart,
-    TextPart,
-)
 from cmf.enums import Role
 from cmf.errors import ShapeError
-from cmf.request import ToolChoice
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.message import ImagePart, TextPart
+from cmf.message.request import ToolChoice
 from tests.cmf.adapters.gemini_bodies import GEMINI, asked, kept, part_of
 
 

@@ -7,20 +7,12 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.loss import collecting
-from cmf.content import (
-    DocumentPart,
-    ImagePart,
-    OpaquePart,
-    TextPart,
-    ThinkingPart,
-    VideoPart,
-)
-from cmf.decomposition import iter_views
+from cmf.adapters.wire.loss import collecting
 from cmf.enums import Role
 from cmf.errors import ShapeError
-from cmf.message import Message
-from cmf.request import Request
+from cmf.message.message import DocumentPart, ImagePart, Message, OpaquePart, TextPart, ThinkingPart, VideoPart
+from cmf.message.request import Request
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, heard, kept, part_of, shown
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from cmf.content import TextPart, ToolCallPart
 from cmf.enums import Role
 from cmf.errors import UnknownRoleError
-from cmf.message import Message
-from cmf.request import Request, ToolChoice
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.message import Message, TextPart, ToolCallPart
+from cmf.message.request import Request, ToolChoice
 from tests.cmf.adapters.gemini_bodies import GEMINI, asked, kept, shown
 
 

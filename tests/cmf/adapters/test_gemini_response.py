@@ -10,9 +10,9 @@ from cmf.adapters import get
 from cmf.adapters.gemini.request import envelope_shape
 from cmf.enums import StopReason
 from cmf.errors import ShapeError
-from cmf.extensions import TokenUsage
-from cmf.request import ErrorInfo, Response
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.message import TokenUsage
+from cmf.message.request import ErrorInfo, Response
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, asked, heard, shown
 
 

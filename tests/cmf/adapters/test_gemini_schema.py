@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cmf.adapters import get
 from cmf.adapters.gemini.schema import lowered, raised
-from cmf.frozen import freeze
-from cmf.tools import ToolDefinition
-from cmf.value import replace
+from cmf.json.frozen import freeze
+from cmf.json.value import replace
+from cmf.message.tools import ToolDefinition
 from tests.cmf.adapters.gemini_bodies import asked, kept, shown
 
 UPPER = {

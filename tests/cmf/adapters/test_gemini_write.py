@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.loss import collecting
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role
+from cmf.errors import UnsupportedError
+from cmf.message.message import (
     ImagePart,
+    Message,
     OpaquePart,
     RedactedThinkingPart,
     ResourcePart,
@@ -19,11 +22,8 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import Role
-from cmf.errors import UnsupportedError
-from cmf.message import Message
-from cmf.request import Request
-from cmf.tools import ToolDefinition
+from cmf.message.request import Request
+from cmf.message.tools import ToolDefinition
 from tests.cmf.adapters.gemini_bodies import GEMINI
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.request import Request, Response
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.request import Request, Response
 from tests.cmf.adapters import harness, hostile, mediation, streams, tally
 from tests.cmf.adapters.wiredata import CANARY, Record, records, spots
 

@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.base import WireEvent
-from cmf.adapters.stream import MessageComplete, StreamError
-from cmf.content import (
-    TextPart,
-    ToolResultPart,
-)
-from cmf.decomposition import iter_views
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import MessageComplete, StreamError
 from cmf.enums import MessageStatus, Role
 from cmf.errors import CmfError, ShapeError, UnsupportedError
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Choice
+from cmf.json.frozen import same_spelling
+from cmf.message.message import Message, TextPart, ToolResultPart
+from cmf.message.request import Choice
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.harness import Proof
 from tests.cmf.adapters.mcp_bodies import MCP, answer, call, kinds
 

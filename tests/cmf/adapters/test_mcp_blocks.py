@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from cmf.content import (
+from cmf.enums import Role
+from cmf.errors import ShapeError, UnknownRoleError
+from cmf.json.frozen import same_spelling
+from cmf.message.message import (
     AudioPart,
     ImagePart,
     OpaquePart,
@@ -16,9 +19,6 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError
-from cmf.frozen import same_spelling
 from tests.cmf.adapters.mcp_bodies import MCP, PNG, again, answer, call, kinds
 
 BLOCKS: list[tuple[dict[str, Any], type]] = [

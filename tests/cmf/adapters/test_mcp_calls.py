@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from cmf.adapters.mcp.calls import CALLS
-from cmf.content import (
-    OpaquePart,
-    TextPart,
-    ToolCallPart,
-)
-from cmf.decomposition import iter_views
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Sampling, ToolChoice
+from cmf.json.frozen import same_spelling
+from cmf.message.message import Message, OpaquePart, TextPart, ToolCallPart
+from cmf.message.request import Sampling, ToolChoice
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.mcp_bodies import MCP, call, kinds
 from tests.house.tree import ROOT
 

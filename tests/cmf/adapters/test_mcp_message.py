@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.loss import collecting
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role, StopReason
+from cmf.errors import CmfError, ShapeError, UnsupportedError
+from cmf.json.frozen import same_spelling
+from cmf.message.message import (
     ImagePart,
+    Message,
     OpaquePart,
     PromptRequestPart,
     PromptResultPart,
@@ -21,12 +25,8 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import Role, StopReason
-from cmf.errors import CmfError, ShapeError, UnsupportedError
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
+from cmf.message.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
+from cmf.message.tools import ToolDefinition
 from tests.cmf.adapters.mcp_bodies import MCP, PNG, again, answer, call
 from tests.cmf.adapters.mediation import adapter_constants, unseen_strings
 

@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from cmf.content import (
-    PromptResultPart,
-    TextPart,
-    ToolResultPart,
-)
-from cmf.decomposition import iter_views
 from cmf.enums import StopReason
-from cmf.frozen import same_spelling
-from cmf.request import ErrorInfo
-from cmf.value import replace
+from cmf.json.frozen import same_spelling
+from cmf.json.value import replace
+from cmf.message.message import PromptResultPart, TextPart, ToolResultPart
+from cmf.message.request import ErrorInfo
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.mcp_bodies import MCP, PNG, again, answer, call, kinds
 
 RESULTS: list[tuple[dict[str, Any], list[str]]] = [

@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.loss import collecting
 from cmf.adapters.ollama.decode import layout_of
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role, StopReason
+from cmf.errors import CmfError, ShapeError, UnknownRoleError, UnsupportedError
+from cmf.json.frozen import same_spelling
+from cmf.json.value import replace
+from cmf.message.message import (
     AudioPart,
     ImagePart,
+    Message,
     OpaquePart,
     RedactedThinkingPart,
     ResourcePart,
@@ -22,14 +27,9 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.decomposition import iter_views
-from cmf.enums import Role, StopReason
-from cmf.errors import CmfError, ShapeError, UnknownRoleError, UnsupportedError
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Choice, Request, Response, ToolChoice
-from cmf.tools import ToolDefinition
-from cmf.value import replace
+from cmf.message.request import Choice, Request, Response, ToolChoice
+from cmf.message.tools import ToolDefinition
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.harness import Proof
 from tests.cmf.adapters.ollama_bodies import OLLAMA, PNG, answered, asked, call, heard, kept, shown
 

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf.adapters.ollama.stream import LiveDecoder
-from cmf.adapters.stream import TextDelta, ThinkingDelta, ToolUseStart
-from cmf.content import TextPart, ThinkingPart, ToolCallPart
+from cmf.adapters.wire.stream import TextDelta, ThinkingDelta, ToolUseStart
 from cmf.enums import MessageStatus
-from cmf.frozen import FrozenDict
-from cmf.message import Message
-from cmf.value import replace
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import replace
+from cmf.message.message import Message, TextPart, ThinkingPart, ToolCallPart
 from tests.cmf.adapters.ollama_bodies import OLLAMA, answered, heard, shown
 
 

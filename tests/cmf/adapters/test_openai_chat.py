@@ -7,27 +7,27 @@ from typing import Any, Final
 import pytest
 
 from cmf.adapters import get
-from cmf.codec import loads
-from cmf.content import (
+from cmf.enums import MessageStatus, Role, StopReason
+from cmf.errors import ShapeError, UnknownRoleError
+from cmf.json.codec import loads
+from cmf.json.frozen import FrozenDict, same_spelling
+from cmf.json.value import replace
+from cmf.message.message import (
     AudioPart,
     DocumentPart,
     ImagePart,
+    Message,
     OpaquePart,
     Part,
     RedactedThinkingPart,
     TextPart,
     ThinkingPart,
+    TokenUsage,
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.decomposition import iter_views
-from cmf.enums import MessageStatus, Role, StopReason
-from cmf.errors import ShapeError, UnknownRoleError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, same_spelling
-from cmf.message import Message
-from cmf.request import Choice, Request, Response, Sampling, ToolChoice
-from cmf.value import replace
+from cmf.message.request import Choice, Request, Response, Sampling, ToolChoice
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.harness import Proof
 
 CHAT = get("openai_chat")

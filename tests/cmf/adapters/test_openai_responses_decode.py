@@ -6,20 +6,13 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.loss import collecting
-from cmf.content import (
-    ImagePart,
-    OpaquePart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
-from cmf.decomposition import iter_views
+from cmf.adapters.wire.loss import collecting
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import ShapeError
-from cmf.extensions import TokenUsage
-from cmf.request import ErrorInfo, Response
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.message import ImagePart, OpaquePart, TextPart, ThinkingPart, TokenUsage, ToolCallPart
+from cmf.message.request import ErrorInfo, Response
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.responses_bodies import (
     ADAPTER,
     FORMAT,

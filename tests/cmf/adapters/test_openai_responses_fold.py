@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.base import WireEvent
-from cmf.adapters.stream import (
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import (
     MessageComplete,
     StreamError,
     TextDelta,
@@ -19,7 +19,7 @@ from cmf.adapters.stream import (
 )
 from cmf.enums import MessageStatus
 from cmf.errors import ShapeError
-from cmf.request import ErrorInfo
+from cmf.message.request import ErrorInfo
 from tests.cmf.adapters.mediation import unseen_strings
 from tests.cmf.adapters.responses_bodies import (
     ADAPTER,

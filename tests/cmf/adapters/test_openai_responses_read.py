@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.loss import collecting
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role, StopReason
+from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import replace
+from cmf.message.message import (
     DocumentPart,
     ImagePart,
     OpaquePart,
@@ -18,13 +22,9 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.decomposition import iter_views
-from cmf.enums import Role, StopReason
-from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.frozen import FrozenDict
-from cmf.request import Request, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
-from cmf.value import replace
+from cmf.message.request import Request, Sampling, ToolChoice
+from cmf.message.tools import ToolDefinition
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.responses_bodies import (
     ADAPTER,
     FORMAT,

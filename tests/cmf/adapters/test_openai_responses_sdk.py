@@ -9,13 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from cmf.adapters.sse import sse_bytes
-from cmf.content import TextPart, ThinkingPart, ToolCallPart
+from cmf.adapters.wire.sse import sse_bytes
 from cmf.enums import Role
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict
-from cmf.request import ErrorInfo, Response
-from cmf.value import replace
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import replace
+from cmf.message.message import TextPart, ThinkingPart, TokenUsage, ToolCallPart
+from cmf.message.request import ErrorInfo, Response
 from tests.cmf.adapters.responses_bodies import (
     ADAPTER,
     ITEMS,

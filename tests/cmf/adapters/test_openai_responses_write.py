@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.loss import collecting
-from cmf.content import (
+from cmf.adapters.wire.loss import collecting
+from cmf.enums import Role
+from cmf.errors import LossyProjectionError, UnsupportedError
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import replace
+from cmf.message.message import (
     AudioPart,
     DocumentPart,
+    Extensions,
     ImagePart,
+    Message,
+    MetaExtension,
     OpaquePart,
     Part,
     ResourcePart,
@@ -22,13 +29,7 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import Role
-from cmf.errors import LossyProjectionError, UnsupportedError
-from cmf.extensions import Extensions, MetaExtension
-from cmf.frozen import FrozenDict
-from cmf.message import Message
-from cmf.request import Request, Sampling
-from cmf.value import replace
+from cmf.message.request import Request, Sampling
 from tests.cmf.adapters.mediation import adapter_constants, unseen_strings
 from tests.cmf.adapters.responses_bodies import (
     ADAPTER,

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.loss import collecting
-from cmf.content import RedactedThinkingPart, TextPart, ThinkingPart, VideoPart
+from cmf.adapters.wire.loss import collecting
 from cmf.enums import Role
-from cmf.frozen import freeze
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from cmf.value import replace
+from cmf.json.frozen import freeze
+from cmf.json.value import replace
+from cmf.message.message import Message, RedactedThinkingPart, TextPart, ThinkingPart, VideoPart
+from cmf.message.request import Choice, Request, Response
 from tests.cmf.adapters.harness import Proof
 
 ROUTER = get("openrouter")

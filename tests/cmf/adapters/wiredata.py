@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from cmf.codec import loads_object
+from cmf.json.codec import loads_object
 from tests.house.tree import ROOT
 
 WIRE = ROOT.parent / "shared" / "data" / "wire"

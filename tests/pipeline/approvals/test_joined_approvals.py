@@ -11,14 +11,14 @@ from tests.pipeline.approvals.test_needs import BOB, HERE, KEY, RULES, asked_onc
 from tests.pipeline.conftest import write_rules
 
 from cmf import Message, Response, TextPart, ToolResultPart
-from cmf.content import ImagePart, PromptResultPart, ThinkingPart
-from cmf.request import Choice
+from cmf.message.message import ImagePart, PromptResultPart, ThinkingPart
+from cmf.message.request import Choice
 from pipeline import Config, Pipeline
 from pipeline.approvals.queue import Approvals
-from pipeline.decision import Action
-from pipeline.errors import ApprovalError
+from pipeline.decisions.decision import Action
+from pipeline.decisions.errors import ApprovalError
+from pipeline.decisions.stage import Ask, Stage
 from pipeline.sessions.base import MemorySessions, SessionStore
-from pipeline.stage import Ask, Stage
 
 Make = Callable[..., Pipeline]
 

@@ -12,22 +12,22 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.session_stores import Clock, at_once
 
 from cmf import Message, Request, Response, SubjectExtension, TextPart, ToolCallPart, ToolResultPart
-from cmf.request import Choice
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.request import Choice
 from pipeline import ApprovalRequired, Config, Context, Guard, Pipeline
 from pipeline.approvals.needs import resolve
 from pipeline.approvals.queue import Approvals
-from pipeline.approvals.ref import ApprovalStatus
-from pipeline.approvals.state import ApprovalUse
-from pipeline.decision import Action, Mode, Verdict
-from pipeline.emission import emit
-from pipeline.errors import ApprovalError
-from pipeline.events import ApprovalAsked, ApprovalUsed, Event
-from pipeline.outcome import Outcome
-from pipeline.policy_input import SessionFacts
+from pipeline.decisions.approval import ApprovalUse
+from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.decision import Action, Mode, Verdict
+from pipeline.decisions.errors import ApprovalError
+from pipeline.decisions.events import ApprovalAsked, ApprovalUsed, Event
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.stage import Ask, Stage
+from pipeline.run.emit import emit
+from pipeline.run.outcome import Outcome
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
-from pipeline.stage import Ask, Stage
 
 KEY = bytes(32)
 BOB = SubjectExtension(id="bob", permissions={"cmf:approve"})
@@ -394,7 +394,7 @@ def test_what_is_approved_is_what_goes_out_after_redaction(make: Make) -> None:
 
 @pytest.mark.spec("APR-3")
 def test_a_wish_about_a_part_that_an_edit_moved_is_one_wish(make: Make) -> None:
-    from cmf.tools import ToolDefinition
+    from cmf.message.tools import ToolDefinition
 
     store = MemorySessions()
     pipeline = make(store)

@@ -13,7 +13,7 @@ from tests.pipeline.conftest import write_rules
 from ulid import ULID
 
 from cmf import Response, SubjectExtension
-from cmf.request import Choice
+from cmf.message.request import Choice
 from pipeline import Config, Pipeline
 from pipeline.approvals.queue import Approvals
 from pipeline.store.database import Store

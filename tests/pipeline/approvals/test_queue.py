@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, at_once
 
-from cmf.codec import loads
-from cmf.security import SubjectExtension
+from cmf.json.codec import loads
+from cmf.message.security import SubjectExtension
 from pipeline.approvals.queue import Approvals
-from pipeline.approvals.ref import ApprovalStatus
 from pipeline.approvals.sealing import Sealer
 from pipeline.audit.record import Record
-from pipeline.errors import ApprovalError, StoreError
-from pipeline.events import ApprovalDecided, Event, Events
+from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.errors import ApprovalError, StoreError
+from pipeline.decisions.events import ApprovalDecided, Event, Events
+from pipeline.decisions.session_key import session_key
 from pipeline.sessions.base import MemorySessions, SessionStore
-from pipeline.sessions.keys import session_key
 from pipeline.sessions.state import Changes
 
 KEY = bytes(32)

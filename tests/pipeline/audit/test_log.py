@@ -19,7 +19,7 @@ from tests.pipeline.run_records import made_record
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Head, PublicKey, Signer
 from pipeline.audit.verification import verify
-from pipeline.errors import ConfigError, StoreError
+from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.recorder import Recorder

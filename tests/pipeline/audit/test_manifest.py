@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from tests.pipeline.run_records import ANN, NOON, made_record
 
-from cmf.codec import dumps, loads
+from cmf.json.codec import dumps, loads
 from pipeline.audit import manifest as manifests
+from pipeline.audit.bundle_format import MANIFEST
 from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
-from pipeline.audit.parts import MANIFEST
 from pipeline.audit.record import act_of
-from pipeline.context import Context
+from pipeline.decisions.context import Context
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.recorder import Recorder

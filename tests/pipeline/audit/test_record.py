@@ -10,9 +10,9 @@ import pytest
 from tests.pipeline.run_records import ANN, NOON, decision, hit, made_record, run, view
 
 from pipeline.audit.record import MAX_NAME, record_of
-from pipeline.context import Context
-from pipeline.coverage import Coverage
-from pipeline.decision import Effect
+from pipeline.decisions.context import Context
+from pipeline.decisions.coverage import Coverage
+from pipeline.decisions.decision import Effect
 
 
 @pytest.mark.spec("REC-3")

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from tests.pipeline.run_records import made_record
 
-from cmf.codec import dumps
+from cmf.json.codec import dumps
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Head, PublicKey, Signer
 from pipeline.audit.verification import Report, verify
-from pipeline.errors import PipelineError
+from pipeline.decisions.errors import PipelineError
 from pipeline.store.database import Store
 from pipeline.store.engine import open_engine, open_to_read
 from pipeline.store.evidence import StoreEvidence

@@ -18,21 +18,21 @@ from typer.testing import CliRunner
 
 from cmf import Message, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Approvals, Guard
-from pipeline.approvals.state import ApprovalRequest
+from pipeline.approvals.declassification import declassify
 from pipeline.audit.bundle_writing import Selection, write_bundle
-from pipeline.audit.checking import STATE, check_bundle, check_store
 from pipeline.audit.record import act_of
 from pipeline.audit.verification import Report
-from pipeline.authority import APPROVE, DECLASSIFY
 from pipeline.cli.commands import app
-from pipeline.declassification import declassify
-from pipeline.errors import StoreError
-from pipeline.policies.bundle_signing import packed
-from pipeline.policy_set import load
+from pipeline.decisions.approval import ApprovalRequest
+from pipeline.decisions.authority import APPROVE, DECLASSIFY
+from pipeline.decisions.errors import StoreError
+from pipeline.policy.bundle_signing import packed
+from pipeline.policy.policy_set import load
 from pipeline.sessions.base import wall_clock
 from pipeline.sessions.state import Changes
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.full_check import STATE, check_bundle, check_store
 from pipeline.store.policies import keep_policies
 from pipeline.store.recorder import Recorder
 

@@ -16,16 +16,16 @@ import pytest
 from tests.pipeline.run_records import ANN, NOON, made_record
 from typer.testing import CliRunner, Result
 
-from cmf.codec import dumps
-from pipeline import declassification
+from cmf.json.codec import dumps
+from pipeline.approvals import declassification
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.query import COLUMNS, FACTS, KINDS, REVIEWS, TIMES, parse
 from pipeline.cli.commands import app
-from pipeline.context import Context
-from pipeline.errors import AuditError
-from pipeline.gateway.chronicle import _PREFIX
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import AuditError
+from pipeline.gateway.operations.operational_records import _PREFIX
 from pipeline.review import annotations
-from pipeline.store import acts
+from pipeline.store import content_access
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 from pipeline.store.search import Search
@@ -147,7 +147,15 @@ def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
 
 @pytest.mark.spec("AUD-60")
 def test_each_kind_of_record_that_is_written_can_be_looked_for() -> None:
-    assert set(KINDS) == {"decision", "log", "sweep", declassification.KIND, *acts.PREFIX, *_PREFIX, *annotations.KINDS}
+    assert set(KINDS) == {
+        "decision",
+        "log",
+        "sweep",
+        declassification.KIND,
+        *content_access.PREFIX,
+        *_PREFIX,
+        *annotations.KINDS,
+    }
 
 
 @pytest.mark.spec("REC-13")

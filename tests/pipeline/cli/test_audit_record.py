@@ -15,8 +15,8 @@ from cmf import Message, Role, TextPart, ToolCallPart
 from pipeline import Config, Guard
 from pipeline.audit.record import act_of
 from pipeline.cli.commands import app
-from pipeline.display import visible
-from pipeline.policies.library import shipped
+from pipeline.decisions.display import visible
+from pipeline.policy.shipped import shipped
 from pipeline.store.database import Store
 from pipeline.store.records import row_of
 from pipeline.store.tables import RECORDS

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner, Result
 
 import pipeline
-from pipeline.assembly import load_policies
 from pipeline.cli.commands import app
-from pipeline.policies.bundle_signature import ALGORITHMS
-from pipeline.policies.bundle_signing import packed
-from pipeline.policies.policy_files import bundle_files
+from pipeline.policy.bundle_signature import ALGORITHMS
+from pipeline.policy.bundle_signing import packed
+from pipeline.policy.loading import bundle_files
+from pipeline.run.assembly import load_policies
 
 RUN = CliRunner()
 POLICIES = Path(pipeline.__file__).parent / "templates" / "tools" / "policy"  # few files: they are loaded at every step

@@ -24,10 +24,10 @@ import cmf
 from pipeline.audit.heads import Signer
 from pipeline.cli import doctor
 from pipeline.cli.commands import app
-from pipeline.engines.base import Undefined
+from pipeline.decisions.engine import Undefined
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.gateway.config_file import load
-from pipeline.gateway.settings import Settings
+from pipeline.gateway.config.config_file import load
+from pipeline.gateway.config.settings import Settings
 from pipeline.sessions.base import wall_clock
 from pipeline.store.database import Store
 

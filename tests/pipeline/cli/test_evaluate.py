@@ -15,7 +15,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
-from pipeline.checks.schemas import schema_of
+from pipeline.authoring.schemas import schema_of
 from pipeline.cli.commands import app
 
 Run = Callable[..., Result]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cmf import adapters
 from cmf.adapters import FORMATS
 from cmf.errors import ShapeError
-from cmf.request import Request, Response
+from cmf.message.request import Request, Response
 from pipeline.cli.commands import app
 from pipeline.cli.format_detection import detected
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cases.schema import case_schema
+from pipeline.authoring.case_schema import case_schema
 from pipeline.cli.commands import app
 from pipeline.cli.commands.policies import Template
 

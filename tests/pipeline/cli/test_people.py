@@ -12,11 +12,11 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.session_stores import taint, who
 from typer.testing import CliRunner, Result
 
-from pipeline.assembly import open_sessions
 from pipeline.audit.heads import Signer
-from pipeline.authority import holder
 from pipeline.cli.commands import app
-from pipeline.store.acts import TWO_PEOPLE
+from pipeline.decisions.authority import holder
+from pipeline.run.assembly import open_sessions
+from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 

@@ -21,12 +21,12 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.replaying import KEY, asks, judged, said
 from typer.testing import CliRunner, Result
 
-from cmf.codec import dumps
-from pipeline import policy_set
+from cmf.json.codec import dumps
 from pipeline.cli.commands import app
 from pipeline.cli.policy_places import Places
-from pipeline.decision import Effect, Hit
-from pipeline.replay.file import append, lines, read_entry
+from pipeline.decisions.decision import Effect, Hit
+from pipeline.policy import policy_set
+from pipeline.run.recorded_input import append, lines, read_entry
 
 CMF = str(Path(sys.executable).with_name("cmf"))
 NO = 'deny contains {"code": "test.no", "reason": "No."} if contains(input.content, "no")'

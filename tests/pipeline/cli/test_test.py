@@ -18,9 +18,9 @@ import yaml
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
-from pipeline import policy_set
 from pipeline.cli.commands import app
 from pipeline.cli.test import judge
+from pipeline.policy import policy_set
 
 GOOD = {"name": "good", "conversation": [{"role": "user", "text": "hello"}], "expect": "allow"}
 BAD = {**GOOD, "name": "bad\u202e", "expect": "deny"}

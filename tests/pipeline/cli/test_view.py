@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.checks.schemas import schema_of
+from pipeline.authoring.schemas import schema_of
 from pipeline.cli.commands import app
-from pipeline.display import rego_paths
+from pipeline.decisions.display import rego_paths
 
 CALL = {
     "messages": [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.engines.base import EngineResult
+from pipeline.decisions.engine import EngineResult
 from pipeline.engines.embedded import EmbeddedEngine
 
 FORMS = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "interpreted"])

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from tests.conftest import ROOT
 
+from pipeline.decisions.errors import PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.survey import offset_of
-from pipeline.errors import PolicyError
+from pipeline.policy.analysis import offset_of
 
 PLAIN: Final = re.compile(r"(data(?:\.\w+)+) = (\w+)")
 WHOLE_INPUT: Final = re.compile(r"\binput\b(?!\s*[.\[\"])")

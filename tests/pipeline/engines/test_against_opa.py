@@ -14,9 +14,9 @@ from tests.pipeline.engines.asking import FORMS, answer, ask, engine_of
 from tests.pipeline.engines.opa_asked import Opa, Said, asking
 from tests.pipeline.engines.rego_grammar import DATA, INPUTS, Grammar
 
-from pipeline.engines.base import Decided, EngineResult, Failed, Undefined
+from pipeline.decisions.engine import Decided, EngineResult, Failed, Undefined
+from pipeline.decisions.errors import PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.errors import PolicyError
 
 SETS = 600
 ROWS = 120

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import ROOT
 from tests.pipeline.engines.opa_cases import ASKED, Case, Rows, conformance_cases, engine_for, needs_no_input
 
-from pipeline.engines.base import Decided, Failed, Undefined
+from pipeline.decisions.engine import Decided, Failed, Undefined
+from pipeline.decisions.errors import EngineError, PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.errors import EngineError, PolicyError
 
 DIFFERENCES: Final = (ROOT / "docs/spec/engines.md").read_text(encoding="utf-8").partition("## Where engines differ")[2]
 

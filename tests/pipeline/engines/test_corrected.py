@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.pipeline.engines.asking import FORMS
 
-from pipeline.engines.base import Decided, Failed
+from pipeline.decisions.engine import Decided, Failed
 from pipeline.engines.embedded import EmbeddedEngine
 
 Draw = Callable[[random.Random], list[Any]]

@@ -13,10 +13,10 @@ import pytest
 from tests.pipeline.engines.asking import FAILURES, FORMS, answer, ask, engine_of
 
 from cmf.errors import DecodeError
+from pipeline.decisions.engine import Decided, EngineResult, Failed, Undefined
+from pipeline.decisions.errors import EngineError
 from pipeline.engines import embedded
-from pipeline.engines.base import Decided, EngineResult, Failed, Undefined
 from pipeline.engines.embedded import EmbeddedEngine, revision_of
-from pipeline.errors import EngineError
 
 HUGE = b'{"a": 1%s}' % (b"0" * 309)  # a whole number beyond those of binary floating point
 

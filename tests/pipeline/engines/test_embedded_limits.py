@@ -13,7 +13,7 @@ import time
 import pytest
 from tests.pipeline.engines.asking import FAILURES, FORMS, answer, ask, engine_of
 
-from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut
+from pipeline.decisions.engine import Decided, EngineResult, Failed, TimedOut
 from pipeline.engines.embedded import EmbeddedEngine
 
 CANARY = "canary-7f3a"

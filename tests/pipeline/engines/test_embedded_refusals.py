@@ -8,9 +8,9 @@ import time
 import pytest
 from tests.pipeline.engines.asking import FORMS, answer, ask, engine_of
 
-from pipeline.engines.base import Decided, Failed
+from pipeline.decisions.engine import Decided, Failed
+from pipeline.decisions.errors import PolicyError
 from pipeline.engines.embedded import EmbeddedEngine, allowed_builtins
-from pipeline.errors import PolicyError
 
 
 @pytest.mark.spec("ENG-2")

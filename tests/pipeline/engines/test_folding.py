@@ -7,8 +7,8 @@ import time
 import pytest
 from tests.pipeline.engines.asking import answer, ask, engine_of
 
-from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
-from pipeline.errors import PolicyError
+from pipeline.decisions.engine import Decided, EngineResult, Failed, TimedOut, Undefined
+from pipeline.decisions.errors import PolicyError
 
 ENDLESS = """
 ten := numbers.range(1, 10)

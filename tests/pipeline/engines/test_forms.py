@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.pipeline.engines.rego_programs import CHOSEN, DATA, DOCUMENT, Maker
 
-from pipeline.engines.base import Decided, EngineResult, Failed, Undefined
+from pipeline.decisions.engine import Decided, EngineResult, Failed, Undefined
+from pipeline.decisions.errors import PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.errors import PolicyError
 
 PROGRAMS = 20_000
 VIEW = json.dumps(DOCUMENT).encode()

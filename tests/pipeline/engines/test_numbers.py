@@ -13,8 +13,8 @@ from tests.pipeline.engines.asking import FORMS, answer, ask, engine_of
 
 from cmf import Message, TextPart
 from pipeline import Guard
-from pipeline.engines.base import Decided, Failed
-from pipeline.errors import PolicyError
+from pipeline.decisions.engine import Decided, Failed
+from pipeline.decisions.errors import PolicyError
 
 CAP: Final = """# METADATA
 # title: At most 20 coins

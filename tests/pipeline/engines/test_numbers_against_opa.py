@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from tests.pipeline.engines.asking import engine_of
 
-from pipeline.engines.base import Decided, EngineResult, Failed, Undefined
+from pipeline.decisions.engine import Decided, EngineResult, Failed, Undefined
 
 ROWS: Final = 120
 """Cases for each term and way of reading its numbers, at full size."""

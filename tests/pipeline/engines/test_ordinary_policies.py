@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.opa_server import serving, write_bundle
 
-from pipeline import policy_set
-from pipeline.assembly import Config, build_engine
-from pipeline.decision import Effect
-from pipeline.engines.base import Decided
-from pipeline.policies.entrypoints import DECISION
-from pipeline.policy_set import PolicySet
+from pipeline.decisions.decision import Effect
+from pipeline.decisions.engine import Decided
+from pipeline.policy import policy_set
+from pipeline.policy.entrypoints import DECISION
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run.assembly import Config, build_engine
 
 # As people write them: `\d`, builtins that fail, negations of calls, defaults, imports, data, comprehensions.
 POLICIES = {

@@ -13,7 +13,7 @@ import pytest
 from tests.pipeline.engines.asking import ask, engine_of
 
 from cmf import _native
-from pipeline.engines.base import Decided, Failed
+from pipeline.decisions.engine import Decided, Failed
 
 RULES = """
 answers := [answer | some pair in input.pairs; answer := _answer(pair)]

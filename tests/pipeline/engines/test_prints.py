@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.pipeline.engines.asking import FORMS, ask, engine_of
 
-from pipeline.engines.base import Decided, Failed, Undefined
-from pipeline.engines.survey import Survey, without_prints
-from pipeline.errors import EngineError, PolicyError
+from pipeline.decisions.engine import Decided, Failed, Undefined
+from pipeline.decisions.errors import EngineError, PolicyError
+from pipeline.policy.analysis import Survey, without_prints
 
 SECRET = {"n": "canary-7391", "xs": [3, 1, 2]}
 BODIES = [

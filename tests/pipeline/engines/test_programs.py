@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipeline.engines.base import Decided, Undefined
+from pipeline.decisions.engine import Decided, Undefined
 from pipeline.engines.embedded import EmbeddedEngine
 
 SECONDS = 5.0

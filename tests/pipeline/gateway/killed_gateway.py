@@ -26,8 +26,8 @@ from typing import Any
 
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import verify
-from pipeline.gateway import config_file
-from pipeline.gateway.server import listening, server_of
+from pipeline.gateway.config import config_file
+from pipeline.gateway.http.server import listening, server_of
 from pipeline.gateway.service import built
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

@@ -16,8 +16,9 @@ from tests.pipeline.gateway.matrix_bodies import CANNOT, DIALECTS, ROWS, Row
 from tests.pipeline.gateway.servers import running
 
 from cmf.adapters import get
-from cmf.codec import dumps, loads
-from pipeline.gateway import config_file, dialects, endpoints
+from cmf.json.codec import dumps, loads
+from pipeline.gateway.config import config_file
+from pipeline.gateway.http import dialects, endpoints
 from pipeline.gateway.service import built
 
 EFFECTS: Final = ("deny", "redact", "rewrite", "strip", "approve", "label")

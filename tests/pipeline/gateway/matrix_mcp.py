@@ -27,20 +27,20 @@ from tests.pipeline.gateway.matrix import (
 )
 from tests.pipeline.gateway.matrix_mcp_bodies import ROWS, McpRow
 from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
-from tests.pipeline.mcp_proxy.pipe_ends import LineClient, pipe_ends
+from tests.pipeline.mcp.pipe_ends import LineClient, pipe_ends
 
 from cmf.adapters.mcp.adapter import VERSION_KEY
-from cmf.codec import dumps
-from pipeline.assembly import Config
-from pipeline.context import Context
-from pipeline.gateway import config_file
+from cmf.json.codec import dumps
+from pipeline.decisions.context import Context
+from pipeline.gateway.config import config_file
 from pipeline.gateway.service import built
 from pipeline.guard import Guard
-from pipeline.mcp_proxy.http_server import Address, HttpServer, connections
-from pipeline.mcp_proxy.link import Link
-from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.refusals import APPROVAL, REFUSED
-from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
+from pipeline.mcp.http_server import Address, HttpServer, connections
+from pipeline.mcp.link import Link
+from pipeline.mcp.pins import Pins
+from pipeline.mcp.refusals import APPROVAL, REFUSED
+from pipeline.mcp.stdio import ProcessServer, Server, StdioProxy, UrlServer
+from pipeline.run.assembly import Config
 
 MODES: Final = ("json", "stream", "alone", "stdio", "url", "check")
 """Over HTTP in JSON, in streams, and in revision 2026-07-28 without a session; at pipes to a process, and to a URL; and

@@ -17,10 +17,10 @@ import yaml
 from tests.pipeline.new_store import migrated
 
 from pipeline.cli.serve import server_of
-from pipeline.gateway import config_file
-from pipeline.gateway.identity import hash_of
+from pipeline.gateway.auth.identity import hash_of
+from pipeline.gateway.config import config_file
+from pipeline.gateway.config.settings import Limits
 from pipeline.gateway.service import built
-from pipeline.gateway.settings import Limits
 
 KEY = "cmf_a-key-of-a-test"
 ANN = {"name": "ann", "hash": hash_of(KEY), "subject": {"id": "ann", "roles": ["agent"]}}

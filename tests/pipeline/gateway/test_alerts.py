@@ -15,9 +15,9 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.processes import CHAT, asked, said
 from tests.pipeline.gateway.servers import script, serving
 
-from pipeline.decision import Verdict
-from pipeline.gateway import workers
-from pipeline.gateway.metrics import outcome_of
+from pipeline.decisions.decision import Verdict
+from pipeline.gateway.operations.metrics import outcome_of
+from pipeline.gateway.processes import workers
 
 Exported: TypeAlias = dict[str, dict[str, set[str]]]
 OPERATIONS = Path(__file__).parents[3] / "examples" / "operations"

@@ -16,26 +16,26 @@ from tests.pipeline.gateway.processes import CHAT, asked, said, serving_process
 from tests.pipeline.gateway.servers import ANN, KEY, script, serving, until
 from tests.pipeline.run_records import made_record
 
-from cmf.security import SubjectExtension
+from cmf.message.security import SubjectExtension
 from pipeline.audit.bundle import open_bundle
 from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import Signer
 from pipeline.audit.verification import verify
 from pipeline.cli.audit import export
-from pipeline.errors import ConfigError, StoreError
-from pipeline.events import LabelAdded, PoliciesChanged, PoliciesRefused
-from pipeline.gateway import config_file
-from pipeline.gateway.chronicle import Chronicle
+from pipeline.decisions.errors import ConfigError, StoreError
+from pipeline.decisions.events import LabelAdded, PoliciesChanged, PoliciesRefused
+from pipeline.gateway.config import config_file
+from pipeline.gateway.config.settings import Settings
+from pipeline.gateway.operations.operational_records import Chronicle
+from pipeline.gateway.operations.request_counts import Tally
 from pipeline.gateway.service import built
-from pipeline.gateway.settings import Settings
-from pipeline.gateway.tally import Tally
 from pipeline.guard import Guard
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.overview import newest
+from pipeline.store.record_rows import newest
 from pipeline.store.records import stored_records
 
 DENY = 'deny contains {"code": "d", "reason": "No."} if contains(input.content, "forbidden")'
@@ -284,7 +284,7 @@ def test_the_sweep_of_a_gateway_erases_what_is_too_old(home: Path) -> None:
 def test_a_gateway_that_keeps_content_sweeps_as_it_goes_and_counts_what_fails(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.gateway.chronicle.SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr("pipeline.gateway.operations.operational_records.SWEEP_SECONDS", 0.02)
     swept: list[int] = []
 
     class Failing:
@@ -295,7 +295,7 @@ def test_a_gateway_that_keeps_content_sweeps_as_it_goes_and_counts_what_fails(
             swept.append(now)
             raise StoreError("down")
 
-    monkeypatch.setattr("pipeline.gateway.chronicle.Sweep", Failing)
+    monkeypatch.setattr("pipeline.gateway.operations.operational_records.Sweep", Failing)
     for content in ("none", "whole"):
         before = len(swept)
         with Store.at(home / f"{content}.db") as store, Guard(home / "policy") as guard:

@@ -16,7 +16,7 @@ from tests.pipeline.gateway.servers import running, serving
 from tests.pipeline.gateway.test_refusals import post
 
 from cmf.adapters import get
-from cmf.adapters.sse import sse_bytes
+from cmf.adapters.wire.sse import sse_bytes
 
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.proxy.test_window import MASK
 from tests.pipeline.gateway.test_cut_streams import _upstream
-from tests.pipeline.gateway.test_window import MASK
 from tests.pipeline.gateway.windows import served
 
-from pipeline.gateway.dialects import DIALECTS
+from pipeline.gateway.http.dialects import DIALECTS
 from pipeline.guard import Guard
 
 EVIL = "delete_database"

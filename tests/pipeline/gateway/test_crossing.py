@@ -14,10 +14,10 @@ from tests.pipeline.gateway.servers import script, serving
 
 from cmf import TextPart, ThinkingPart, ToolCallPart
 from cmf.adapters import get
-from cmf.adapters.driver import is_whole
-from cmf.adapters.sse import NdjsonReader, SseReader
-from cmf.request import Response
-from pipeline.gateway import endpoints
+from cmf.adapters.wire.driver import is_whole
+from cmf.adapters.wire.sse import NdjsonReader, SseReader
+from cmf.message.request import Response
+from pipeline.gateway.http import endpoints
 
 CLIENTS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama")
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -13,19 +13,19 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.test_window import MASK
+from tests.pipeline.gateway.proxy.test_window import MASK
 from tests.pipeline.gateway.windows import Client, Pieces, aserved
 from tests.pipeline.new_store import migrated
 
-from cmf.content import ToolCallPart
-from cmf.request import Request, Response
-from cmf.security import SubjectExtension
+from cmf.message.message import ToolCallPart
+from cmf.message.request import Request, Response
+from cmf.message.security import SubjectExtension
 from pipeline.approvals.queue import Approvals
-from pipeline.assembly import Config
-from pipeline.authority import APPROVE
-from pipeline.context import Context
-from pipeline.gateway.upstream import StreamObserver
+from pipeline.decisions.authority import APPROVE
+from pipeline.decisions.context import Context
+from pipeline.gateway.upstreams.upstream import StreamObserver
 from pipeline.guard import Guard
+from pipeline.run.assembly import Config
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 

@@ -13,26 +13,26 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.proxy.test_window import MASK
 from tests.pipeline.gateway.servers import Bare, script, serving
 from tests.pipeline.gateway.test_crossing import CLIENTS
 from tests.pipeline.gateway.test_upstreams import CHAT, HELLO, WHOLE
-from tests.pipeline.gateway.test_window import MASK
 from tests.pipeline.gateway.windows import answer, events, served, spoken
 from ulid import ULID
 
 from cmf.adapters import get
-from cmf.adapters.base import WireEvent
-from cmf.content import TextPart
+from cmf.adapters.wire.base import WireEvent
 from cmf.enums import MessageStatus
-from cmf.request import Request
-from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import DIALECTS
-from pipeline.gateway.http_upstream import HttpUpstream
-from pipeline.gateway.settings import Upstream
-from pipeline.gateway.upstream import UpstreamError
-from pipeline.gateway.window_events import Sent
+from cmf.message.message import TextPart
+from cmf.message.request import Request
+from pipeline.gateway.config.settings import Upstream
+from pipeline.gateway.http.dialects import DIALECTS
+from pipeline.gateway.proxy.answer_ids import identified
+from pipeline.gateway.proxy.window_events import Sent
+from pipeline.gateway.upstreams.http_upstream import HttpUpstream
+from pipeline.gateway.upstreams.upstream import UpstreamError
 from pipeline.guard import Guard
-from pipeline.outcome import Outcome
+from pipeline.run.outcome import Outcome
 
 TEXT = "Well, é it is sk-abcdef and more wörds 😀 to say here, and on"
 MASKED = TEXT.replace("sk-abcdef", "[MASKED]")

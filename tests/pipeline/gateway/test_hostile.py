@@ -17,15 +17,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.pipeline.gateway.http.test_incoming import CHAT, HELLO, JSON, post, sent
 from tests.pipeline.gateway.processes import asked
 from tests.pipeline.gateway.servers import ANN, KEY, Bare, http_reply, running, script, serving, until
-from tests.pipeline.gateway.test_intake import CHAT, HELLO, JSON, post, sent
 
-from pipeline.errors import ConfigError
-from pipeline.gateway import server
-from pipeline.gateway.identity import Identities
-from pipeline.gateway.refusal import Refusal
-from pipeline.gateway.settings import Limits, Listen
+from pipeline.decisions.errors import ConfigError
+from pipeline.gateway.auth.identity import Identities
+from pipeline.gateway.config.settings import Limits, Listen
+from pipeline.gateway.http import server
+from pipeline.gateway.http.refusal import Refusal
 
 LIMITS = {"head_seconds": 0.5, "body_seconds": 0.5, "stalled_seconds": 1.0, "connections": 24, "concurrent": 16}
 

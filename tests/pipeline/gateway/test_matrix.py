@@ -11,15 +11,14 @@ from tests.pipeline.gateway.matrix import CELLS, EFFECTS, MODES, Cell, expected
 from tests.pipeline.gateway.matrix_bodies import CANNOT, DIALECTS, ROWS, Row
 
 from cmf.adapters import get
-from cmf.content import ImagePart, OpaquePart, Part, TextPart
-from cmf.decomposition import iter_views
 from cmf.enums import Role, StopReason
 from cmf.errors import CmfError
-from cmf.frozen import frozen_mapping
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from pipeline.gateway import dialects, endpoints
-from pipeline.gateway.endpoints import Operation
+from cmf.json.frozen import frozen_mapping
+from cmf.message.message import ImagePart, Message, OpaquePart, Part, TextPart
+from cmf.message.request import Choice, Request, Response
+from cmf.views.iterate import iter_views
+from pipeline.gateway.http import dialects, endpoints
+from pipeline.gateway.http.endpoints import Operation
 
 pytestmark = pytest.mark.slow
 

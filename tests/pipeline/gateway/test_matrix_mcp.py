@@ -15,8 +15,8 @@ from tests.pipeline.gateway.matrix_mcp import CELLS, MODES, PATH, McpCell, expec
 from tests.pipeline.gateway.matrix_mcp_bodies import ROWS, McpRow
 
 from cmf.adapters.mcp.calls import CALLS
-from pipeline.gateway import mcp
-from pipeline.mcp_proxy import stdio_proxy
+from pipeline.gateway.mcp import mcp
+from pipeline.mcp import stdio
 
 SPEC = Path(__file__).parents[3] / "docs" / "spec" / "adapters" / "mcp.md"
 pytestmark = pytest.mark.slow
@@ -59,11 +59,11 @@ def test_each_kind_of_result_that_is_read_is_given() -> None:
 def test_each_transport_that_is_served_has_its_cells() -> None:
     servers = {
         made
-        for made in vars(stdio_proxy).values()
-        if inspect.isclass(made) and hasattr(made, "received") and made is not stdio_proxy.Server
+        for made in vars(stdio).values()
+        if inspect.isclass(made) and hasattr(made, "received") and made is not stdio.Server
     }
 
-    assert servers == {stdio_proxy.ProcessServer, stdio_proxy.UrlServer}  # modes `stdio` and `url`
+    assert servers == {stdio.ProcessServer, stdio.UrlServer}  # modes `stdio` and `url`
     assert PATH.startswith(mcp.PATH)
     assert {cell.mode for cell in CELLS} == set(MODES)
     assert len(CELLS) == sum(len(modes_of(row)) for row in ROWS) * len(EFFECTS)

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.proxy.test_window import DENY, MASK, SECRET, guard_of
 from tests.pipeline.gateway.servers import ANN, KEY, serving
 from tests.pipeline.gateway.test_crossing import CLIENTS, heard
 from tests.pipeline.gateway.test_cut_streams import _upstream
-from tests.pipeline.gateway.test_window import DENY, MASK, SECRET, guard_of
 from tests.pipeline.gateway.test_window_clients import SDKS, anthropic, openai
 from tests.pipeline.gateway.test_window_joints import _read
 from tests.pipeline.gateway.windows import events, served, spoken

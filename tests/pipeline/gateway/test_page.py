@@ -21,9 +21,9 @@ from tests.house.tree import ROOT
 from tests.pipeline.gateway.servers import running
 from tests.pipeline.gateway.test_crossing import post
 
-from pipeline.gateway import config_file
+from pipeline.gateway.config import config_file
+from pipeline.gateway.config.settings import Settings
 from pipeline.gateway.service import built
-from pipeline.gateway.settings import Settings
 
 pytest.importorskip("openai", reason="the provider's own SDK is a development dependency")
 pytest.importorskip("anthropic", reason="the provider's own SDK is a development dependency")

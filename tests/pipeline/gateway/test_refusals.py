@@ -14,8 +14,8 @@ from tests.pipeline.gateway.servers import ANN, KEY, running, script, serving
 from tests.pipeline.gateway.test_crossing import asks, post
 
 from pipeline.cli.people import decide
-from pipeline.gateway import config_file
-from pipeline.gateway.identity import hash_of
+from pipeline.gateway.auth.identity import hash_of
+from pipeline.gateway.config import config_file
 from pipeline.gateway.service import built
 
 BOB_KEY = "cmf_the-key-of-bob"

@@ -20,15 +20,15 @@ UNUSED = {
     "jwt",
     "mako",
     "opentelemetry",
-    "pipeline.engines.opa_server",
-    "pipeline.gateway.check",
-    "pipeline.gateway.key_sets",
-    "pipeline.gateway.mcp",
-    "pipeline.gateway.reviewing",
-    "pipeline.gateway.tokens",
-    "pipeline.replay.masking",
-    "pipeline.mcp_proxy",
-    "pipeline.playground",
+    "pipeline.engines.opa",
+    "pipeline.gateway.checks.check",
+    "pipeline.gateway.auth.key_sets",
+    "pipeline.gateway.mcp.mcp",
+    "pipeline.gateway.review_site",
+    "pipeline.gateway.auth.tokens",
+    "pipeline.run.masking",
+    "pipeline.mcp",
+    "pipeline.authoring.playground",
     "pipeline.replay.replay",
     "pipeline.review.site",
     "psycopg",
@@ -42,7 +42,7 @@ STARTED = f"""
 import sys
 from pathlib import Path
 from pipeline.cli import serve
-from pipeline.gateway.config_file import load
+from pipeline.gateway.config.config_file import load
 from pipeline.gateway.service import assembled
 settings = load(Path(sys.argv[1]), {{}}).settings
 with serve.reviewed(settings), assembled(settings) as service:
@@ -54,7 +54,9 @@ JUDGES = {"pipeline.gateway.service", "pipeline.guard", "sqlalchemy"}
 
 @pytest.mark.spec("GW-224")
 def test_who_only_begins_workers_imports_nothing_that_judges() -> None:
-    code = f"import sys, pipeline.cli.serve, pipeline.gateway.workers; print(*({JUDGES} & sys.modules.keys()))"
+    code = (
+        f"import sys, pipeline.cli.serve, pipeline.gateway.processes.workers; print(*({JUDGES} & sys.modules.keys()))"
+    )
 
     imported = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout
 

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.processes import CHAT, Serving, said, serving_process
+from tests.pipeline.gateway.proxy.test_response_sessions import DENY, LABEL
 from tests.pipeline.gateway.servers import script
-from tests.pipeline.gateway.test_links import DENY, LABEL
 from tests.pipeline.redis_server import running_redis
 
 THREADS = 4

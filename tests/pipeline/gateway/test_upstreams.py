@@ -16,10 +16,10 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.servers import Bare, asking, http_reply, script, serving, until
 from tests.pipeline.gateway.test_crossing import CLIENTS, asks, post
 
-from cmf.request import Request
-from pipeline.gateway.http_upstream import HttpUpstream
-from pipeline.gateway.settings import Upstream
-from pipeline.gateway.upstream import UpstreamError
+from cmf.message.request import Request
+from pipeline.gateway.config.settings import Upstream
+from pipeline.gateway.upstreams.http_upstream import HttpUpstream
+from pipeline.gateway.upstreams.upstream import UpstreamError
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

@@ -16,8 +16,8 @@ from tests.pipeline.run_records import NOON
 
 from cmf import SubjectExtension
 from pipeline.audit.record import act_of
-from pipeline.events import RecordUnavailable
-from pipeline.gateway.metrics import Metrics
+from pipeline.decisions.events import RecordUnavailable
+from pipeline.gateway.operations.metrics import Metrics
 from pipeline.store import overrides
 from pipeline.store.database import Store
 from pipeline.store.overrides import OVERRIDE

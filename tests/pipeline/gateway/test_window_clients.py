@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.proxy.test_window import DENY, MASK
 from tests.pipeline.gateway.servers import ANN, KEY, Bare, asking, script, serving, until
 from tests.pipeline.gateway.test_crossing import CLIENTS, asks, heard, post
 from tests.pipeline.gateway.test_upstreams import CHAT, HELLO, chunks
-from tests.pipeline.gateway.test_window import DENY, MASK
 
 anthropic = pytest.importorskip("anthropic", reason="the provider's own SDK is a development dependency")
 genai = pytest.importorskip("google.genai", reason="the provider's own SDK is a development dependency")

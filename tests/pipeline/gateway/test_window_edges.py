@@ -11,28 +11,28 @@ from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.proxy.test_window import MASK, guard_of
 from tests.pipeline.gateway.test_crossing import CLIENTS
-from tests.pipeline.gateway.test_window import MASK, guard_of
 from tests.pipeline.gateway.windows import Client, Pieces, answer, aserved, events, served, spoken
 from ulid import ULID
 
 from cmf.adapters import get
-from cmf.content import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart
 from cmf.enums import MessageStatus, StopReason
-from cmf.request import Choice, ErrorInfo, Response
-from pipeline.errors import StoreError
-from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import DIALECTS
-from pipeline.gateway.endpoints import endpoint_of
-from pipeline.gateway.intake import ClientDisconnected, body_of, check_query, until_disconnect
-from pipeline.gateway.links import Links
-from pipeline.gateway.refusal import Refusal
-from pipeline.gateway.reply import Answer, Reply
-from pipeline.gateway.settings import Limits
-from pipeline.gateway.timeouts import SharedTimeout
-from pipeline.gateway.window_events import Diverged, Sent
+from cmf.message.message import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart
+from cmf.message.request import Choice, ErrorInfo, Response
+from pipeline.decisions.errors import StoreError
+from pipeline.gateway.config.settings import Limits
+from pipeline.gateway.http.client_response import Answer, Reply
+from pipeline.gateway.http.dialects import DIALECTS
+from pipeline.gateway.http.endpoints import endpoint_of
+from pipeline.gateway.http.incoming import ClientDisconnected, body_of, check_query, until_disconnect
+from pipeline.gateway.http.refusal import Refusal
+from pipeline.gateway.http.timeouts import SharedTimeout
+from pipeline.gateway.proxy.answer_ids import identified
+from pipeline.gateway.proxy.response_sessions import Links
+from pipeline.gateway.proxy.window_events import Diverged, Sent
 from pipeline.guard import Guard
-from pipeline.outcome import Outcome
+from pipeline.run.outcome import Outcome
 
 NONE = 'deny contains {"code": "x", "reason": "x"} if false'
 
@@ -169,7 +169,7 @@ class _Shapes:
         self.answers = answers
 
     async def ask(self, _request: Any, _body: Any, live: Any, /) -> Response:
-        from cmf.adapters.stream import TextDelta
+        from cmf.adapters.wire.stream import TextDelta
 
         for one in self.answers:
             live.observe(TextDelta(text="x" * 40))

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.pipeline.gateway.proxy.test_window import DENY, MASK, SECRET, guard_of
 from tests.pipeline.gateway.test_crossing import CLIENTS, heard
-from tests.pipeline.gateway.test_window import DENY, MASK, SECRET, guard_of
 from tests.pipeline.gateway.windows import Client, Piece, Pieces, aserved, events, served
 
-from cmf.content import ImagePart, Part, TextPart, ThinkingPart, ToolCallPart
-from cmf.frozen import freeze
+from cmf.json.frozen import freeze
+from cmf.message.message import ImagePart, Part, TextPart, ThinkingPart, ToolCallPart
 from pipeline.guard import Guard
 
 CALL = ToolCallPart(name="get_weather", tool_call_id="c1", arguments={"city": "Bern"})

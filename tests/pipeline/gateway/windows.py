@@ -11,20 +11,19 @@ from typing import Any
 from tests.pipeline.gateway.test_crossing import asks, heard
 from ulid import ULID
 
-from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
-from cmf.content import Part, TextPart, ThinkingPart
+from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
 from cmf.enums import MessageStatus, Role, StopReason
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from pipeline.gateway import endpoints
-from pipeline.gateway.exchange import Backend, IncomingRequest, RouteRuntime, exchange, read_request
-from pipeline.gateway.health import Health
-from pipeline.gateway.refusal import Refusal
-from pipeline.gateway.reply import Answer, Reply
-from pipeline.gateway.routing import HealthSettings, WindowMode
-from pipeline.gateway.settings import Route
-from pipeline.gateway.timeouts import SharedTimeout
-from pipeline.gateway.upstream import StreamObserver
+from cmf.message.message import Message, Part, TextPart, ThinkingPart
+from cmf.message.request import Choice, Request, Response
+from pipeline.gateway.config.routing import HealthSettings, WindowMode
+from pipeline.gateway.config.settings import Route
+from pipeline.gateway.http import endpoints
+from pipeline.gateway.http.client_response import Answer, Reply
+from pipeline.gateway.http.refusal import Refusal
+from pipeline.gateway.http.timeouts import SharedTimeout
+from pipeline.gateway.proxy.proxy import Backend, IncomingRequest, RouteRuntime, exchange, read_request
+from pipeline.gateway.upstreams.health import Health
+from pipeline.gateway.upstreams.upstream import StreamObserver
 from pipeline.guard import Guard
 
 Piece = str | Part

@@ -15,12 +15,12 @@ from tests.pipeline.conversations import calls, used
 from tests.pipeline.conversations import says as says_as
 
 from cmf import Choice, ErrorInfo, Message, Request, Response, TextPart, ThinkingPart, ToolCallPart, adapters
-from cmf.adapters.stream import MessageComplete, StreamError, TextDelta, ThinkingDelta
+from cmf.adapters.wire.stream import MessageComplete, StreamError, TextDelta, ThinkingDelta
 from cmf.errors import CmfError, UnknownFormatError
 from pipeline import Config, Context, Denied, EmissionError, Guard, as_stage, emit
-from pipeline.emission import emit_events
-from pipeline.errors import CallError
-from pipeline.events import CallFailed
+from pipeline.decisions.errors import CallError
+from pipeline.decisions.events import CallFailed
+from pipeline.run.emit import emit_events
 
 RULES = {
     "model": """

@@ -25,10 +25,10 @@ from tests.pipeline.tool_rules import TOOL_RULES
 
 from cmf import ImagePart, Message, TextPart, ToolResultPart
 from cmf.errors import DecodeError
-from cmf.value import replace
+from cmf.json.value import replace
 from pipeline import Context, Denied, Guard, as_stage
-from pipeline.errors import CallError
-from pipeline.events import CallFailed
+from pipeline.decisions.errors import CallError
+from pipeline.decisions.events import CallFailed
 from pipeline.sessions.base import MemorySessions
 
 

@@ -15,10 +15,10 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.tool_rules import TOOL_RULES
 
 from cmf import Message, TextPart, ToolCallPart
-from cmf.value import replace
+from cmf.json.value import replace
 from pipeline import ApprovalRequired, Config, ConfigError, Context, Denied, Guard, PolicyUnavailable, as_stage
-from pipeline.errors import CallError, StoreError, ToolInputError
-from pipeline.events import ToolInputInvalid
+from pipeline.decisions.errors import CallError, StoreError, ToolInputError
+from pipeline.decisions.events import ToolInputInvalid
 from pipeline.sessions.base import MemorySessions
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.pipeline.conftest import write_rules
 
-from cmf.security import SubjectExtension
+from cmf.message.security import SubjectExtension
 from pipeline import Config, Guard
 from pipeline.approvals.queue import Approvals
 from pipeline.sessions.base import MemorySessions

@@ -17,7 +17,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import guard_of
 
 from pipeline import Denied, Guard
-from pipeline.errors import ConfigError
+from pipeline.decisions.errors import ConfigError
 from pipeline.integrations.asgi import CmfMiddleware
 
 SESSION = {"x-cmf-session-id": "s"}

@@ -13,10 +13,10 @@ from tests.pipeline.gateway import matrix_bodies
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from cmf.adapters import get
-from cmf.adapters.sse import sse_bytes
+from cmf.adapters.wire.sse import sse_bytes
 from pipeline import Guard
 from pipeline.approvals.queue import Approvals
-from pipeline.errors import ConfigError
+from pipeline.decisions.errors import ConfigError
 from pipeline.integrations import httpx as cmf_httpx
 
 anthropic = pytest.importorskip("anthropic", reason="the provider's own SDK is a development dependency")

@@ -15,7 +15,7 @@ from cmf.adapters import get
 from cmf.errors import CmfError, ShapeError
 from pipeline import ApprovalRequired, Denied, Guard
 from pipeline.approvals.queue import Approvals
-from pipeline.errors import CallError, ConfigError
+from pipeline.decisions.errors import CallError, ConfigError
 from pipeline.integrations import langchain as cmf_langchain
 
 pytest.importorskip("langchain", reason="a development dependency")

@@ -13,7 +13,7 @@ from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from pipeline import Guard
 from pipeline.approvals.queue import Approvals
-from pipeline.errors import ConfigError
+from pipeline.decisions.errors import ConfigError
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks the network for prices otherwise
 litellm = pytest.importorskip("litellm", reason="in an environment of its own")

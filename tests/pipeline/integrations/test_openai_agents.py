@@ -17,7 +17,7 @@ from tests.pipeline.integrations.policies import BOSS, OWN, guard_of
 from cmf.errors import ShapeError
 from pipeline import ApprovalRequired, Denied, Guard
 from pipeline.approvals.queue import Approvals
-from pipeline.errors import CallError, ConfigError
+from pipeline.decisions.errors import CallError, ConfigError
 
 agents = pytest.importorskip("agents", reason="in an environment of its own")
 testing = pytest.importorskip("agents.testing", reason="in an environment of its own")

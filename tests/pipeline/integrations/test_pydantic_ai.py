@@ -12,7 +12,7 @@ from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from pipeline import ApprovalRequired, Denied, Guard
 from pipeline.approvals.queue import Approvals
-from pipeline.errors import CallError, ConfigError
+from pipeline.decisions.errors import CallError, ConfigError
 from pipeline.integrations import pydantic_ai as cmf_pydantic
 
 pytest.importorskip("pydantic_ai", reason="a development dependency")

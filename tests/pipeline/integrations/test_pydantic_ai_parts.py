@@ -12,15 +12,14 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import OWN, guard_of
 
-from cmf.content import ImagePart
-from cmf.content import TextPart as OurText
-from cmf.content import ThinkingPart as OurThinking
-from cmf.content import ToolCallPart as OurCall
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.message import ImagePart, Message
+from cmf.message.message import TextPart as OurText
+from cmf.message.message import ThinkingPart as OurThinking
+from cmf.message.message import ToolCallPart as OurCall
+from cmf.message.request import Choice, Request, Response
 from pipeline import Config, Denied, Guard, as_stage
-from pipeline.errors import CallError, ConfigError
+from pipeline.decisions.errors import CallError, ConfigError
 from pipeline.integrations import pydantic_ai as cmf_pydantic
 
 pytest.importorskip("pydantic_ai", reason="a development dependency")

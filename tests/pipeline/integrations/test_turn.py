@@ -10,13 +10,12 @@ import pytest
 from tests.pipeline.gateway import matrix_bodies
 
 from cmf.adapters import get
-from cmf.content import TextPart
 from cmf.errors import UnsupportedError
-from cmf.message import Message
-from cmf.request import Request, Response
-from cmf.value import replace
+from cmf.json.value import replace
+from cmf.message.message import Message, TextPart
+from cmf.message.request import Request, Response
 from pipeline import Context, Guard
-from pipeline.errors import ApprovalError, CallError, EmissionError, StoreError
+from pipeline.decisions.errors import ApprovalError, CallError, EmissionError, StoreError
 from pipeline.integrations import turn as turns
 from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, judged_call
 from pipeline.integrations.turn import Answered, Got, Judge, Release, Send, Turn, turn

@@ -11,9 +11,9 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.replaying import KEY, judged
 
-from cmf.codec import dumps
-from cmf.request import Request
-from pipeline import policy_set
+from cmf.json.codec import dumps
+from cmf.message.request import Request
+from pipeline.policy import policy_set
 from pipeline.replay.impact import Change
 from pipeline.replay.impact_run import impact_of
 

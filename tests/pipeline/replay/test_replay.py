@@ -13,18 +13,19 @@ from tests.cmf.strategies import values
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.replaying import KEY, asks, judged, replay, said, shipped
 
-from cmf.codec import dumps
-from cmf.request import Request, Response
-from pipeline import Context, Guard, policy_set
+from cmf.json.codec import dumps
+from cmf.message.request import Request, Response
+from pipeline import Context, Guard
 from pipeline.approvals.queue import Approvals
-from pipeline.errors import ReplayError
-from pipeline.replay.file import Entry, read_entry
+from pipeline.decisions.errors import ReplayError
+from pipeline.policy import policy_set
 from pipeline.replay.impact import Change, Compared, Impact, compare
 from pipeline.replay.impact_run import impact_of
 from pipeline.replay.measuring import regressions
+from pipeline.replay.process_pool import CHUNK, WORTH_A_PROCESS
 from pipeline.replay.replay import Replay, agrees
+from pipeline.run.recorded_input import Entry, read_entry
 from pipeline.sessions.base import MemorySessions
-from pipeline.spreading import CHUNK, WORTH_A_PROCESS
 
 NO = 'deny contains {"code": "test.no", "reason": "No."} if contains(input.content, "no")'
 """Denies what says so."""

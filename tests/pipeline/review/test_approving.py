@@ -16,11 +16,11 @@ from tests.pipeline.review.traffic import Client, judged, keep, record
 
 from cmf import Message, SubjectExtension
 from pipeline import Config, Context, Guard
-from pipeline.policy_set import load
+from pipeline.policy.policy_set import load
 from pipeline.review.access import Role
 from pipeline.review.site import Site
 from pipeline.sessions.base import wall_clock
-from pipeline.store.acts import TWO_PEOPLE
+from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 

@@ -12,7 +12,7 @@ from tests.pipeline.review.traffic import NOON, Client, opened, record
 from cmf import SubjectExtension
 from pipeline.audit.record import act_of
 from pipeline.review.site import Site
-from pipeline.store.acts import TWO_PEOPLE
+from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.pipeline.review.traffic import Client, keep, opened, record
 
 from pipeline.audit.query import exactly, parse
-from pipeline.decision import Effect
+from pipeline.decisions.decision import Effect
 from pipeline.review import bitsets
 from pipeline.review.catalog import Catalog
 from pipeline.review.site import Site

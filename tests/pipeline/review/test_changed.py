@@ -14,11 +14,11 @@ from tests.pipeline.session_stores import ANN
 
 from cmf import Message, SubjectExtension, TextPart
 from pipeline import Approvals, Guard
-from pipeline.approvals.state import ApprovalRequest
 from pipeline.audit.heads import PublicKey, Signer
-from pipeline.authority import APPROVE
-from pipeline.decision import Effect
-from pipeline.excused import Excused
+from pipeline.decisions.approval import ApprovalRequest
+from pipeline.decisions.authority import APPROVE
+from pipeline.decisions.decision import Effect
+from pipeline.decisions.exemption import Excused
 from pipeline.review.site import Site
 from pipeline.sessions.state import Changes
 from pipeline.store.database import Store

@@ -16,19 +16,19 @@ from tests.pipeline.review.traffic import HOSTILE, Client, keep, opened, record
 from tests.pipeline.session_stores import ANN, taint
 from typer.testing import CliRunner
 
-from pipeline.assembly import load_policies
+from pipeline.approvals.declassification import declassify
 from pipeline.audit.bundle import open_bundle
 from pipeline.audit.query import Disposition
 from pipeline.audit.record import Record
-from pipeline.authority import DECLASSIFY, holder
 from pipeline.cli.commands import app
-from pipeline.declassification import declassify
+from pipeline.decisions.authority import DECLASSIFY, holder
 from pipeline.review.catalog import Catalog
 from pipeline.review.charts import spread
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.rules import PoliciesAtHand, line_of
 from pipeline.review.site import Site
 from pipeline.review.web import HTMX_SHA256
+from pipeline.run.assembly import load_policies
 from pipeline.sessions.base import MemorySessions
 
 FULL = 100_000

@@ -11,10 +11,10 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.traffic import Client, judged, opened, record
 
-from pipeline.authority import holder
-from pipeline.policy_set import load
+from pipeline.decisions.authority import holder
+from pipeline.policy.policy_set import load
 from pipeline.review.site import Site
-from pipeline.store.acts import TWO_PEOPLE
+from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 

@@ -21,15 +21,15 @@ from tests.pipeline.review.traffic import HOSTILE, Client, keep, opened, record
 from cmf import SubjectExtension
 from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.verification import verify
-from pipeline.decision import Effect, Mode
-from pipeline.display import visible
-from pipeline.excused import Excused
+from pipeline.decisions.decision import Effect, Mode
+from pipeline.decisions.display import visible
+from pipeline.decisions.exemption import Excused
 from pipeline.review import actions
 from pipeline.review.access import Forms, Named, Person, Proxied, Role
 from pipeline.review.annotations import sampled, set_hash
 from pipeline.review.site import Site, Visit
 from pipeline.review.web import HEADERS, build_site
-from pipeline.store.acts import TWO_PEOPLE
+from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import stored_records

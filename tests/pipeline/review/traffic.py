@@ -13,19 +13,19 @@ from starlette.testclient import TestClient
 from tests.pipeline.new_store import migrated
 from ulid import ULID
 
-from cmf.message import Message
-from cmf.security import SubjectExtension
-from pipeline.assembly import Config
+from cmf.message.message import Message
+from cmf.message.security import SubjectExtension
 from pipeline.audit.record import Content, Record, Run, record_of
-from pipeline.context import Context
-from pipeline.coverage import Coverage, Skipped
-from pipeline.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
-from pipeline.excused import Excused
+from pipeline.decisions.context import Context
+from pipeline.decisions.coverage import Coverage, Skipped
+from pipeline.decisions.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
+from pipeline.decisions.exemption import Excused
 from pipeline.guard import Guard
-from pipeline.policy_set import PolicySet
+from pipeline.policy.policy_set import PolicySet
 from pipeline.review.access import Named, Person, Role
 from pipeline.review.site import Site
 from pipeline.review.web import build_site
+from pipeline.run.assembly import Config
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 

@@ -10,10 +10,10 @@ import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, at_once, count, grant, reserve, settled, taint, use, who
 from ulid import ULID
 
-from cmf.identity import IdMap
-from pipeline.errors import SessionError, StoreBusy, StoreError
+from cmf.message.ids import IdMap
+from pipeline.decisions.errors import SessionError, StoreBusy, StoreError
 from pipeline.sessions.base import SessionStore
-from pipeline.sessions.redis_store import RedisSessions
+from pipeline.sessions.redis import RedisSessions
 from pipeline.sessions.state import BudgetScope, Changes, Count, Taint
 from pipeline.store.database import Store
 

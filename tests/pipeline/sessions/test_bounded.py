@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.pipeline.session_stores import Clock, asked, count, reserve, taint, who
 
-from pipeline.errors import StoreError
+from pipeline.decisions.errors import StoreError
 from pipeline.sessions.base import MemorySessions
 from pipeline.sessions.state import Changes, Count, Taint
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, grant, taint, use, who
 
-from pipeline.errors import ApprovalError
+from pipeline.decisions.errors import ApprovalError
 from pipeline.sessions.base import SessionStore
 from pipeline.sessions.state import Changes
 

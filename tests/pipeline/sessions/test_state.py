@@ -10,9 +10,9 @@ from decimal import Decimal
 import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, at_once, count, grant, reserve, settled, use, who
 
-from pipeline.approvals.ref import ApprovalStatus
-from pipeline.context import Context
-from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
+from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.sessions.base import SessionStore
 from pipeline.sessions.state import BudgetScope, Changes, Taint
 from pipeline.store.database import Store

@@ -18,7 +18,7 @@ import pytest
 from cmf import Message, TextPart, ToolCallPart
 from pipeline import Context, Guard, as_stage
 from pipeline.sessions.base import MemorySessions, SessionStore
-from pipeline.sessions.redis_store import RedisSessions
+from pipeline.sessions.redis import RedisSessions
 from pipeline.sessions.turns import SessionTurns
 from pipeline.store.database import Store
 
@@ -135,7 +135,7 @@ async def test_a_blocking_call_in_a_loop_does_not_wait_for_a_task_of_that_loop()
 
 
 def _key() -> object:
-    from pipeline.sessions.keys import session_key
+    from pipeline.decisions.session_key import session_key
 
     return session_key(HERE)
 

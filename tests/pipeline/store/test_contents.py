@@ -19,16 +19,16 @@ from tests.pipeline.conversations import says, used
 from tests.pipeline.run_records import made_record
 
 from cmf import Request, RetentionPolicy, SubjectExtension
-from cmf.security import DataPolicy
+from cmf.message.security import DataPolicy
 from pipeline import Config, Context, Pipeline
 from pipeline.audit import bundle_verification
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.evidence import committed_in
 from pipeline.audit.record import Content
 from pipeline.audit.verification import Report, verify
-from pipeline.errors import AuditError, StoreError
-from pipeline.replay.file import read_entry
+from pipeline.decisions.errors import AuditError, StoreError
 from pipeline.replay.replay import Replay, agrees
+from pipeline.run.recorded_input import read_entry
 from pipeline.sessions.base import MemorySessions
 from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules
 from pipeline.store.database import Store

@@ -21,8 +21,7 @@ from tests.pipeline.run_records import made_record
 from typer.testing import CliRunner
 
 from pipeline.cli.commands import app
-from pipeline.errors import ConfigError, StoreError
-from pipeline.store.condition import condition_of, disk_space_of
+from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.store.database import Store
 from pipeline.store.engine import (
     MIGRATIONS,
@@ -33,6 +32,7 @@ from pipeline.store.engine import (
     open_to_read,
     upgrade,
 )
+from pipeline.store.health import condition_of, disk_space_of
 from pipeline.store.records import row_of
 from pipeline.store.tables import METADATA, RECORDS
 

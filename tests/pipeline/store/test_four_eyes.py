@@ -19,7 +19,7 @@ from tests.pipeline.session_stores import Clock
 from cmf import SubjectExtension
 from pipeline.audit.record import Content
 from pipeline.audit.verification import verify
-from pipeline.errors import AuditError
+from pipeline.decisions.errors import AuditError
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence

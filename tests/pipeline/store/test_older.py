@@ -19,7 +19,7 @@ from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.verification import Report, verify
 from pipeline.cli.commands import app
-from pipeline.context import Context
+from pipeline.decisions.context import Context
 from pipeline.guard import Guard
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read

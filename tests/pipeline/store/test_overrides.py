@@ -13,14 +13,14 @@ from tests.pipeline.policy_files import GOOD, PLACE, Write, write
 from tests.pipeline.session_stores import Clock
 
 from cmf import Message, SubjectExtension
-from cmf.codec import loads
-from pipeline.audit.facts import facts_of
+from cmf.json.codec import loads
+from pipeline.audit.search_terms import facts_of
 from pipeline.audit.verification import verify
-from pipeline.decision import Action, Verdict
-from pipeline.errors import AuditError
+from pipeline.decisions.decision import Action, Verdict
+from pipeline.decisions.errors import AuditError
 from pipeline.guard import Guard
 from pipeline.store import overrides as module
-from pipeline.store.acts import LONGEST, REVEAL
+from pipeline.store.content_access import LONGEST, REVEAL
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overrides import OVERRIDE, StoreOverrides

@@ -21,8 +21,8 @@ from tests.pipeline.new_store import apart, migrated
 from tests.pipeline.run_records import made_record
 from tests.pipeline.sessions.test_killed import finished, started
 
-from pipeline.context import Context
-from pipeline.errors import StoreBusy, StoreError
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import StoreBusy, StoreError
 from pipeline.store import log, writer
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
@@ -292,7 +292,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     script = """
 import json, resource, sys
 from pathlib import Path
-from pipeline.errors import StoreBusy, StoreError
+from pipeline.decisions.errors import StoreBusy, StoreError
 from pipeline.store.recorder import Recorder
 from pipeline.store import log, writer
 from pipeline.store.database import Store

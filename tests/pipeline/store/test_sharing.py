@@ -21,7 +21,7 @@ from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.verification import verify
 from pipeline.cli.commands import app
 from pipeline.cli.recorded import is_store, opened_store
-from pipeline.errors import ConfigError, StoreError
+from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.store.database import Store
 from pipeline.store.engine import check_can_write, is_database, open_any_schema, open_engine
 from pipeline.store.evidence import StoreEvidence
@@ -213,7 +213,7 @@ FORKED = """
 import os, sys, threading
 from pathlib import Path
 from tests.pipeline.run_records import made_record
-from pipeline.errors import StoreError
+from pipeline.decisions.errors import StoreError
 from pipeline.store.database import Store
 from pipeline.store.engine import open_any_schema
 from pipeline.store.records import stored_records

@@ -28,11 +28,11 @@ from cmf import SubjectExtension
 from pipeline import Config, Context, Pipeline
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.verification import verify
-from pipeline.decision import Action
-from pipeline.errors import ApprovalError, ConfigError, StoreError
+from pipeline.decisions.decision import Action
+from pipeline.decisions.errors import ApprovalError, ConfigError, StoreError
 from pipeline.sessions.base import SessionStore
 from pipeline.sessions.state import Changes
-from pipeline.store.acts import BREAK_GLASS
+from pipeline.store.content_access import BREAK_GLASS
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overrides import OVERRIDE

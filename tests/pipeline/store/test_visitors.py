@@ -17,12 +17,12 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.processes import CHAT, serving_process
 from tests.pipeline.gateway.processes import asked as answer_of
 from tests.pipeline.gateway.servers import KEY, script
-from tests.pipeline.gateway.test_reviewing import REVIEWER, ROLES, key
+from tests.pipeline.gateway.test_review_site import REVIEWER, ROLES, key
 from tests.pipeline.store.visitors import asked, route, told
 
-from pipeline.audit.checking import check_store
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.full_check import check_store
 from pipeline.store.records import Stored, stored_records
 
 NEVER = 'deny contains {"code": "t.never", "reason": "No."} if input.content == "never"'

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event, func, insert, select
 
 from pipeline.audit.heads import Signer
-from pipeline.errors import SessionError, StoreBusy, StoreError
+from pipeline.decisions.errors import SessionError, StoreBusy, StoreError
 from pipeline.sessions.base import wall_clock
 from pipeline.store import writer as writing
 from pipeline.store.engine import open_engine, snapshot

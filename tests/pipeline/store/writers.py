@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.pipeline.run_records import made_record
 
 from pipeline.audit.verification import verify
-from pipeline.errors import StoreError
+from pipeline.decisions.errors import StoreError
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk.chunks import LiveDecoder, chunks
-from cmf.adapters.aisdk.decode import FORMAT, read_message
-from cmf.adapters.aisdk.encode import names_in, older, write_group, write_messages, write_plain
 from cmf.adapters.aisdk.fold import STREAM, fold
-from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
-from cmf.adapters.driver import drive
-from cmf.adapters.fields import PARTIAL, Fields, extra_of, object_in
-from cmf.adapters.key_spelling import reading_exact_names
-from cmf.adapters.layout import envelope_layout, respell_envelope, shape_of, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
-from cmf.adapters.stream import StreamEvent
-from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
-from cmf.capabilities import ModelCapabilities
+from cmf.adapters.aisdk.parts_in import FORMAT, read_message
+from cmf.adapters.aisdk.parts_out import names_in, older, write_group, write_messages, write_plain
+from cmf.adapters.aisdk.stream import LiveDecoder, chunks
+from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
+from cmf.adapters.wire.driver import drive
+from cmf.adapters.wire.fields import PARTIAL, Fields, extra_of, object_in
+from cmf.adapters.wire.key_spelling import reading_exact_names
+from cmf.adapters.wire.layout import envelope_layout, respell_envelope, shape_of, with_layout
+from cmf.adapters.wire.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
+from cmf.adapters.wire.non_json_reply import error_text, is_unrecognized, unrecognized, write_unrecognized
+from cmf.adapters.wire.stream import StreamEvent
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.message import Layout, Message
-from cmf.pairing import has_call
-from cmf.request import Choice, ErrorInfo, Request, Response
-from cmf.value import replace, trusted
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import Layout, Message
+from cmf.message.pairing import has_call
+from cmf.message.request import Choice, ErrorInfo, Request, Response
+from cmf.models.capabilities import ModelCapabilities
 
 STOP_REASONS: Final = {
     "stop": StopReason.END,

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from cmf.adapters.aisdk.parts import ASKED_AS, OpenParts, hashable, is_tool, merge, renamed, take
-from cmf.adapters.base import WireEvent
-from cmf.adapters.fields import MARK, PARTIAL, strings_in
-from cmf.adapters.stream import contradiction
-from cmf.codec import loads_object
+from cmf.adapters.aisdk.stream_parts import ASKED_AS, OpenParts, hashable, is_tool, merge, renamed, take
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.fields import MARK, PARTIAL, strings_in
+from cmf.adapters.wire.stream import contradiction
 from cmf.errors import ShapeError
-from cmf.frozen import same_json
+from cmf.json.codec import loads_object
+from cmf.json.frozen import same_json
 
 DONE: Final = "[DONE]"
 STREAM: Final = f"{MARK}stream"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk.parts import hashable
+from cmf.adapters.aisdk.stream_parts import hashable
 from cmf.errors import ShapeError
-from cmf.frozen import freeze, same_json
+from cmf.json.frozen import freeze, same_json
 
 _STATES: Final = {"partial-call": "input-streaming", "call": "input-available", "result": "output-available"}
 _STATES_4: Final = {state: name for name, state in _STATES.items()}

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters.anthropic_messages.blocks import FORMAT
+from cmf.adapters.anthropic_messages.parts_in import FORMAT
 from cmf.adapters.anthropic_messages.request import HTTP, decode_request, encode_request
 from cmf.adapters.anthropic_messages.response import decode_response, encode_response
 from cmf.adapters.anthropic_messages.stream import Fold, LiveDecoder, events_of
-from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
-from cmf.adapters.driver import drive, is_whole
-from cmf.adapters.fields import extra_of
-from cmf.adapters.key_spelling import reading_exact_names
-from cmf.adapters.loss import locating_errors, respecting_critical
-from cmf.adapters.merged_body import reading_one_body
-from cmf.adapters.stream import StreamEvent
-from cmf.request import Request, Response
+from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
+from cmf.adapters.wire.driver import drive, is_whole
+from cmf.adapters.wire.extra_body import reading_one_body
+from cmf.adapters.wire.fields import extra_of
+from cmf.adapters.wire.key_spelling import reading_exact_names
+from cmf.adapters.wire.loss import locating_errors, respecting_critical
+from cmf.adapters.wire.stream import StreamEvent
+from cmf.message.request import Request, Response
 
 _VERSION: Final = "2023-06-01"
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cmf.adapters.anthropic_messages.blocks import FORMAT
-from cmf.adapters.call_id_forms import plain_form
-from cmf.content import TextPart, ToolCallPart, ToolResultPart
+from cmf.adapters.anthropic_messages.parts_in import FORMAT
+from cmf.adapters.wire.call_id_forms import plain_form
 from cmf.enums import Role
-from cmf.message import Message
+from cmf.message.message import Message, TextPart, ToolCallPart, ToolResultPart
 
 _ASSISTANT: Final = Role.ASSISTANT
 _TOOL: Final = Role.TOOL

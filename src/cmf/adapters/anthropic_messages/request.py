@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cmf.adapters import layout
-from cmf.adapters.anthropic_messages.blocks import (
+from cmf.adapters.anthropic_messages.parts_in import (
     FORMAT,
     Names,
     decode_assistant,
@@ -19,22 +18,22 @@ from cmf.adapters.anthropic_messages.blocks import (
     own_extra,
     rest_of,
 )
-from cmf.adapters.anthropic_messages.parts import encode_content
+from cmf.adapters.anthropic_messages.parts_out import encode_content
 from cmf.adapters.anthropic_messages.quick import quick_turns
 from cmf.adapters.anthropic_messages.tools import decode_choice, decode_tools, encode_choice, encode_tool
-from cmf.adapters.call_id_forms import marked_again
-from cmf.adapters.call_ids import with_ids
-from cmf.adapters.fields import Fields, extra_of, merge
-from cmf.adapters.loss import drop, narrowed
-from cmf.adapters.turns import user_runs
-from cmf.capabilities import lookup
-from cmf.content import Part, TextPart, ToolCallPart, ToolResultPart
+from cmf.adapters.wire import layout
+from cmf.adapters.wire.call_id_forms import marked_again
+from cmf.adapters.wire.call_ids import with_ids
+from cmf.adapters.wire.fields import Fields, extra_of, merge
+from cmf.adapters.wire.loss import drop, narrowed
+from cmf.adapters.wire.message_groups import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.message import Layout, Message
-from cmf.request import NO_SAMPLING, Request, Sampling
-from cmf.value import replace, trusted
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import Layout, Message, Part, TextPart, ToolCallPart, ToolResultPart
+from cmf.message.request import NO_SAMPLING, Request, Sampling
+from cmf.models.capabilities import lookup
 
 HTTP: Final = f"{FORMAT}.http"
 """Where a request keeps the headers that change what its body means."""

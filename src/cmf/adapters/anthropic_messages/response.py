@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cmf.adapters import layout
-from cmf.adapters.anthropic_messages.blocks import FORMAT, Names, decode_assistant, is_own, own_extra
-from cmf.adapters.anthropic_messages.parts import encode_content
-from cmf.adapters.call_ids import with_ids
-from cmf.adapters.fields import MARK, PARTIAL, Fields, extra_of, merge
-from cmf.codec import SAFE_INTEGER
-from cmf.content import ToolCallPart, ToolResultPart
+from cmf.adapters.anthropic_messages.parts_in import FORMAT, Names, decode_assistant, is_own, own_extra
+from cmf.adapters.anthropic_messages.parts_out import encode_content
+from cmf.adapters.wire import layout
+from cmf.adapters.wire.call_ids import with_ids
+from cmf.adapters.wire.fields import MARK, PARTIAL, Fields, extra_of, merge
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.message import Message
-from cmf.pairing import has_client_call
-from cmf.request import Choice, ErrorInfo, Request, Response
-from cmf.value import replace, trusted
+from cmf.json.codec import SAFE_INTEGER
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import Message, TokenUsage, ToolCallPart, ToolResultPart
+from cmf.message.pairing import has_client_call
+from cmf.message.request import Choice, ErrorInfo, Request, Response
 
 OTHER_EVENTS: Final = f"{MARK}events"  # what a stream had beside its message
 MARKS: Final = frozenset({PARTIAL, OTHER_EVENTS})  # of the fold, not of the provider: never written

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from cmf.adapters.anthropic_messages.response import OTHER_EVENTS
-from cmf.adapters.base import WireEvent
-from cmf.adapters.call_id_forms import from_plain_form
-from cmf.adapters.fields import PARTIAL
-from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
-from cmf.codec import dumps, loads_object
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.call_id_forms import from_plain_form
+from cmf.adapters.wire.fields import PARTIAL
+from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.errors import ShapeError
-from cmf.value import trusted
+from cmf.json.codec import dumps, loads_object
+from cmf.json.value import trusted
 
 # What a delta holds: the fields of its block to which it adds, or its own if they have another name.
 _DELTA_KEYS: Final[dict[str, tuple[str, ...]]] = {

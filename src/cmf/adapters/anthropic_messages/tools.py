@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cmf.adapters.anthropic_messages.blocks import is_own, own_extra, rest_of
-from cmf.adapters.fields import Fields, merge
+from cmf.adapters.anthropic_messages.parts_in import is_own, own_extra, rest_of
+from cmf.adapters.wire.fields import Fields, merge
 from cmf.errors import ShapeError, UnsupportedError
-from cmf.frozen import FrozenDict, frozen_mapping
-from cmf.request import ToolChoice, ToolChoiceMode
-from cmf.tools import ToolDefinition
-from cmf.value import trusted
+from cmf.json.frozen import FrozenDict, frozen_mapping
+from cmf.json.value import trusted
+from cmf.message.request import ToolChoice, ToolChoiceMode
+from cmf.message.tools import ToolDefinition
 
 _MODES: Final[dict[str, ToolChoiceMode]] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
 _WORDS: Final = {mode: word for word, mode in _MODES.items()}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
-from cmf.adapters.call_ids import CallIds
 from cmf.adapters.chat_completions.decode import Names, decoded_message
 from cmf.adapters.chat_completions.dialect import STREAM, Dialect
 from cmf.adapters.chat_completions.encode import wire_messages, wire_request, wire_response
@@ -17,23 +15,24 @@ from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick
 from cmf.adapters.chat_completions.quick_head import quick_head, with_messages
 from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_reply
 from cmf.adapters.chat_completions.stream import LiveDecoder, events_of
-from cmf.adapters.driver import drive, is_whole
-from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
-from cmf.adapters.key_spelling import reading_exact_names
-from cmf.adapters.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
-from cmf.adapters.loss import locating_errors, respecting_critical
-from cmf.adapters.merged_body import reading_one_body
-from cmf.adapters.one_text import in_one_text
-from cmf.adapters.stream import StreamEvent
-from cmf.content import ToolCallPart, ToolResultPart
-from cmf.frozen import freeze
-from cmf.message import Layout, Message
-from cmf.request import Request, Response
-from cmf.value import replace
+from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
+from cmf.adapters.wire.call_ids import CallIds
+from cmf.adapters.wire.driver import drive, is_whole
+from cmf.adapters.wire.extra_body import reading_one_body
+from cmf.adapters.wire.fields import MARK, extra_of, object_in, unmarked
+from cmf.adapters.wire.key_spelling import reading_exact_names
+from cmf.adapters.wire.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
+from cmf.adapters.wire.loss import locating_errors, respecting_critical
+from cmf.adapters.wire.single_text import in_one_text
+from cmf.adapters.wire.stream import StreamEvent
+from cmf.json.frozen import freeze
+from cmf.json.value import replace
+from cmf.message.message import Layout, Message, ToolCallPart, ToolResultPart
+from cmf.message.request import Request, Response
 
 
 class ChatCompletions(Adapter):
-    """One format of the family; see `cmf.adapters.base.Adapter` for what each method gives."""
+    """One format of the family; see `cmf.adapters.wire.base.Adapter` for what each method gives."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from cmf import binary
-from cmf.adapters import loss
 from cmf.adapters.chat_completions.dialect import Dialect
-from cmf.adapters.fields import Fields, extra_of, merge
-from cmf.content import (
+from cmf.adapters.wire import loss
+from cmf.adapters.wire.fields import Fields, extra_of, merge
+from cmf.errors import ShapeError, UnsupportedError
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import trusted
+from cmf.message import binary
+from cmf.message.message import (
     AudioPart,
     DocumentPart,
     ImagePart,
+    Message,
     OpaquePart,
     Part,
     ResourcePart,
@@ -21,10 +25,6 @@ from cmf.content import (
     ThinkingPart,
     VideoPart,
 )
-from cmf.errors import ShapeError, UnsupportedError
-from cmf.frozen import FrozenDict
-from cmf.message import Message
-from cmf.value import trusted
 
 Taken = Part | None
 Take = Callable[[Fields, Dialect], Taken]

@@ -10,10 +10,15 @@ from typing import Any, Final
 
 from cmf.adapters.chat_completions.blocks import blocks, opaque
 from cmf.adapters.chat_completions.dialect import JSON, ROLES, THOUGHTS, Dialect
-from cmf.adapters.fields import Fields
-from cmf.codec import dumps, loads_object
-from cmf.content import (
+from cmf.adapters.wire.fields import Fields
+from cmf.enums import Role
+from cmf.errors import ShapeError, UnknownRoleError
+from cmf.json.codec import dumps, loads_object
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import (
     AudioPart,
+    Message,
     Part,
     RedactedThinkingPart,
     TextPart,
@@ -21,11 +26,6 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.message import Message
-from cmf.value import replace, trusted
 
 Names = dict[str, str]  # the tool that a call id of the same request belongs to
 

@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.adapters.call_id_forms import is_mark
-from cmf.adapters.fields import MARK, Fields, allowed_names, count_in
-from cmf.content import Part
+from cmf.adapters.wire.call_id_forms import is_mark
+from cmf.adapters.wire.fields import MARK, Fields, allowed_names, count_in
 from cmf.enums import Role, StopReason
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.pairing import has_client_call
-from cmf.request import ToolChoice, ToolChoiceMode
-from cmf.value import trusted
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import trusted
+from cmf.message.message import Part, TokenUsage
+from cmf.message.pairing import has_client_call
+from cmf.message.request import ToolChoice, ToolChoiceMode
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 """Keys of a message whose text is thinking."""

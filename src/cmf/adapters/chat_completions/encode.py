@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cmf.adapters import loss
-from cmf.adapters.call_ids import CallIds
 from cmf.adapters.chat_completions.blocks import wire_blocks
 from cmf.adapters.chat_completions.dialect import (
     CHOICE_ERROR,
@@ -25,11 +23,17 @@ from cmf.adapters.chat_completions.dialect import (
     wire_tool_choice,
     wire_usage,
 )
-from cmf.adapters.fields import MARK, extra_of, merge, unmarked
-from cmf.codec import dumps, loads
-from cmf.content import (
+from cmf.adapters.wire import loss
+from cmf.adapters.wire.call_ids import CallIds
+from cmf.adapters.wire.fields import MARK, extra_of, merge, unmarked
+from cmf.enums import MessageStatus, Role, StopReason
+from cmf.errors import DecodeError, UnsupportedError
+from cmf.json.codec import dumps, loads
+from cmf.json.frozen import thaw
+from cmf.message.message import (
     AudioPart,
     MediaPart,
+    Message,
     OpaquePart,
     Part,
     RedactedThinkingPart,
@@ -38,12 +42,8 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import MessageStatus, Role, StopReason
-from cmf.errors import DecodeError, UnsupportedError
-from cmf.frozen import thaw
-from cmf.message import Message
-from cmf.request import Choice, ErrorInfo, Request, Response
-from cmf.tools import ToolDefinition
+from cmf.message.request import Choice, ErrorInfo, Request, Response
+from cmf.message.tools import ToolDefinition
 
 NO_ID: Final = "chatcmpl-0"  # where a foreign response has no id: a constant, since nothing is minted here
 _IN_CONTENT: Final = frozenset({"block", "refusal_block", "thinking", "thinking_text", "string", "url", "document_url"})

@@ -17,13 +17,13 @@ from cmf.adapters.chat_completions.dialect import (
     usage_of,
     wire_tool_choice,
 )
-from cmf.adapters.fields import MARK, PARTIAL, Fields
+from cmf.adapters.wire.fields import MARK, PARTIAL, Fields
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import ShapeError
-from cmf.frozen import FrozenDict, freeze, same_spelling
-from cmf.request import Choice, ErrorInfo, Request, Response, Sampling
-from cmf.tools import ToolDefinition
-from cmf.value import replace, trusted
+from cmf.json.frozen import FrozenDict, freeze, same_spelling
+from cmf.json.value import replace, trusted
+from cmf.message.request import Choice, ErrorInfo, Request, Response, Sampling
+from cmf.message.tools import ToolDefinition
 
 RESPONSE_NULLS: Final = ("choices", "usage", "error", "service_tier", "system_fingerprint")
 CHOICE_NULLS: Final = ("finish_reason", "logprobs", "message")

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cmf.adapters.base import WireEvent
 from cmf.adapters.chat_completions.dialect import STREAM, THOUGHTS
 from cmf.adapters.chat_completions.pieces import Aside, Pieces, adds_nothing, copied, gathering, settle, snapshot
-from cmf.adapters.fields import MARK, PARTIAL
-from cmf.codec import dumps
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.fields import MARK, PARTIAL
 from cmf.errors import ShapeError
+from cmf.json.codec import dumps
 
 DONE: Final = "[DONE]"
 CHUNK: Final = "chat.completion.chunk"

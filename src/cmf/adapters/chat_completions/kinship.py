@@ -9,11 +9,10 @@ from __future__ import annotations
 from operator import attrgetter, is_
 from typing import Any, Final, TypeVar
 
-from cmf.content import OpaquePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from cmf.frozen import freeze
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from cmf.value import replace
+from cmf.json.frozen import freeze
+from cmf.json.value import replace
+from cmf.message.message import Message, OpaquePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.message.request import Choice, Request, Response
 
 _V = TypeVar("_V", bound=Request | Response)
 _H = TypeVar("_H")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
-from cmf.codec import loads_object
-from cmf.frozen import MAX_DEPTH, same_spelling, too_deep
+from cmf.json.codec import loads_object
+from cmf.json.frozen import MAX_DEPTH, same_spelling, too_deep
 
 _ABSENT: Final = object()
 _FEW: Final = 4  # texts of more pieces are not asked whether they are whole: that would take a look at all, each time

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.chat_completions.decode import Names
-from cmf.adapters.layout import capped
-from cmf.codec import dumps, frozen_object, loads_object
-from cmf.content import TextPart, ToolCallPart, ToolResultPart
+from cmf.adapters.wire.layout import capped
 from cmf.enums import Role
-from cmf.frozen import FrozenDict, frozen_mapping, same_json
-from cmf.making import Shape, shape_maker
-from cmf.message import NO_SHAPE, Layout, Message
-from cmf.value import maker
+from cmf.json.codec import dumps, frozen_object, loads_object
+from cmf.json.frozen import FrozenDict, frozen_mapping, same_json
+from cmf.json.making import Shape, shape_maker
+from cmf.json.value import maker
+from cmf.message.message import NO_SHAPE, Layout, Message, TextPart, ToolCallPart, ToolResultPart
 
 _SPEAKERS: Final = {
     "system": Role.SYSTEM,

@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cmf.adapters.chat_completions.quick import is_text
-from cmf.codec import brackets, loads_plain, plain_bytes, sealed_object
 from cmf.errors import ShapeError
-from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping, sealed
-from cmf.message import Message
-from cmf.native import plain_copy
-from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
-from cmf.value import maker
+from cmf.json.codec import brackets, loads_plain, plain_bytes, sealed_object
+from cmf.json.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping, sealed
+from cmf.json.native import plain_copy
+from cmf.json.value import maker
+from cmf.message.message import Message
+from cmf.message.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
+from cmf.message.tools import ToolDefinition
 
 _NUMBERS: Final = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
 _NO_NUMBERS: Final = dict.fromkeys(SAMPLING_FIELDS)  # nobody writes to it

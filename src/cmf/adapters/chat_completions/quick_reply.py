@@ -15,14 +15,13 @@ from cmf.adapters.chat_completions.dialect import THOUGHTS, stop_reason, usage_o
 from cmf.adapters.chat_completions.encode import NO_ID
 from cmf.adapters.chat_completions.envelope import CHOICE_NULLS, RESPONSE_NULLS
 from cmf.adapters.chat_completions.quick import calling, is_text, quick_wire
-from cmf.adapters.fields import is_marked
-from cmf.content import Part, TextPart
+from cmf.adapters.wire.fields import is_marked
 from cmf.enums import Role, StopReason
-from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping
-from cmf.making import Shape, shape_maker
-from cmf.message import NO_SHAPE, Layout, Message
-from cmf.request import Choice, Response
-from cmf.value import maker, replace
+from cmf.json.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping
+from cmf.json.making import Shape, shape_maker
+from cmf.json.value import maker, replace
+from cmf.message.message import NO_SHAPE, Layout, Message, Part, TextPart
+from cmf.message.request import Choice, Response
 
 _ASSISTANT: Final = Role.ASSISTANT
 _OF_BODY: Final = frozenset({"object", "model", "choices"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cmf.adapters.base import WireEvent
 from cmf.adapters.chat_completions.dialect import THOUGHTS
 from cmf.adapters.chat_completions.fold import CHUNK, DONE, WHOLE
-from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
-from cmf.codec import dumps
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.json.codec import dumps
 
 _IN_EVERY_CHUNK: Final = ("id", "object", "created", "model", "system_fingerprint", "provider", "service_tier")
 _ORDER: Final = ("role", *THOUGHTS, "content", "refusal", "audio", "function_call")

@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
-from cmf.adapters.driver import drive
-from cmf.adapters.gemini.parts import FORMAT
+from cmf.adapters.gemini.parts_in import FORMAT
 from cmf.adapters.gemini.request import decode_request, encode_request
 from cmf.adapters.gemini.response import decode_response, encode_response
 from cmf.adapters.gemini.stream import LiveDecoder, fold_events, wire_events
-from cmf.adapters.key_spelling import reading_exact_names
-from cmf.adapters.loss import locating_errors, respecting_critical
-from cmf.adapters.one_text import in_one_text
-from cmf.adapters.stream import StreamEvent
-from cmf.adapters.unrecognized import error_text, is_unrecognized
+from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
+from cmf.adapters.wire.driver import drive
+from cmf.adapters.wire.key_spelling import reading_exact_names
+from cmf.adapters.wire.loss import locating_errors, respecting_critical
+from cmf.adapters.wire.non_json_reply import error_text, is_unrecognized
+from cmf.adapters.wire.single_text import in_one_text
+from cmf.adapters.wire.stream import StreamEvent
 from cmf.errors import UnsupportedError
-from cmf.request import Request, Response
+from cmf.message.request import Request, Response
 
 
 class GeminiAdapter(Adapter):

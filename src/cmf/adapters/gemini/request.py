@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cmf.adapters import loss
-from cmf.adapters.call_ids import call_names
-from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini.names import CONTENT, REQUEST, Spelling, normal, spelt
-from cmf.adapters.gemini.parts import FORMAT, decode_part, inside
+from cmf.adapters.gemini.parts_in import FORMAT, decode_part, inside
+from cmf.adapters.gemini.parts_out import Names, encode_group
 from cmf.adapters.gemini.tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
-from cmf.adapters.gemini.write import Names, encode_group
-from cmf.adapters.layout import (
+from cmf.adapters.wire import loss
+from cmf.adapters.wire.call_ids import call_names
+from cmf.adapters.wire.fields import Fields, extra_of, merge
+from cmf.adapters.wire.layout import (
     apply,
     capped,
     grouped,
@@ -24,13 +24,13 @@ from cmf.adapters.layout import (
     wire_content,
     with_layout,
 )
-from cmf.adapters.turns import user_runs
+from cmf.adapters.wire.message_groups import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
-from cmf.frozen import FrozenDict, freeze, same_spelling
-from cmf.message import NO_SHAPE, Layout, Message
-from cmf.request import Request, Sampling, ToolChoice
-from cmf.value import replace, trusted
+from cmf.json.frozen import FrozenDict, freeze, same_spelling
+from cmf.json.value import replace, trusted
+from cmf.message.message import NO_SHAPE, Layout, Message
+from cmf.message.request import Request, Sampling, ToolChoice
 
 _ROLES: Final = ("user", "function", "tool")
 _NUMBERS: Final = {

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cmf.adapters import loss
-from cmf.adapters.fields import MARK, PARTIAL, Fields, count_in, extra_of, merge, unmarked
 from cmf.adapters.gemini.names import RESPONSE, normal, spelt
-from cmf.adapters.gemini.parts import FORMAT, inside
+from cmf.adapters.gemini.parts_in import FORMAT, inside
+from cmf.adapters.gemini.parts_out import encode_group
 from cmf.adapters.gemini.request import decode_content, envelope_shape
-from cmf.adapters.gemini.write import encode_group
-from cmf.adapters.layout import apply, shape_of, wire_content, with_layout
-from cmf.adapters.unrecognized import is_unrecognized, unrecognized, write_unrecognized
-from cmf.codec import SAFE_INTEGER
+from cmf.adapters.wire import loss
+from cmf.adapters.wire.fields import MARK, PARTIAL, Fields, count_in, extra_of, merge, unmarked
+from cmf.adapters.wire.layout import apply, shape_of, wire_content, with_layout
+from cmf.adapters.wire.non_json_reply import is_unrecognized, unrecognized, write_unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
-from cmf.extensions import TokenUsage
-from cmf.frozen import freeze
-from cmf.message import Message
-from cmf.pairing import has_client_call
-from cmf.request import Choice, ErrorInfo, Response
-from cmf.value import replace, trusted
+from cmf.json.codec import SAFE_INTEGER
+from cmf.json.frozen import freeze
+from cmf.json.value import replace, trusted
+from cmf.message.message import Message, TokenUsage
+from cmf.message.pairing import has_client_call
+from cmf.message.request import Choice, ErrorInfo, Response
 
 _FILTERED: Final = (
     "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",

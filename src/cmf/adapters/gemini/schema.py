@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from cmf.frozen import FrozenDict, freeze
+from cmf.json.frozen import FrozenDict, freeze
 
 OPENAPI: Final = "openapi"
 

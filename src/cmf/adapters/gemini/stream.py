@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from cmf.adapters.base import WireEvent
-from cmf.adapters.fields import MARK, PARTIAL, strings_in
 from cmf.adapters.gemini.arguments import StreamedArguments
 from cmf.adapters.gemini.names import RESPONSE, normal
-from cmf.adapters.gemini.parts import CODE, is_text, is_thought
-from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.gemini.parts_in import CODE, is_text, is_thought
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.fields import MARK, PARTIAL, strings_in
+from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 
 SUPERSEDED: Final = f"{MARK}superseded"  # values that a later chunk replaced
 UNRECOGNIZED: Final = f"{MARK}unrecognized"  # events that are no chunk

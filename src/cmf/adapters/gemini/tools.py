@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cmf.adapters import loss
-from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini.names import CLIENT_RUN, PROVIDER_TOOLS
-from cmf.adapters.gemini.parts import FORMAT
+from cmf.adapters.gemini.parts_in import FORMAT
 from cmf.adapters.gemini.schema import OPENAPI, lowered, raised
+from cmf.adapters.wire import loss
+from cmf.adapters.wire.fields import Fields, extra_of, merge
 from cmf.errors import ShapeError, UnsupportedError
-from cmf.frozen import FrozenDict, frozen_mapping
-from cmf.tools import ToolDefinition
-from cmf.value import trusted
+from cmf.json.frozen import FrozenDict, frozen_mapping
+from cmf.json.value import trusted
+from cmf.message.tools import ToolDefinition
 
 SCHEMA_NOTE: Final = "cmf_schema"  # the name of a schema's key, if that was the older one
 

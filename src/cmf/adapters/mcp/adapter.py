@@ -6,27 +6,26 @@ import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
-from cmf.adapters.driver import CUT, arriving
-from cmf.adapters.fields import PARTIAL, extra_of, object_in
-from cmf.adapters.key_spelling import reading_exact_names
-from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
 from cmf.adapters.mcp.blocks import FORMAT
 from cmf.adapters.mcp.calls import ENTRY, RpcContent
 from cmf.adapters.mcp.message import RpcMessage, read, write
 from cmf.adapters.mcp.results import UNKNOWN_CALL, AnsweredCall, answered_call, name_in
-from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
-from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
-from cmf.capabilities import ModelCapabilities
-from cmf.content import TextPart, ToolCallPart
+from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
+from cmf.adapters.wire.driver import CUT, arriving
+from cmf.adapters.wire.fields import PARTIAL, extra_of, object_in
+from cmf.adapters.wire.key_spelling import reading_exact_names
+from cmf.adapters.wire.layout import envelope_layout, respell_envelope, with_layout
+from cmf.adapters.wire.loss import drop, drop_foreign_extras, locating_errors, respecting_critical
+from cmf.adapters.wire.non_json_reply import error_text, is_unrecognized, unrecognized, write_unrecognized
+from cmf.adapters.wire.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
 from cmf.enums import MessageStatus, Role
 from cmf.errors import CmfError, ShapeError, UnsupportedError
-from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
-from cmf.message import Message
-from cmf.request import Choice, ErrorInfo, Request, Response
-from cmf.tools import ToolDefinition
-from cmf.value import replace, trusted
+from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import Message, TextPart, ToolCallPart
+from cmf.message.request import Choice, ErrorInfo, Request, Response
+from cmf.message.tools import ToolDefinition
+from cmf.models.capabilities import ModelCapabilities
 
 CUT_SHORT: Final = {PARTIAL: True}
 """The last item of the fold of a stream that ended before its answer."""

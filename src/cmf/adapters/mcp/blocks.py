@@ -6,12 +6,16 @@ import base64
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields, extra_of, object_in
-from cmf.adapters.loss import drop
-from cmf.codec import dumps, loads
-from cmf.content import (
+from cmf.adapters.wire.fields import Fields, extra_of, object_in
+from cmf.adapters.wire.loss import drop
+from cmf.errors import DecodeError, UnsupportedError
+from cmf.json.codec import dumps, loads
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import trusted
+from cmf.message.message import (
     AudioPart,
     ImagePart,
+    Message,
     OpaquePart,
     Part,
     RedactedThinkingPart,
@@ -22,10 +26,6 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.errors import DecodeError, UnsupportedError
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.message import Message
-from cmf.value import trusted
 
 FORMAT: Final = "mcp"
 

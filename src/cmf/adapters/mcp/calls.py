@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cmf.adapters.fields import MARK, Fields, extra_of, object_in
-from cmf.adapters.layout import grouped, grouped_as, joined, shape_of
-from cmf.adapters.loss import drop, narrowed
 from cmf.adapters.mcp.blocks import (
     FORMAT,
     Names,
@@ -22,15 +19,17 @@ from cmf.adapters.mcp.blocks import (
     write_arguments,
     write_blocks,
 )
-from cmf.adapters.turns import user_runs
-from cmf.content import Part, PromptRequestPart, ResourceRefPart, TextPart, ToolCallPart
+from cmf.adapters.wire.fields import MARK, Fields, extra_of, object_in
+from cmf.adapters.wire.layout import grouped, grouped_as, joined, shape_of
+from cmf.adapters.wire.loss import drop, narrowed
+from cmf.adapters.wire.message_groups import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.frozen import FrozenDict, frozen_mapping
-from cmf.message import Message
-from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
-from cmf.value import trusted
+from cmf.json.frozen import FrozenDict, frozen_mapping
+from cmf.json.value import trusted
+from cmf.message.message import Message, Part, PromptRequestPart, ResourceRefPart, TextPart, ToolCallPart
+from cmf.message.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
+from cmf.message.tools import ToolDefinition
 
 ENTRY: Final = f"{MARK}entry"  # which message of a batch a tool definition belongs to; never on the wire
 DEFAULT_MAX_TOKENS: Final = 4096  # MCP requires a limit; requests of other formats may have none

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.adapters.call_ids import with_ids
-from cmf.adapters.fields import Fields, object_in
 from cmf.adapters.mcp.blocks import FORMAT, add
 from cmf.adapters.mcp.calls import CALLS, DEFAULT_MAX_TOKENS, RpcContent, drop_options, method_of, params_of
 from cmf.adapters.mcp.results import (
@@ -25,13 +23,14 @@ from cmf.adapters.mcp.results import (
     write_answer,
     write_stop,
 )
-from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
+from cmf.adapters.wire.call_ids import with_ids
+from cmf.adapters.wire.fields import Fields, object_in
 from cmf.enums import Role, StopReason
 from cmf.errors import UnsupportedError
-from cmf.frozen import FrozenDict, thaw
-from cmf.message import Message
-from cmf.request import ErrorInfo, Response
-from cmf.value import trusted
+from cmf.json.frozen import FrozenDict, thaw
+from cmf.json.value import trusted
+from cmf.message.message import Message, OpaquePart, Part, ToolCallPart, ToolResultPart
+from cmf.message.request import ErrorInfo, Response
 
 _NO_KEYS: Final = FrozenDict()
 _NOT_IN_TASKS: Final = frozenset({"result", "taskId"})

@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields, extra_of
-from cmf.adapters.loss import drop
 from cmf.adapters.mcp.blocks import FORMAT, read_resource, read_result, write_resource, write_result
 from cmf.adapters.mcp.calls import RpcContent, read_message, read_tools, write_message, write_messages, write_tools
-from cmf.content import (
+from cmf.adapters.wire.fields import Fields, extra_of
+from cmf.adapters.wire.loss import drop
+from cmf.enums import Role, StopReason
+from cmf.errors import UnsupportedError
+from cmf.json.value import trusted
+from cmf.message.message import (
+    Message,
     OpaquePart,
     PromptRequestPart,
     PromptResultPart,
@@ -25,12 +29,8 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import Role, StopReason
-from cmf.errors import UnsupportedError
-from cmf.message import Message
-from cmf.pairing import has_client_call
-from cmf.request import Choice, Request
-from cmf.value import trusted
+from cmf.message.pairing import has_client_call
+from cmf.message.request import Choice, Request
 
 STOP_REASONS: Final = {
     "endTurn": StopReason.END,

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
-from cmf.adapters.call_ids import call_names
-from cmf.adapters.driver import drive
-from cmf.adapters.fields import MARK, PARTIAL, extra_of, unmarked
-from cmf.adapters.key_spelling import reading_exact_names
-from cmf.adapters.layout import apply, shape_of, wire_content, with_layout
-from cmf.adapters.loss import locating_errors, respecting_critical
 from cmf.adapters.ollama.decode import (
     FORMAT,
     Calls,
@@ -23,16 +16,22 @@ from cmf.adapters.ollama.decode import (
 )
 from cmf.adapters.ollama.encode import encode_envelope, encode_message, plain_response
 from cmf.adapters.ollama.stream import LiveDecoder, fold_events, wire_events
-from cmf.adapters.one_text import in_one_text
-from cmf.adapters.stream import StreamEvent
-from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
-from cmf.content import ToolResultPart
+from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
+from cmf.adapters.wire.call_ids import call_names
+from cmf.adapters.wire.driver import drive
+from cmf.adapters.wire.fields import MARK, PARTIAL, extra_of, unmarked
+from cmf.adapters.wire.key_spelling import reading_exact_names
+from cmf.adapters.wire.layout import apply, shape_of, wire_content, with_layout
+from cmf.adapters.wire.loss import locating_errors, respecting_critical
+from cmf.adapters.wire.non_json_reply import error_text, is_unrecognized, unrecognized, write_unrecognized
+from cmf.adapters.wire.single_text import in_one_text
+from cmf.adapters.wire.stream import StreamEvent
 from cmf.enums import Role
 from cmf.errors import ShapeError
-from cmf.frozen import freeze
-from cmf.message import Message
-from cmf.request import Request, Response
-from cmf.value import replace
+from cmf.json.frozen import freeze
+from cmf.json.value import replace
+from cmf.message.message import Message, ToolResultPart
+from cmf.message.request import Request, Response
 
 
 class OllamaAdapter(Adapter):

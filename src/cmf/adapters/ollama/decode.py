@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cmf.adapters.fields import MARK, PARTIAL, Fields
-from cmf.adapters.layout import spelling
-from cmf.content import ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.adapters.wire.fields import MARK, PARTIAL, Fields
+from cmf.adapters.wire.layout import spelling
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnknownRoleError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
-from cmf.message import Layout, Message
-from cmf.pairing import has_call
-from cmf.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling
-from cmf.tools import ToolDefinition
-from cmf.value import replace, trusted
+from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import (
+    ImagePart,
+    Layout,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    TokenUsage,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.message.pairing import has_call
+from cmf.message.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling
+from cmf.message.tools import ToolDefinition
 
 FORMAT: Final = "ollama"
 GENERATED: Final = f"{MARK}generated"  # on a message whose fields were in the body itself

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from cmf import binary
-from cmf.adapters import loss
-from cmf.adapters.fields import extra_of, merge, unmarked
 from cmf.adapters.ollama.decode import COUNTS, EMPTY, FORMAT, GENERATED, NUMBERS, STOPS
-from cmf.codec import dumps
-from cmf.content import (
+from cmf.adapters.wire import loss
+from cmf.adapters.wire.fields import extra_of, merge, unmarked
+from cmf.enums import MessageStatus, Role, StopReason
+from cmf.errors import UnsupportedError
+from cmf.json.codec import dumps
+from cmf.message import binary
+from cmf.message.message import (
     ImagePart,
     MediaPart,
+    Message,
     Part,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import MessageStatus, Role, StopReason
-from cmf.errors import UnsupportedError
-from cmf.facts import result_text
-from cmf.message import Message
-from cmf.request import Choice, ErrorInfo, Request, Response
-from cmf.tools import ToolDefinition
+from cmf.message.request import Choice, ErrorInfo, Request, Response
+from cmf.message.tools import ToolDefinition
+from cmf.views.render import result_text
 
 _RAW: Final = {StopReason.MAX_TOKENS: "length"}  # every other end is a stop
 _BETWEEN: Final = "\n\n"  # this format has one text where others have several

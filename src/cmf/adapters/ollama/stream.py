@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from cmf.adapters.base import WireEvent
-from cmf.adapters.fields import MARK, PARTIAL
-from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.fields import MARK, PARTIAL
+from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
 
 SUPERSEDED: Final = f"{MARK}superseded"  # values that a later line replaced
 UNRECOGNIZED: Final = f"{MARK}unrecognized"  # lines that are no object

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters import layout
-from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
-from cmf.adapters.call_id_forms import marked_again
-from cmf.adapters.driver import drive
-from cmf.adapters.fields import PARTIAL, extra_of, unmarked
-from cmf.adapters.key_spelling import reading_exact_names
-from cmf.adapters.loss import drop_foreign_extras, locating_errors, respecting_critical
-from cmf.adapters.merged_body import reading_one_body
 from cmf.adapters.openai_responses import stream
 from cmf.adapters.openai_responses.decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses.encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses.fold import fold
 from cmf.adapters.openai_responses.items import FORMAT, KINDS
-from cmf.adapters.openai_responses.read import ItemReader
-from cmf.adapters.openai_responses.write import ItemWriter, default_form, in_form, message_form
-from cmf.adapters.stream import StreamEvent
-from cmf.adapters.unrecognized import error_text, is_unrecognized, unrecognized, write_unrecognized
-from cmf.content import Part, TextPart
+from cmf.adapters.openai_responses.parts_in import ItemReader
+from cmf.adapters.openai_responses.parts_out import ItemWriter, default_form, in_form, message_form
+from cmf.adapters.wire import layout
+from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
+from cmf.adapters.wire.call_id_forms import marked_again
+from cmf.adapters.wire.driver import drive
+from cmf.adapters.wire.extra_body import reading_one_body
+from cmf.adapters.wire.fields import PARTIAL, extra_of, unmarked
+from cmf.adapters.wire.key_spelling import reading_exact_names
+from cmf.adapters.wire.loss import drop_foreign_extras, locating_errors, respecting_critical
+from cmf.adapters.wire.non_json_reply import error_text, is_unrecognized, unrecognized, write_unrecognized
+from cmf.adapters.wire.stream import StreamEvent
 from cmf.enums import MessageStatus, Role
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.message import NO_SHAPE, Layout, Message
-from cmf.request import Request, Response
-from cmf.value import replace, trusted
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import NO_SHAPE, Layout, Message, Part, TextPart
+from cmf.message.request import Request, Response
 
 _INSTRUCTIONS: Final = Layout(format=FORMAT, shape=FrozenDict({"form": "instructions"}))
 _STRING_INPUT: Final = Layout(format=FORMAT, shape=FrozenDict({"form": "input"}))

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from cmf.adapters.openai_responses.items import CALLS
 from cmf.adapters.openai_responses.places import PIECES
-from cmf.adapters.stream import contradiction
-from cmf.codec import loads_object
-from cmf.frozen import same_json
+from cmf.adapters.wire.stream import contradiction
+from cmf.json.codec import loads_object
+from cmf.json.frozen import same_json
 
 CALL_PIECES: Final = frozenset(base for base, path in PIECES.items() if path[0] not in ("content", "summary"))
 _CALLED: Final = frozenset(

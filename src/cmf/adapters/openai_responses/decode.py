@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cmf.adapters.fields import PARTIAL, allowed_names
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, KINDS, leftover
-from cmf.adapters.openai_responses.read import ItemReader, taken
-from cmf.codec import SAFE_INTEGER
-from cmf.content import Part, TextPart
+from cmf.adapters.openai_responses.parts_in import ItemReader, taken
+from cmf.adapters.wire.fields import PARTIAL, allowed_names
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.message import Message
-from cmf.pairing import has_client_call
-from cmf.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
-from cmf.value import trusted
+from cmf.json.codec import SAFE_INTEGER
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import trusted
+from cmf.message.message import Message, Part, TextPart, TokenUsage
+from cmf.message.pairing import has_client_call
+from cmf.message.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
+from cmf.message.tools import ToolDefinition
 
 OWN: Final = frozen_mapping({FORMAT: frozen_mapping({})})
 TOOL_MODES: Final = frozenset({"auto", "none", "required"})

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from cmf.adapters.fields import extra_of, merge, object_in, unmarked
-from cmf.adapters.loss import drop, narrowed, refuse_foreign_kind
 from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, joined_text, stop_reason, tool_choice
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
-from cmf.adapters.openai_responses.write import ItemWriter, with_leftover
-from cmf.content import Part
+from cmf.adapters.openai_responses.parts_out import ItemWriter, with_leftover
+from cmf.adapters.wire.fields import extra_of, merge, object_in, unmarked
+from cmf.adapters.wire.loss import drop, narrowed, refuse_foreign_kind
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, FrozenList
-from cmf.message import NO_SHAPE
-from cmf.request import Request, Response
-from cmf.tools import ToolDefinition
+from cmf.json.frozen import FrozenDict, FrozenList
+from cmf.message.message import NO_SHAPE, Part, TokenUsage
+from cmf.message.request import Request, Response
+from cmf.message.tools import ToolDefinition
 
 SCHEMA_NAME: Final = "response"  # the format demands one
 

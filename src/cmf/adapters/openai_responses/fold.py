@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cmf.adapters.base import WireEvent
-from cmf.adapters.fields import PARTIAL
 from cmf.adapters.openai_responses.contradictions import CALL_PIECES, Finals, refuse_other, refuse_other_call
 from cmf.adapters.openai_responses.items import STREAM
 from cmf.adapters.openai_responses.places import (
@@ -27,9 +25,11 @@ from cmf.adapters.openai_responses.places import (
     put,
     skeleton,
 )
-from cmf.codec import dumps
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.fields import PARTIAL
 from cmf.errors import ShapeError
-from cmf.frozen import freeze, thaw
+from cmf.json.codec import dumps
+from cmf.json.frozen import freeze, thaw
 
 OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 CLOSING: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
@@ -89,7 +89,7 @@ class _Fold:
     def take(self, event: WireEvent) -> None:
         """One more event."""
         if not isinstance(event, dict):
-            raise ShapeError("an event must be an object", path="$", hint="see cmf.adapters.base.WireEvent")
+            raise ShapeError("an event must be an object", path="$", hint="see cmf.adapters.wire.base.WireEvent")
         data = freeze(event.get("data"))
         if data is None or data == "[DONE]":
             return

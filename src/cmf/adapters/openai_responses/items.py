@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from cmf.adapters.fields import MARK
+from cmf.adapters.wire.fields import MARK
 from cmf.enums import Role
-from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.json.frozen import FrozenDict, frozen_mapping
 
 FORMAT: Final = "openai_responses"
 

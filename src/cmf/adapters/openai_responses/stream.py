@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cmf.adapters.base import WireEvent
 from cmf.adapters.openai_responses.fold import CLOSING, OPENING
 from cmf.adapters.openai_responses.items import CALLS
 from cmf.adapters.openai_responses.places import PIECES, number, path_of, piece_key
-from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.enums import MessageStatus, StopReason
-from cmf.request import Response
+from cmf.message.request import Response
 
 # -- streaming a response again ----------------------------------------------------------------------------------------
 

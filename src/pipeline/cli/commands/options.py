@@ -67,7 +67,7 @@ def policy_place(text: str) -> Path:
     """The path that the word `shipped` or a path names; a directory of that name is `./shipped`."""
     if text != "shipped":
         return Path(text)
-    from pipeline.policies.library import shipped
+    from pipeline.policy.shipped import shipped
 
     return shipped()
 

@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from cmf.content import ImagePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.request import ErrorInfo, Response
+from cmf.message.message import ImagePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.message.request import ErrorInfo, Response
 from tests.cmf.adapters.sdk.upstream import ANSWERS, PERSON, PNG, WEATHER, Heard, Upstream, meant, recorded
 
 anthropic = pytest.importorskip("anthropic", reason="the provider's own SDK is a development dependency")

@@ -12,12 +12,11 @@ import anyio
 import pytest
 
 from cmf.adapters import get
-from cmf.content import ImagePart, ResourceRefPart, TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.frozen import same_spelling
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
-from cmf.value import replace
+from cmf.json.frozen import same_spelling
+from cmf.json.value import replace
+from cmf.message.message import ImagePart, Message, ResourceRefPart, TextPart, ToolCallPart, ToolResultPart
+from cmf.message.request import Choice, Request, Response
 from tests.cmf.adapters.sdk.upstream import PNG
 from tests.cmf.adapters.wiredata import first_difference
 

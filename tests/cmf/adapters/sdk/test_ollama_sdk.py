@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from cmf.adapters.sse import ndjson_bytes
-from cmf.content import ImagePart, ToolCallPart, ToolResultPart
+from cmf.adapters.wire.sse import ndjson_bytes
 from cmf.enums import Role
-from cmf.request import ErrorInfo, Response
+from cmf.message.message import ImagePart, ToolCallPart, ToolResultPart
+from cmf.message.request import ErrorInfo, Response
 from tests.cmf.adapters.sdk.upstream import ANSWERS, PERSON, PNG, WEATHER, Heard, Upstream, meant, recorded
 
 ollama = pytest.importorskip("ollama", reason="the provider's own SDK is a development dependency")

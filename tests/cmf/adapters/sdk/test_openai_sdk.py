@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from cmf.content import ImagePart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.request import ErrorInfo, Response
+from cmf.message.message import ImagePart, ToolCallPart, ToolResultPart
+from cmf.message.request import ErrorInfo, Response
 from tests.cmf.adapters.sdk.upstream import ANSWERS, PERSON, PNG, WEATHER, Heard, Upstream, meant, recorded
 
 openai = pytest.importorskip("openai", reason="the provider's own SDK is a development dependency")

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pytest
 
 from cmf import adapters
-from cmf.adapters.base import WireEvent
-from cmf.adapters.stream import MessageComplete, StreamEvent
-from cmf.decomposition import iter_views
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import MessageComplete, StreamEvent
 from cmf.errors import CmfError
-from cmf.request import Request, Response
+from cmf.message.request import Request, Response
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.sdk.typed_bodies import choices, marked, variants
 
 pytest.importorskip("openai", reason="the provider's own SDK is a development dependency")

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 from cmf import adapters
-from cmf.adapters import loss
-from cmf.decomposition import iter_views
+from cmf.adapters.wire import loss
 from cmf.errors import CmfError, UnsupportedError
-from cmf.request import Request
+from cmf.message.request import Request
+from cmf.views.iterate import iter_views
 from tests.cmf.adapters.sdk.typed_bodies import CANARY, choices, fields, marked, variants
 
 pytest.importorskip("openai", reason="the provider's own SDK is a development dependency")

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cmf.adapters import Adapter, get
-from cmf.adapters.sse import ndjson_bytes, sse_bytes
-from cmf.content import ImagePart, TextPart, ThinkingPart, ToolCallPart
+from cmf.adapters.wire.sse import ndjson_bytes, sse_bytes
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import CmfError
-from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, same_spelling
-from cmf.message import Message
-from cmf.request import Choice, Request, Response
+from cmf.json.frozen import FrozenDict, same_spelling
+from cmf.message.message import ImagePart, Message, TextPart, ThinkingPart, TokenUsage, ToolCallPart
+from cmf.message.request import Choice, Request, Response
 from tests.cmf.adapters.wiredata import first_difference, records, sampled
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -1,0 +1,427 @@
+"""Content blocks of the Messages format as canonical parts. Spec: docs/spec/adapters/anthropic_messages.md [ANT-8] ff.
+
+Reading takes frozen JSON. A block whose type or shape has no canonical part becomes an `opaque` part, whole; a client's
+tool call or result that does not fit is refused, because as an opaque part it would not be judged as a call.
+
+A part that only this provider can take back (thinking, provider-run calls and results, file references) always has an
+`extra` of this format, empty if need be: that is how writing tells it from a part of another provider.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from cmf.adapters.wire.call_id_forms import from_plain_form, is_plain, with_mark
+from cmf.adapters.wire.loss import drop
+from cmf.errors import ShapeError
+from cmf.json.codec import dumps
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message import binary
+from cmf.message.message import (
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    RedactedThinkingPart,
+    ResourcePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+FORMAT: Final = "anthropic_messages"
+_HINT: Final = "see the Messages API reference"
+_EMPTY: Final = FrozenDict()
+SEARCH_TEXTS: Final = "\n"  # between the texts of a search result, which are one content
+
+_MARK: Final = frozen_mapping({FORMAT: _EMPTY})
+
+Names: TypeAlias = dict[str, str]
+"""Tool names by the id of the call, as far as the conversation has been read."""
+
+
+def rest_of(body: Mapping[str, Any], known: frozenset[str], *, always: bool = False) -> FrozenDict | None:
+    """The keys of a frozen object that are not in `known`, as an `extra` of this format; None if there are none.
+
+    `always` gives the (then empty) extra anyway: the mark of what only this provider can take back.
+    """
+    left = {key: item for key, item in body.items() if key not in known}
+    return frozen_mapping({FORMAT: frozen_mapping(left)}) if left or always else None
+
+
+def own_extra(holder: Any, block_type: str, message: Message | None = None) -> dict[str, Any]:
+    """What rode along from this format; what rode along from others is dropped with a record."""
+    extra = holder.extra
+    if not extra:
+        return _EMPTY
+    for name, item in extra.items():
+        if item and not name.startswith(FORMAT):
+            drop(FORMAT, block_type, f"it carries fields of {name}", message=message)
+    own = extra.get(FORMAT)
+    return own if isinstance(own, dict) else _EMPTY
+
+
+def is_own(holder: Any) -> bool:
+    """Whether a part came from this format and was not edited since."""
+    return bool(holder.extra) and FORMAT in holder.extra
+
+
+def is_users(part: Part) -> bool:
+    """Whether only users' messages hold such a part: media, and results of what the client ran."""
+    if isinstance(part, ToolResultPart):
+        return part.executed_by == "client"
+    return isinstance(part, ImagePart | DocumentPart | ResourcePart)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def decode_blocks(blocks: Sequence[Any], path: str, names: Names) -> list[Part]:
+    """The parts of a list of blocks, in order; `names` learns the calls among them.
+
+    Raises:
+        ShapeError: a block that is no object, has no type, or is a call or result that does not fit.
+    """
+    return [decode_block(block, f"{path}[{index}]", names) for index, block in enumerate(blocks)]
+
+
+def decode_assistant(blocks: Sequence[Any], path: str, names: Names) -> list[Part]:
+    """The parts of an assistant's message: `decode_blocks`, and what only users say is marked as this format's own."""
+    return [
+        replace(part, extra=_MARK) if is_users(part) and part.extra is None else part
+        for part in decode_blocks(blocks, path, names)
+    ]
+
+
+def decode_block(block: Any, path: str, names: Names) -> Part:
+    """The part of a (frozen) block: see `decode_blocks`."""
+    if not isinstance(block, FrozenDict):
+        raise ShapeError("expected a content block", path=path, hint=_HINT)
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        raise ShapeError("`type` is no string", path=f"{path}.type", hint=_HINT)
+    read = _READERS.get(kind)
+    if read is not None:
+        part = read(block, path, names)
+    elif kind.endswith("_tool_result"):
+        part = _provider_result(block, path, names)
+    else:
+        part = None
+    return part or trusted(OpaquePart, provider=FORMAT, type=kind, value=block)
+
+
+_TEXT_KEYS: Final = frozenset({"type", "text"})
+_THINKING_KEYS: Final = frozenset({"type", "thinking"})
+_SIGNED_KEYS: Final = frozenset({"type", "thinking", "signature"})
+_REDACTED_KEYS: Final = frozenset({"type", "data"})
+_CALL_KEYS: Final = frozenset({"type", "id", "name", "input"})
+_MCP_CALL_KEYS: Final = _CALL_KEYS | {"server_name"}
+_RESULT_KEYS: Final = frozenset({"type", "tool_use_id", "content", "is_error"})
+_UNFLAGGED_RESULT_KEYS: Final = _RESULT_KEYS - {"is_error"}
+
+
+def _text(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    text = block.get("text")
+    if type(text) is not str:
+        return None
+    return trusted(TextPart, text=text, extra=rest_of(block, _TEXT_KEYS) if len(block) > 2 else None)
+
+
+def _thinking(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    text, signature = block.get("thinking"), block.get("signature")
+    if type(text) is not str:
+        return None
+    if type(signature) is not str:
+        return trusted(ThinkingPart, text=text, extra=rest_of(block, _THINKING_KEYS, always=True))
+    return trusted(ThinkingPart, text=text, signature=signature, extra=rest_of(block, _SIGNED_KEYS, always=True))
+
+
+def _redacted_thinking(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    data = block.get("data")
+    if type(data) is not str:
+        return None
+    return trusted(RedactedThinkingPart, data=data, extra=rest_of(block, _REDACTED_KEYS, always=True))
+
+
+def _tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
+    odd = isinstance(block.get("input"), str)  # no other format's broken arguments may be written here [ANT-10]
+    return _call(block, path, names, rest_of(block, _CALL_KEYS, always=odd), executed_by="client")
+
+
+def _server_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
+    return _call(block, path, names, rest_of(block, _CALL_KEYS, always=True), executed_by="provider")
+
+
+def _mcp_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
+    server = block.get("server_name")
+    if type(server) is not str:
+        return None
+    extra = rest_of(block, _MCP_CALL_KEYS, always=True)
+    return _call(block, path, names, extra, executed_by="provider", namespace=server)
+
+
+def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, **fields: Any) -> Part:
+    call_id, name, given = _needed(block, "id", path), _needed(block, "name", path), block.get("input")
+    if fields["executed_by"] == "client":
+        call_id, extra = _id_read(call_id, extra)
+    if isinstance(given, dict):
+        fields["arguments"] = given
+    elif isinstance(given, str):
+        fields["arguments_raw"] = given  # a stream whose arguments never became JSON folds to this
+    elif given is None or given == []:  # PHP writes an object without keys as a list
+        fields["arguments"] = _EMPTY
+    else:
+        raise ShapeError("`input` is no object", path=f"{path}.input", hint=_HINT)
+    names[call_id] = name
+    return trusted(ToolCallPart, tool_call_id=call_id, name=name, extra=extra, **fields)
+
+
+def _id_read(wire_id: str, extra: FrozenDict | None) -> tuple[str, FrozenDict | None]:
+    """The canonical id for a wire's; one that the format's reference does not allow is kept, and marked so."""
+    return from_plain_form(wire_id), extra if is_plain(wire_id) else with_mark(extra, FORMAT)
+
+
+def _needed(block: FrozenDict, key: str, path: str) -> str:
+    text = block.get(key)
+    if type(text) is not str:
+        raise ShapeError(f"`{key}` is no string", path=f"{path}.{key}", hint=_HINT)
+    return text
+
+
+def _tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:
+    wire_id = _needed(block, "tool_use_id", path)
+    flag = block.get("is_error")
+    extra = rest_of(block, _RESULT_KEYS if _plain_flag(flag) else _UNFLAGGED_RESULT_KEYS)
+    call_id, extra = _id_read(wire_id, extra)
+    return trusted(
+        ToolResultPart,
+        tool_call_id=call_id,
+        tool_name=names.get(call_id),
+        content=_result_content(block.get("content"), f"{path}.content", names),
+        is_error=flag is True,
+        extra=extra,
+    )
+
+
+def _plain_flag(flag: Any) -> bool:
+    return flag is None or isinstance(flag, bool)
+
+
+def _result_content(content: Any, path: str, names: Names) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise ShapeError("`content` is no text and no list of blocks", path=path, hint=_HINT)
+    return tuple(decode_blocks(content, path, names)) or content
+
+
+def _mcp_tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:
+    content, flag = block.get("content"), block.get("is_error")
+    if type(block.get("tool_use_id")) is not str or not (content is None or isinstance(content, str | list)):
+        return None
+    known = _RESULT_KEYS if _plain_flag(flag) else _UNFLAGGED_RESULT_KEYS
+    inner = _result_content(content, f"{path}.content", names)
+    return _provider_run(block, names, inner, flag is True, known)
+
+
+def _provider_result(block: FrozenDict, _path: str, names: Names) -> Part | None:
+    """What a tool that the provider ran gave back: one JSON value, which is an object where it failed."""
+    content = block.get("content")
+    if type(block.get("tool_use_id")) is not str:
+        return None
+    verdict = content.get("type") if isinstance(content, dict) else None
+    failed = isinstance(verdict, str) and verdict.endswith("_error")
+    return _provider_run(block, names, content, failed, _UNFLAGGED_RESULT_KEYS)
+
+
+def _provider_run(block: FrozenDict, names: Names, content: Any, failed: bool, known: frozenset[str]) -> Part:
+    return trusted(
+        ToolResultPart,
+        tool_call_id=block["tool_use_id"],
+        tool_name=names.get(block["tool_use_id"]),
+        content=content,
+        is_error=failed,
+        executed_by="provider",
+        extra=rest_of(block, known - {"type"}, always=True),
+    )
+
+
+_SOURCE_KEYS: Final = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
+_BASE64_KEYS: Final = frozenset({"type", "media_type", "data"})
+_URL_KEYS: Final = frozenset({"type", "url"})
+_FILE_KEYS: Final = frozenset({"type", "file_id"})
+_PLAIN_TEXT_KEYS: Final = frozenset({"media_type", "data"})
+_TAKEN: Final = {
+    "base64": _BASE64_KEYS, "url": _URL_KEYS, "file": _FILE_KEYS, "text": _PLAIN_TEXT_KEYS,
+    "content": frozenset({"content"}),
+}  # fmt: skip
+_IMAGE_KEYS: Final = frozenset({"type", "source"})
+_DOCUMENT_KEYS: Final = frozenset({"type", "source", "title"})
+
+
+def _image(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    fields = _media(block)
+    if fields is None or "text" in fields:
+        return None
+    return trusted(ImagePart, **fields, extra=_media_extra(block, _IMAGE_KEYS, fields))
+
+
+def _document(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    fields = _blocks_source(block["source"]) if _is_of_blocks(block) else _media(block)
+    if fields is None:
+        return None
+    known = _IMAGE_KEYS
+    if type(block.get("title")) is str:
+        known, fields["title"] = _DOCUMENT_KEYS, block["title"]
+    return trusted(DocumentPart, **fields, extra=_media_extra(block, known, fields))
+
+
+def _media(block: FrozenDict) -> dict[str, Any] | None:
+    """The canonical fields of a media source; None where it has no canonical shape."""
+    source = block.get("source")
+    kind = source.get("type") if isinstance(source, dict) else None
+    data = source.get(_SOURCE_KEYS.get(kind, "")) if isinstance(source, dict) and isinstance(kind, str) else None
+    if type(data) is not str:
+        return None
+    if kind == "url":
+        return {"type": "url", "data": data}
+    if kind == "file":
+        return {"type": "file_ref", "data": data}
+    media_type = source.get("media_type") if isinstance(source, dict) else None
+    if type(media_type) is not str:
+        return None
+    if kind == "base64":
+        return {"type": "base64", "data": data, "media_type": media_type}
+    return _text_source(data, media_type)
+
+
+BLOCKS: Final = "content"  # the type of a source that is a document's own blocks, and the key of these
+
+
+def _is_of_blocks(block: FrozenDict) -> bool:
+    source = block.get("source")
+    return isinstance(source, dict) and source.get("type") == BLOCKS
+
+
+def _blocks_source(source: FrozenDict) -> dict[str, Any] | None:
+    """A text, or blocks of text which citations name by number: one text; None where there is anything else in them."""
+    blocks = source.get(BLOCKS)
+    texts = [blocks] if type(blocks) is str else _texts(blocks)
+    return _text_source(SEARCH_TEXTS.join(texts), "text/plain") if texts else None
+
+
+def _text_source(text: str, media_type: str) -> dict[str, Any] | None:
+    """Plain text as base64 data, where its view will show it as the text that it is."""
+    raw = text.encode("utf-8")
+    if binary.sniff(raw) != "text/plain" or not binary.agrees(media_type, "text/plain"):
+        return None
+    return {"type": "base64", "data": base64.b64encode(raw).decode("ascii"), "media_type": media_type}
+
+
+def _media_extra(block: FrozenDict, known: frozenset[str], fields: dict[str, Any]) -> FrozenDict | None:
+    source = block["source"]
+    kind = source["type"]
+    taken = _TAKEN[kind]
+    left = {key: item for key, item in source.items() if key not in taken}
+    if kind == BLOCKS and type(source[BLOCKS]) is not str:
+        left[BLOCKS] = freeze(list(map(_cut, source[BLOCKS])))
+    if not left:
+        # Writing treats a part of another format differently; the mark keeps this one as it is.
+        return rest_of(block, known, always=kind == "file" or _rewritten_if_foreign(fields))
+    own = {key: item for key, item in block.items() if key not in known} | {"source": frozen_mapping(left)}
+    return frozen_mapping({FORMAT: frozen_mapping(own)})
+
+
+def _rewritten_if_foreign(fields: dict[str, Any]) -> bool:
+    if fields["type"] == "url":
+        return bool(fields["data"].startswith("data:"))
+    return binary.agrees(fields.get("media_type") or "", "text/plain")
+
+
+_SEARCH_KEYS: Final = frozenset({"source", "title", "content"})
+
+
+def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    """What a search of the client's found, as the resource that it is; its texts are one [ANT-28]."""
+    source, title, content = block.get("source"), block.get("title"), block.get("content")
+    texts = _texts(content)
+    if type(source) is not str or type(title) is not str or not isinstance(content, list) or not texts:
+        return None
+    extra = rest_of(block, _SEARCH_KEYS, always=True)
+    if extra is not None and (len(content) > 1 or content[0].keys() != _TEXT_KEYS):
+        extra = frozen_mapping({FORMAT: frozen_mapping({**extra[FORMAT], "content": freeze(list(map(_cut, content)))})})
+    return trusted(ResourcePart, uri=source, name=title, content=SEARCH_TEXTS.join(texts), extra=extra)
+
+
+def _texts(blocks: Any) -> list[str]:
+    """The texts of a list of text blocks; none where it is anything else."""
+    texts = [one["text"] for one in blocks if _is_text(one)] if isinstance(blocks, list) else []
+    return texts if texts and len(texts) == len(blocks) else []
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and type(block.get("text")) is str
+
+
+def _cut(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A text block without its text, which is in the content of the part: `chars` is its length there."""
+    return {**{key: item for key, item in block.items() if key != "text"}, "chars": len(block["text"])}
+
+
+COMPACTION: Final = "compaction"
+BROWSER: Final = "browser_state"
+NAMED_TOOL: Final = "tool_reference"
+_SUMMARY_KEYS: Final = frozenset({"content"})
+_BESIDE_BROWSER: Final = frozenset({"type", "cache_control"})
+
+
+def _compaction(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    """The model's summary of what went before, as the text that it is; None where some of it is sealed [ANT-29]."""
+    text, changes = block.get("content"), block.get("tool_changes")
+    if type(text) is not str or block.get("encrypted_content") is not None:
+        return None
+    if changes is not None and not (isinstance(changes, list) and all(map(_only_names, changes))):
+        return None  # it hands out tools
+    return trusted(TextPart, text=text, extra=rest_of(block, _SUMMARY_KEYS, always=True))
+
+
+def _browser_state(block: FrozenDict, _path: str, _names: Names) -> Part:
+    """The tabs of the client's browser, as the text of their JSON, of which the provider makes the model's [ANT-30]."""
+    shown = {key: item for key, item in block.items() if key not in _BESIDE_BROWSER}
+    beside = {key: item for key, item in block.items() if key in _BESIDE_BROWSER}
+    return trusted(TextPart, text=dumps(shown).decode("utf-8"), extra=frozen_mapping({FORMAT: frozen_mapping(beside)}))
+
+
+def _tool_change(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    """A change of tools that only names one, which is defined among the request's, under the type of such a name."""
+    return trusted(OpaquePart, provider=FORMAT, type=NAMED_TOOL, value=block) if _only_names(block) else None
+
+
+def _only_names(change: Any) -> bool:
+    tool = change.get("tool") if isinstance(change, dict) else None
+    return isinstance(tool, dict) and tool.get("type") == NAMED_TOOL and tool.keys() <= {"type", "name"}
+
+
+Reader: TypeAlias = Callable[[FrozenDict, str, Names], Part | None]
+_READERS: Final[dict[str, Reader]] = {
+    "text": _text,
+    "thinking": _thinking,
+    "redacted_thinking": _redacted_thinking,
+    "tool_use": _tool_use,
+    "server_tool_use": _server_tool_use,
+    "mcp_tool_use": _mcp_tool_use,
+    "tool_result": _tool_result,
+    "mcp_tool_result": _mcp_tool_result,
+    "image": _image,
+    "document": _document,
+    "search_result": _search_result,
+    COMPACTION: _compaction,
+    BROWSER: _browser_state,
+    "tool_addition": _tool_change,
+    "tool_removal": _tool_change,
+}

@@ -1,0 +1,179 @@
+"""Reads a wire object without losing anything: known fields are taken, and all others are kept.
+
+A decoder takes the keys that it knows, with values of the types that it knows. `rest()` returns everything else, which
+goes into `extra` under the name of the format, so that no key is lost. Spec: docs/spec/adapters.md [ADP-2].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from operator import methodcaller
+from typing import Any, Final, TypeVar
+
+from cmf.errors import ShapeError
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+
+MARK: Final = "cmf_"
+"""The prefix of keys that adapters add themselves, such as the marks of a fold. They are never written to the wire."""
+
+PARTIAL: Final = f"{MARK}partial"
+"""True in the body folded from a stream, if the stream was cut short."""
+
+is_marked: Final = methodcaller("startswith", MARK)
+"""Whether a key has that prefix."""
+
+_T = TypeVar("_T")
+
+
+class Fields:
+    """A wire object that is being read. `path` is its JSON path, for errors."""
+
+    __slots__ = ("_left", "path")
+
+    def __init__(self, body: Any, path: str) -> None:
+        if not isinstance(body, dict):
+            raise ShapeError("expected a JSON object", path=path, hint="see the provider's reference")
+        self._left: dict[str, Any] = dict(body)
+        self.path = path
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
+    def peek(self, key: str) -> Any:
+        """The value under `key`, left in place; None if absent."""
+        return self._left.get(key)
+
+    def take(self, key: str, kind: type[_T]) -> _T | None:
+        """Take the value under `key` if it is a `kind` (a bool is no int); any other value stays, for `rest()`."""
+        value = self._left.get(key)
+        if isinstance(value, kind) and not (kind is not bool and isinstance(value, bool)):
+            del self._left[key]
+            return value
+        return None
+
+    def take_number(self, key: str) -> int | float | None:
+        """Take the number under `key`, as an int or a float as it was written."""
+        value = self._left.get(key)
+        if type(value) in (int, float):
+            del self._left[key]
+            return value
+        return None
+
+    def take_texts(self, key: str) -> tuple[str, ...] | None:
+        """Take the list of strings under `key`; any other value stays."""
+        value = self._left.get(key)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            return None
+        del self._left[key]
+        return tuple(value)
+
+    def need(self, key: str, kind: type[_T]) -> _T:
+        """Take the value under `key`; ShapeError, with its path, if it is missing or no `kind`."""
+        value = self.take(key, kind)
+        if value is None:
+            found = "missing" if key not in self._left else f"not {_JSON_NAMES.get(kind, kind.__name__)}"
+            raise ShapeError(f"`{key}` is {found}", path=f"{self.path}.{key}", hint="see the provider's reference")
+        return value
+
+    def optional(self, key: str, kind: type[_T]) -> _T | None:
+        """Take the value under `key`; None if absent or null; ShapeError, with its path, if it is no `kind`."""
+        self.drop(key, None)
+        return self.need(key, kind) if key in self else None
+
+    def drop(self, key: str, value: Any) -> None:
+        """Drop `key` if it has exactly this value: for constants that the encoder writes anyway."""
+        if key in self._left and type(self._left[key]) is type(value) and self._left[key] == value:
+            del self._left[key]
+
+    def put_back(self, key: str, value: Any) -> None:
+        """Put back a value that was taken and turned out not to fit."""
+        self._left[key] = value
+
+    def leave(self, key: str, inner: Fields) -> None:
+        """Put back the rest of the object that was under `key`, if there is any."""
+        if inner._left:
+            self._left[key] = inner._left
+
+    def left(self) -> dict[str, Any]:
+        """The remaining fields of an object inside another one, to be put back there."""
+        return self._left
+
+    def rest(self, format_name: str) -> FrozenDict | None:
+        """The remaining fields, as an `extra` of this format; None if there are none."""
+        return frozen_mapping({format_name: freeze(self._left)}) if self._left else None
+
+
+def extra_of(holder: Any, format_name: str) -> dict[str, Any]:
+    """The `extra` of this format that a part, message, request … came with; empty if it came from another format."""
+    extra = holder.extra
+    own = extra.get(format_name) if extra else None
+    return own if isinstance(own, dict) else {}
+
+
+def object_in(own: Any, key: str) -> dict[str, Any]:
+    """The object under `key` of an `extra`; empty if there is none, as in an `extra` that no adapter made."""
+    found = own.get(key) if isinstance(own, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def unmarked(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body, or an `extra`, without the keys that adapters add themselves."""
+    if not any(map(is_marked, body)):
+        return dict(body)
+    return {key: item for key, item in body.items() if not is_marked(key)}
+
+
+def count_in(counts: Mapping[str, Any], key: str) -> int:
+    """The positive integer under `key`; 0 if there is none."""
+    number = counts.get(key)
+    return number if type(number) is int and number > 0 else 0
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """All strings of a JSON value, including keys, in no particular order."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            stack += item.keys()
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
+
+
+def allowed_names(listed: Any) -> tuple[str, ...]:
+    """The tools that a choice allows, by name; one that the provider runs by its server, or else by its type."""
+    named = []
+    for entry in listed if isinstance(listed, list | tuple) else ():
+        if not isinstance(entry, dict):
+            continue
+        inner = next((entry[key] for key in ("function", "custom") if isinstance(entry.get(key), dict)), entry)
+        found = (inner.get(key) for key in ("name", "server_label", "type"))
+        named += [name for name in found if isinstance(name, str) and name not in ("function", "custom")][:1]
+    return tuple(named)
+
+
+def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """`encoded` with the fields of `extra` added. If both have a key, objects are merged; otherwise `encoded` wins."""
+    if encoded.keys().isdisjoint(extra):
+        encoded.update(extra)
+        return encoded
+    for key, value in extra.items():
+        held = encoded.get(key, _ABSENT)
+        if held is _ABSENT:
+            encoded[key] = value
+        elif type(held) is dict and isinstance(value, dict):  # a frozen one is a value of its own
+            merge(held, value)
+    return encoded
+
+
+_ABSENT = object()
+_JSON_NAMES: dict[type, str] = {
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+    bool: "true or false",
+    int: "an integer",
+}

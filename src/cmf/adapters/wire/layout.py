@@ -1,0 +1,326 @@
+"""How a value was written on its wire, apart from its content [A15]. Spec: docs/spec/adapters.md [ADP-6], [ADP-7].
+
+A layout is the difference between a wire object and the plain encoding of the value that was decoded from it, as far
+as that difference has no text: null or absent, empty or absent, how a number is written, the white space of embedded
+JSON. It is applied only if the result decodes to exactly the same value. So it can neither undo a redaction nor add
+anything that policy did not see.
+
+A difference is one of: `{"set": v}` (v: null, bool, number, "" or an empty container), `{"cut": true}` (absent),
+`{"json": text}` (another spelling of the same embedded JSON), `{"block": type}` (a text as a list of one text block of
+that type, "" for a block without one), `{"flat": true}` (the reverse: a list of one text block as its bare text),
+`{"at": {key or index: difference}}`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from cmf.errors import ShapeError
+from cmf.json.codec import dumps, loads_object
+from cmf.json.frozen import FrozenDict, freeze, same_json, same_spelling, thaw
+from cmf.json.value import replace, to_bytes
+from cmf.message.message import NO_SHAPE, Layout, Message
+from cmf.message.request import Request, Response
+
+MAX_SHARE: Final = 2
+"""The largest size of a layout, as a multiple of the size of its value [A15]."""
+
+ENVELOPE: Final = 128
+"""The least size, in bytes, that a whole request or response counts as: the JSON form of an empty one has two."""
+
+_LEAST: Final = len('{"role":"user","content":[]}')  # the smallest message
+_ABSENT: Final = object()
+_TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
+_T = TypeVar("_T", Message, Request, Response)
+
+Encode = Callable[[Sequence[Message]], Any]
+Decode = Callable[[Any], Sequence[Message]]
+
+
+def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
+    """The difference that turns `plain` into `raw` (see the module); {} if equal; None if text differs."""
+    if plain is raw:
+        return {}
+    if isinstance(plain, dict) and isinstance(raw, dict):
+        steps: dict[str, Any] = {}
+        for key in plain.keys() | raw.keys():
+            plain_item, raw_item = plain.get(key, _ABSENT), raw.get(key, _ABSENT)
+            if same_spelling(plain_item, raw_item):  # most are equal, and this comparison is native
+                continue
+            step = difference(plain_item, raw_item)
+            if step is None:
+                return None
+            if step:
+                steps[key] = step
+        return {"at": steps} if steps else {}
+    if isinstance(plain, list) and isinstance(raw, list) and len(plain) == len(raw):
+        found = [difference(plain_item, raw_item) for plain_item, raw_item in zip(plain, raw, strict=True)]
+        if any(step is None for step in found):
+            return None
+        steps = {str(index): step for index, step in enumerate(found) if step}
+        return {"at": steps} if steps else {}
+    return _leaf_difference(plain, raw)
+
+
+def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
+    if raw is _ABSENT:
+        return {"cut": True}
+    if plain is not _ABSENT and same_spelling(plain, raw):
+        return {}
+    if isinstance(raw, str) and raw and isinstance(plain, str):
+        plain_item, raw_item = loads_object(plain), loads_object(raw)
+        return (
+            {"json": raw}
+            if plain_item is not None and raw_item is not None and same_spelling(plain_item, raw_item)
+            else None
+        )
+    if isinstance(raw, str) and raw and _only_text(plain) == raw:
+        return {"flat": True}
+    for kind in _TEXT_BLOCKS if isinstance(plain, str) and isinstance(raw, list) else ():
+        if raw == _text_block(kind, plain):
+            return {"block": kind}
+    # A value without text can be layout: decoding the result shows later whether it means the same.
+    return {"set": raw} if not _has_text(raw) else None
+
+
+def _text_block(kind: str, text: str) -> list[dict[str, str]]:
+    return [{"type": kind, "text": text} if kind else {"text": text}]
+
+
+def _only_text(blocks: Any) -> str | None:
+    """The text of a list that holds one text block and nothing else."""
+    block = blocks[0] if isinstance(blocks, list) and len(blocks) == 1 else None
+    text = block.get("text") if isinstance(block, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _has_text(value: Any) -> bool:
+    return bool(value) and isinstance(value, str | dict | list)
+
+
+def apply(plain: Any, step: dict[str, Any]) -> Any:
+    """A copy of `plain` with the difference applied. Unchanged parts are shared; steps that do not fit are skipped."""
+    steps = step.get("at")
+    if not steps:
+        return plain
+    if isinstance(plain, dict):
+        changed = dict(plain)
+        for key, inner in steps.items():
+            done = _applied(plain.get(key, _ABSENT), inner)
+            if done is _ABSENT:
+                changed.pop(key, None)
+            else:
+                changed[key] = done
+        return changed
+    if isinstance(plain, list):
+        listed = list(plain)
+        for key, inner in steps.items():
+            if key.isdecimal() and int(key) < len(listed):
+                listed[int(key)] = _applied(listed[int(key)], inner)
+        return listed
+    return plain
+
+
+def _applied(plain: Any, step: Any) -> Any:
+    if not isinstance(step, dict):
+        return plain
+    if "cut" in step:
+        return _ABSENT
+    if "set" in step:
+        return plain if _has_text(step["set"]) else thaw(step["set"])
+    if "flat" in step:
+        text = _only_text(plain)
+        return plain if text is None else text
+    if "json" in step:
+        plain_item = loads_object(plain) if isinstance(plain, str) else None
+        raw_item = loads_object(step["json"]) if isinstance(step["json"], str) else None
+        same = plain_item is not None and raw_item is not None and same_json(plain_item, raw_item)
+        return step["json"] if same else plain
+    if "block" in step:
+        known = isinstance(plain, str) and step["block"] in _TEXT_BLOCKS
+        return _text_block(step["block"], plain) if known else plain
+    return apply(plain, step)
+
+
+def spelling(plain: Any, raw: Any, path: str) -> dict[str, Any]:
+    """The difference that turns `plain`, the encoding of the value read from `raw`, into `raw`; {} if they are equal.
+
+    Raises:
+        ShapeError: they differ in text. Some of it was not read, and policy would judge less than the body.
+    """
+    step = {} if same_spelling(plain, raw) else difference(plain, raw)
+    if step is None:
+        raise ShapeError(
+            "the body cannot be read whole", path=path, code="shape.not-read-whole", hint="see the provider's reference"
+        )
+    return step
+
+
+def with_spelling(
+    group: Sequence[Message], raw: Any, *, format_name: str, index: int, path: str, encode: Encode
+) -> tuple[Message, ...]:
+    """The messages decoded from `raw`, with the layout with which they encode to `raw` again, if one is needed.
+
+    The first message of the group has the layout; the others only note that they belong to the group.
+
+    Raises:
+        ShapeError: see `spelling`.
+    """
+    step = spelling(encode(group), raw, path)
+    if not step and len(group) == 1:
+        return tuple(group)
+    return capped(grouped_as(group, format_name=format_name, index=index, shape=_shape(step)))
+
+
+def grouped_as(group: Sequence[Message], *, format_name: str, index: int, shape: FrozenDict) -> tuple[Message, ...]:
+    """The messages of one wire message, with a layout that notes the group and how it was written."""
+    first = Layout(format=format_name, group=index, size=len(group), shape=shape)
+    if len(group) == 1 or not shape:
+        return tuple([replace(one, provider_raw=first) for one in group])
+    others = dataclasses.replace(first, shape=NO_SHAPE)
+    return tuple([replace(one, provider_raw=others if at else first) for at, one in enumerate(group)])
+
+
+def shape_of(holder: Message | Request | Response, format_name: str) -> FrozenDict:
+    """How it was written on the wire of this format; empty if it came from another, or was written plainly."""
+    layout = holder.provider_raw
+    return layout.shape if layout is not None and layout.format == format_name else NO_SHAPE
+
+
+def respell(group: Sequence[Message], *, format_name: str, encode: Encode, decode: Decode) -> Any:
+    """The wire form of a group: as it was written, if that still decodes to these messages; otherwise plain."""
+    plain, shape = encode(group), shape_of(group[0], format_name)
+    if not shape:
+        return plain
+    spelt = apply(plain, shape)
+    return spelt if [wire_content(one) for one in decode(spelt)] == [wire_content(one) for one in group] else plain
+
+
+def wire_content(holder: Message | Request | Response) -> tuple[Any, ...]:
+    """What a wire can hold of a message, request or response: no ids, times or context, which the host adds."""
+    if isinstance(holder, Message):
+        return (holder.role, holder.content, holder.channel, holder.extra)
+    own = _own_content(type(holder))(holder)
+    if isinstance(holder, Request):
+        return (*own, *map(wire_content, holder.messages))
+    return (
+        *own,
+        *((wire_content(one.message), one.stop_reason, one.raw_stop_reason, one.extra) for one in holder.choices),
+    )
+
+
+@cache
+def _own_content(cls: type[Request | Response]) -> Callable[[Request | Response], tuple[Any, ...]]:
+    names = (field.name for field in dataclasses.fields(cls) if field.compare)
+    return attrgetter(*(name for name in names if name not in ("messages", "choices", "session_id")))
+
+
+def grouped(messages: Sequence[Message], format_name: str) -> list[tuple[Message, ...]]:
+    """Messages grouped by the wire message they came from; any other, or one of an incomplete group, alone."""
+    groups: list[tuple[Message, ...]] = []
+    at = 0
+    while at < len(messages):
+        size = _group_size(messages, at, format_name)
+        groups.append(tuple(messages[at : at + size]))
+        at += size
+    return groups
+
+
+def joined(
+    groups: Iterable[tuple[Message, ...]], mark: Callable[[tuple[Message, ...]], Hashable | None]
+) -> list[tuple[Message, ...]]:
+    """The groups, those made one that stand next to each other and have the same mark; None is no mark."""
+    whole: list[tuple[Message, ...]] = []
+    for marked, run in groupby(groups, mark):
+        if marked is None:
+            whole += run
+        else:
+            whole.append(tuple(chain.from_iterable(run)))
+    return whole
+
+
+def _group_size(messages: Sequence[Message], at: int, format_name: str) -> int:
+    layout = messages[at].provider_raw
+    if layout is None or layout.format != format_name or at + layout.size > len(messages):
+        return 1
+    members = (message.provider_raw for message in messages[at : at + layout.size])
+    whole = all(one is not None and one.format == format_name and one.group == layout.group for one in members)
+    return layout.size if whole else 1
+
+
+def with_layout(holder: _T, layout: Layout | None) -> _T:
+    """A copy of a message, request or response with this layout, unless it is too large; for adapters alone."""
+    return capped((replace(holder, provider_raw=layout),))[0]
+
+
+def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
+    """The messages of a group, or the one request or response, without their layouts if these are too large [ADP-13].
+
+    All layouts of the group are dropped together: half a layout would be one that was never on the wire.
+    """
+    held = [holder.provider_raw for holder in holders if holder.provider_raw is not None]
+    # Counting punctuation too is quicker, and usually shows already that it is small enough.
+    if not held or len(dumps([[one.shape, one.texts] for one in held])) <= MAX_SHARE * next(_known_bytes(holders)):
+        return tuple(holders)
+    size = sum(_bytes_in(one.shape) + _bytes_in(one.texts) for one in held)
+    if not any(size <= MAX_SHARE * known for known in _known_bytes(holders)):
+        return tuple([replace(holder, provider_raw=None) for holder in holders])
+    return tuple(holders)
+
+
+def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[int]:
+    """Growing lower bounds of their size in bytes; the last one is the size of their JSON forms."""
+    known = 0
+    for holder in holders:
+        if isinstance(holder, Message):
+            known += _LEAST
+            yield known
+            continue
+        yield ENVELOPE
+        for message in holder.messages if isinstance(holder, Request) else [one.message for one in holder.choices]:
+            known += len(to_bytes(message))
+            yield known
+    yield sum(len(to_bytes(holder)) for holder in holders)
+
+
+def _bytes_in(value: Any) -> int:
+    """The bytes of all keys and values without punctuation, since a layout has many keys."""
+    if isinstance(value, dict):
+        return sum(len(key.encode()) + _bytes_in(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(_bytes_in, value))
+    return len(value.encode() if isinstance(value, str) else dumps(value))
+
+
+def envelope_layout(plain: dict[str, Any], raw: dict[str, Any], *, format_name: str) -> Layout | None:
+    """The layout of a whole request or response whose messages were compared on their own; None if none is needed.
+
+    Raises:
+        ShapeError: see `spelling`.
+    """
+    step = spelling(plain, raw, "$")
+    return Layout(format=format_name, shape=_shape(step)) if step else None
+
+
+def respell_envelope(
+    plain: dict[str, Any],
+    holder: Request | Response,
+    *,
+    format_name: str,
+    decode: Callable[[Any], Request | Response],
+) -> dict[str, Any]:
+    """The wire form of a request or response as it was written, if that still decodes to `holder`; otherwise plain."""
+    shape = shape_of(holder, format_name)
+    if not shape:
+        return plain
+    spelt: dict[str, Any] = apply(plain, shape)
+    return spelt if wire_content(decode(spelt)) == wire_content(holder) else plain
+
+
+def _shape(step: dict[str, Any]) -> FrozenDict:
+    return FrozenDict(freeze(step))

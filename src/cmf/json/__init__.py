@@ -1,0 +1,1 @@
+"""JSON: strict bytes, objects that cannot change, and the base of all values."""

@@ -1,0 +1,356 @@
+"""JSON values that cannot change: what makes sharing them between copies safe. Spec: docs/spec/message.md [MSG-4].
+
+`FrozenDict` and `FrozenList` subclass `dict` and `list`, so that orjson writes them and they compare equal to plain
+ones. Every method that would change them raises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from cmf.errors import ShapeError
+from cmf.json import native
+
+JsonValue: TypeAlias = "bool | int | float | str | FrozenList | FrozenDict | None"
+
+MAX_DEPTH = 64  # levels of containers; the engines' JSON readers stop at 127, and views add a few levels
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise TypeError(f"{type(self).__name__} is frozen: build a new value instead of changing this one")
+
+
+class FrozenDict(dict[str, Any]):
+    """A JSON object that cannot change. Values are frozen too."""
+
+    __slots__ = ()
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> FrozenDict:  # noqa: D102  (as `dict`)
+        made = super().__new__(cls)
+        for key, value in dict(*args, **kwargs).items():
+            dict.__setitem__(made, _checked_key(key), freeze(value))
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: `dict.__init__` would merge into a finished value when called again."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # what cannot change can be hashed
+        return hash(frozenset(self.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return dict.__eq__(self, other) is True and same_json(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __or__(self, other: Any) -> FrozenDict:  # type: ignore[override]  # stays frozen
+        return FrozenDict(dict(self) | dict(other))
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenDict:
+        return self
+
+    def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
+        return frozen_mapping, (dict(self),)
+
+    def copy(self) -> FrozenDict:
+        """Itself: there is nothing that a copy would protect."""
+        return self
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_frozen_object)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+class FrozenList(list[Any]):
+    """A JSON array that cannot change. Items are frozen too."""
+
+    __slots__ = ()
+
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = _refuse
+    sort = reverse = __iadd__ = __imul__ = _refuse
+
+    def __new__(cls, items: Any = ()) -> FrozenList:  # noqa: D102  (as `list`)
+        made = super().__new__(cls)
+        list.extend(made, [freeze(item) for item in items])
+        return made
+
+    def __init__(self, items: Any = ()) -> None:
+        """Nothing: `list.__init__` would replace the content of a finished value when called again."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # what cannot change can be hashed
+        return hash(tuple(self))
+
+    def __eq__(self, other: object) -> bool:
+        return list.__eq__(self, other) is True and same_json(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenList:
+        return self
+
+    def __reduce__(self) -> tuple[type[FrozenList], tuple[list[Any]]]:
+        return FrozenList, (list(self),)
+
+    def copy(self) -> FrozenList:
+        """Itself: there is nothing that a copy would protect."""
+        return self
+
+
+class SealedDict(FrozenDict):
+    """A `FrozenDict` around an object that was just parsed. Its content is frozen when it is first accessed.
+
+    Any access but `len` and `in` turns it into the `FrozenDict` that `freeze_parsed` would have returned; from then on
+    that is its type. Most arguments and schemas are only written out again, by orjson, which needs no access, and
+    freezing is half the cost of reading them.
+    """
+
+    __slots__ = ()
+
+
+def _opened(held: FrozenDict) -> FrozenDict:
+    for key, item in dict.items(held):
+        kind = type(item)
+        if kind is dict or kind is list:
+            dict.__setitem__(held, key, freeze_parsed(item))
+    held.__class__ = FrozenDict
+    return held
+
+
+def _opening(name: str) -> Any:
+    def look(self: SealedDict, *arguments: Any) -> Any:
+        return getattr(_opened(self), name)(*arguments)
+
+    return look
+
+
+# Whatever hands out items, also to the interpreter: it copies a dict's storage only if `__iter__` is that of `dict`.
+for _name in (
+    *("__getitem__", "get", "items", "keys", "values", "__iter__", "__reversed__"),
+    *("__eq__", "__ne__", "__hash__", "__or__", "__ror__", "__reduce__", "__repr__"),
+):
+    setattr(SealedDict, _name, _opening(_name))
+
+
+_new_dict: Final = dict.__new__
+_fill: Final = dict.update
+_new_list: Final = list.__new__
+_extend: Final = list.extend
+
+
+def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
+    """`value` as a frozen JSON value; a frozen one is returned as it is.
+
+    Raises:
+        ShapeError: not JSON (another type, NaN, a lone surrogate, a key that is no string), or deeper than 64 levels.
+    """
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else _checked_text(value)
+    if kind is FrozenDict or kind is FrozenList or kind is bool or kind is int or value is None or kind is SealedDict:
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            raise ShapeError(
+                "a number must be finite", code="shape.not-finite", hint="leave it out, or send it as text"
+            )
+        return value
+    if _depth == 0:
+        raise too_deep()
+    if isinstance(value, dict):
+        return frozen_mapping({_checked_key(key): py_freeze(item, _depth - 1) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        array = list.__new__(FrozenList)
+        list.extend(array, [py_freeze(item, _depth - 1) for item in value])
+        return array
+    if isinstance(value, str):
+        return py_freeze(str.__str__(value))
+    raise ShapeError(
+        f"{kind.__name__} is not a JSON type",
+        code="shape.not-json",
+        hint="read it with `cmf.json.codec.loads` first"
+        if isinstance(value, bytes | bytearray | memoryview)
+        else "use text, numbers, true, false, null, lists and objects",
+    )
+
+
+def too_deep() -> ShapeError:
+    """The error for a value that is nested deeper than `MAX_DEPTH`."""
+    return ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
+
+
+def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
+    """`freeze` for the output of a JSON parser, whose texts and types are known to be valid.
+
+    `value` is changed: the containers inside it are replaced by frozen ones.
+
+    Raises:
+        ShapeError: deeper than 64 levels.
+    """
+    kind = type(value)
+    if kind is dict:
+        if not _depth:
+            raise too_deep()
+        for key, item in value.items():
+            inner = type(item)
+            if inner is dict or inner is list:
+                value[key] = freeze_parsed(item, _depth - 1)
+        frozen = _new_dict(FrozenDict)
+        _fill(frozen, value)
+        return frozen
+    if kind is list:
+        if not _depth:
+            raise too_deep()
+        for item in value:
+            inner = type(item)
+            if inner is dict or inner is list:
+                value = [freeze_parsed(each, _depth - 1) for each in value]
+                break
+        array = _new_list(FrozenList)
+        _extend(array, value)
+        return array
+    return value
+
+
+def py_sealed(value: dict[str, Any]) -> FrozenDict:
+    """`sealed` in Python, where the native module is not built."""
+    made = _new_dict(SealedDict)
+    _fill(made, value)
+    return made
+
+
+sealed: Final[Callable[[dict[str, Any]], FrozenDict]] = (
+    py_sealed if native.dict_maker is None else native.dict_maker(SealedDict)
+)
+"""A parsed object that is frozen when it is first accessed (see `SealedDict`): a tenth of the cost of freezing.
+
+The caller may not use the object any more, and vouches that it is nested no deeper than `MAX_DEPTH`.
+"""
+
+
+def frozen_mapping(items: dict[str, Any]) -> FrozenDict:
+    """An unchangeable mapping whose values are frozen already (values of the format, for example)."""
+    made = _new_dict(FrozenDict)
+    _fill(made, items)
+    return made
+
+
+def thaw(value: Any) -> Any:
+    """A plain, mutable copy of a JSON value: `dict` and `list` all the way down. Leaves are shared."""
+    if isinstance(value, dict):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [thaw(item) for item in value]
+    return value
+
+
+def py_same_json(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal as JSON: true is not 1, but 1 is 1.0 (both are the number one)."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and len(left) == len(right)
+            and all(key in right and py_same_json(item, right[key]) for key, item in left.items())
+        )
+    if isinstance(left, list | tuple):
+        return (
+            isinstance(right, list | tuple)
+            and len(left) == len(right)
+            and all(py_same_json(a, b) for a, b in zip(left, right, strict=True))
+        )
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return bool(left == right)
+
+
+def py_same_spelling(left: Any, right: Any) -> bool:
+    """`same_json`, with numbers spelled alike: 1 is not 1.0. The order of keys does not count."""
+    if left is right:
+        return True
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and len(left) == len(right)
+            and all(key in right and py_same_spelling(item, right[key]) for key, item in left.items())
+        )
+    if isinstance(left, list | tuple):
+        return (
+            isinstance(right, list | tuple)
+            and len(left) == len(right)
+            and all(py_same_spelling(a, b) for a, b in zip(left, right, strict=True))
+        )
+    if isinstance(left, str):
+        return isinstance(right, str) and left == right
+    return type(left) is type(right) and left == right
+
+
+# Every adapter asks these of whole bodies: the native module does the same in a tenth of the time.
+if TYPE_CHECKING or native.freezing is None:
+    freeze, same_json, same_spelling = py_freeze, py_same_json, py_same_spelling
+else:
+    freeze, same_json, same_spelling = native.freezing(
+        *(FrozenDict, SealedDict, FrozenList, py_freeze, py_same_json, py_same_spelling, MAX_DEPTH)
+    )
+
+
+def _checked_text(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        hint = "send well-formed Unicode"
+        raise ShapeError("text has a lone surrogate", code="shape.lone-surrogate", hint=hint) from None
+    return text
+
+
+def _checked_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise ShapeError("an object's keys must be strings", code="shape.not-json", hint="turn the keys into strings")
+    if type(key) is not str:
+        key = str.__str__(key)  # its characters, whatever its own __str__ returns
+    return key if key.isascii() else _checked_text(key)
+
+
+def _frozen_object(value: Any) -> FrozenDict:
+    if not isinstance(value, dict):
+        raise PydanticCustomError("object_type", "Input should be a JSON object")
+    return cast("FrozenDict", freeze(value))
+
+
+class _AnyJson:
+    """Pydantic's way to say: any JSON value, frozen."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(freeze)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {}
+
+
+if TYPE_CHECKING:
+    Json: TypeAlias = Any
+    # Constructors take any mapping and freeze it; readers see a mapping without mutators.
+    JsonObject: TypeAlias = Mapping[str, Any]
+else:
+    from typing import Annotated
+
+    Json = Annotated[Any, _AnyJson]
+    JsonObject = FrozenDict

@@ -1,0 +1,1 @@
+"""What a message is: its parts, its extensions, requests and responses, ids and digests."""

@@ -1,0 +1,1 @@
+"""Models: what they can do and cost, what a request needs of them, and media for them."""

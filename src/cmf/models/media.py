@@ -1,0 +1,181 @@
+"""Media as a model may be sent it: base64 of bytes that are what they say, within bounds. Spec: docs/spec/media.md.
+
+Pure: what has to be fetched or opened was fetched or opened before (`pipeline.media.media_pipeline`).
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from cmf.errors import MediaError
+from cmf.message import binary
+from cmf.message.images import ImageLimits, redraw
+from cmf.message.message import AudioPart, DocumentPart, ImagePart, MediaPart, Message, Part, ResourcePart, VideoPart
+from cmf.message.request import Request, Response
+from cmf.message.transform import map_parts
+from cmf.models.capabilities import ModelCapabilities
+
+# What the bytes of a part may be, by the beginning of the sniffed type. Containers hold sound, pictures or both.
+_KINDS: Final[Mapping[type[Part], tuple[str, ...]]] = {
+    ImagePart: ("image/",),
+    AudioPart: ("audio/", "video/mp4", "video/webm"),
+    VideoPart: ("video/", "audio/ogg"),
+    DocumentPart: ("application/pdf", "application/zip", "text/plain"),
+}
+_SOUND_IN: Final = {"video/mp4": "audio/mp4", "video/webm": "audio/webm"}
+
+_T = TypeVar("_T", bound=Message | Request | Response)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MediaLimits:
+    """Bounds on the media of one value.
+
+    Attributes:
+        max_bytes: of one source, decoded.
+        max_total_pixels: of all source images together; each costs time in proportion.
+        image: bounds of each image.
+    """
+
+    max_bytes: int = 20 * 1024 * 1024
+    max_total_pixels: int = 400_000_000
+    image: ImageLimits = dataclasses.field(default_factory=ImageLimits)
+
+
+def prepare(value: _T, capabilities: ModelCapabilities, limits: MediaLimits | None = None) -> _T:
+    """`value` with all its media as the target takes it: `type: base64`, true media type, images redrawn.
+
+    Images inside tool results, rendered prompts and resources are media too. What is no image is checked and kept as
+    it is. A part that changes leaves its wire extras behind.
+
+    Raises:
+        MediaError: a part that cannot be accepted, with its path; see [MED-2] ff. for the codes.
+    """
+    return map_parts(value, _Preparation(capabilities, limits or MediaLimits()).part)
+
+
+def bytes_of(part: MediaPart) -> bytes:
+    """The bytes that a part carries itself: base64, or a `data:` URL.
+
+    Raises:
+        MediaError: media.not-base64; media.not-resolved where the bytes are elsewhere.
+    """
+    text = part.data
+    if part.type == "url" and text[:5].lower() == "data:":
+        head, _, text = text.partition(",")
+        if not head.lower().endswith(";base64"):
+            raise MediaError(
+                "a data URL that is not base64", code="media.not-base64", hint="encode it as data:<type>;base64,<data>"
+            )
+    elif part.type != "base64":
+        raise MediaError("the bytes are not in the message", code="media.not-resolved", hint="resolve it first")
+    raw = binary.decoded(text)
+    if raw is None:
+        raise MediaError("the data is not base64", code="media.not-base64", hint="encode the bytes as base64")
+    return raw
+
+
+def carries_bytes(part: Part) -> bool:
+    """Whether a media part carries its bytes itself, so that nothing needs to be fetched or opened."""
+    return isinstance(part, MediaPart) and (part.type == "base64" or part.data[:5].lower() == "data:")
+
+
+def with_bytes(part: MediaPart, raw: bytes) -> MediaPart:
+    """The part with `raw` itself in place of where it was."""
+    carried: MediaPart = part.edited(type="base64", data=base64.b64encode(raw).decode("ascii"))
+    return carried
+
+
+class _Preparation:
+    """One value's media; images draw on one budget of pixels."""
+
+    def __init__(self, capabilities: ModelCapabilities, limits: MediaLimits) -> None:
+        self._accepted = capabilities.accepted_image_media_types if capabilities.supports_images else ()
+        self._limits = limits
+        self._pixels_left = limits.max_total_pixels
+
+    def part(self, part: Part, path: str) -> Part:
+        try:
+            if isinstance(part, MediaPart):
+                return self._media(part)
+            if isinstance(part, ResourcePart) and part.blob is not None:
+                return self._resource(part, part.blob)
+        except MediaError as error:
+            raise error.at(path) from None
+        return part
+
+    def _media(self, part: MediaPart) -> Part:
+        raw = bytes_of(part)
+        kind = self._true_type(raw, _declared(part))
+        if not kind.startswith(_KINDS[type(part)]):
+            raise MediaError(
+                f"{kind} is not a kind of {part.content_type.value}",
+                code="media.wrong-kind",
+                hint="send it in the part for its kind",
+            )
+        data, kind = self._image(raw, kind) if isinstance(part, ImagePart) else (raw, _named(part, kind))
+        return _changed(part, type="base64", data=base64.b64encode(data).decode("ascii"), media_type=kind)
+
+    def _resource(self, part: ResourcePart, blob: bytes) -> Part:
+        kind = self._true_type(blob, part.mime_type)
+        if not kind.startswith("image/"):
+            return part
+        data, kind = self._image(blob, kind)
+        size = None if part.size_bytes is None else len(data)
+        return _changed(part, blob=data, mime_type=kind, size_bytes=size)
+
+    def _true_type(self, raw: bytes, declared: str | None) -> str:
+        if not raw:
+            raise MediaError("no bytes", code="media.empty", hint="send the bytes, or leave the part out")
+        if len(raw) > self._limits.max_bytes:
+            raise MediaError(
+                f"more than {self._limits.max_bytes} bytes",
+                code="media.too-large",
+                hint="send a smaller one, or raise MediaLimits.max_bytes",
+            )
+        kind = binary.sniff(raw)
+        if kind is None:
+            raise MediaError(
+                "the bytes are of no known type", code="media.unknown-type", hint="convert it to a type that is known"
+            )
+        if declared is not None and not binary.agrees(declared, kind):
+            raise MediaError(
+                f"the bytes are {kind}, not what was declared",
+                code="media.type-mismatch",
+                hint="declare the type that the bytes have",
+            )
+        return kind
+
+    def _image(self, raw: bytes, kind: str) -> tuple[bytes, str]:
+        limits = self._limits.image
+        if self._pixels_left < limits.max_pixels:
+            limits = dataclasses.replace(limits, max_pixels=self._pixels_left)
+        picture = redraw(raw, kind, accepted=self._accepted, limits=limits)
+        self._pixels_left -= picture.source_pixels
+        return picture.data, picture.media_type
+
+
+def _declared(part: MediaPart) -> str | None:
+    """The type that the part claims, or that its data URL does; with both, they have to agree with the bytes alike."""
+    if part.media_type is not None:
+        return part.media_type
+    if part.type != "url":
+        return None
+    return part.data[len("data:") : part.data.index(",")].partition(";")[0] or None
+
+
+def _named(part: MediaPart, sniffed: str) -> str:
+    """The type of what is no image: as declared, where that is a closer word for what the bytes are."""
+    declared = _declared(part)
+    if declared is not None:
+        return declared.partition(";")[0].strip().lower()
+    return _SOUND_IN.get(sniffed, sniffed) if isinstance(part, AudioPart) else sniffed
+
+
+def _changed(part: Part, **fields: Any) -> Part:
+    unchanged = all(getattr(part, name) == new for name, new in fields.items())
+    changed: Part = part if unchanged else part.edited(**fields)
+    return changed

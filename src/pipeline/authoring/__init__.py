@@ -1,0 +1,1 @@
+"""Tools of policy authors: checks, cases, explanations."""

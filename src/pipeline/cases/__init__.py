@@ -1,1 +1,0 @@
-"""Test cases: inputs and expected decisions. Spec: docs/spec/cases.md."""

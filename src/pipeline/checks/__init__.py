@@ -1,1 +1,0 @@
-"""Static checks, tests and explanations of policy sets, for their authors."""

@@ -1,0 +1,1 @@
+"""Conversations: their history, labels, and what earlier turns had already decided."""

@@ -1,0 +1,153 @@
+"""Traffic as it is judged: with the context's facts, and the labels of the registered entities and data in it.
+
+What stages change is taken in again, so that what they bring in is labelled too. Spec: docs/spec/data.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cmf.json.frozen import FrozenDict
+from cmf.json.value import replace, to_bytes, trusted
+from cmf.message.message import Message, RequestExtension
+from cmf.message.request import Request, Response
+from cmf.message.security import RetentionPolicy
+from cmf.message.tools import ToolDefinition
+from pipeline.decisions.common_prefix import equal_start, identical_start, unchanged
+from pipeline.decisions.context import Context, carried_labels, ingest, labelled
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.stage import Traffic
+from pipeline.decisions.traffic import brought_labels, messages_of, with_messages
+from pipeline.provenance.data_policy import DataRule
+from pipeline.provenance.profiles import Profiles
+from pipeline.provenance.registry import Lookup, Registry, look_up, retention_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """How a request was taken in, for the next one that begins with its messages [PIPE-16].
+
+    Attributes:
+        given: its messages as decoded. Where they equal those of the turn before, the objects of that turn.
+        prints: the fingerprints of `given` (see `unchanged.equal_start`).
+        tools: the tools that it offers.
+        messages: its messages as they are judged.
+        found: what the registry says of the entities in it.
+        request: the context's ids and time of the request, which `messages` have too (`turn_memory.KeptTurn.told`).
+        facts: all else that `messages` depends on; if it differs, nothing is taken over.
+        same: how many messages at the beginning were taken over from the turn before.
+    """
+
+    given: tuple[Message, ...]
+    prints: bytes
+    tools: tuple[ToolDefinition, ...]
+    messages: tuple[Message, ...]
+    found: Lookup
+    request: RequestExtension | None
+    facts: tuple[object, ...]
+    same: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """Traffic as it is judged. `before` is the conversation so far; None in requests, which bring it with them."""
+
+    value: Traffic
+    registry: Registry
+    found: Lookup
+    session: SessionFacts
+    before: Sequence[Message] = ()
+    taken: TakenIn | None = None
+
+    @property
+    def events(self) -> frozenset[tuple[str, str]]:
+        """The labels that data brought, each as `(label, source event)`: the session's taints [C3]."""
+        return self.found.stamped(self.session.lifted)
+
+    @property
+    def retention(self) -> RetentionPolicy | None:
+        """How long the data in it, and in its session, may be kept together; None where nobody limits it."""
+        if not self.found.returned and not self.session.label_sources:
+            return None
+        earlier = (policy for _, policy in self.registry.bound_to(self.session))
+        return retention_of((*(one.policy for one in self.found.returned), *earlier))
+
+    def rule(self) -> DataRule:
+        """The rule on what the data may be used for, for this traffic."""
+        return DataRule(self.registry, self.found.returned, self.session, reply=not isinstance(self.value, Request))
+
+    def after(self, value: Traffic) -> Ingested:
+        """The same for `value`, which the stages made of it; `self` if they changed nothing."""
+        if value is self.value:
+            return self
+        found = look_up(value, self.registry, self.session.lifted, self.before)
+        own = messages_of(value)
+        labels = carried_labels(own, found.known, frozenset(), together=isinstance(value, Response))
+        messages = tuple(map(labelled, own, labels))
+        return dataclasses.replace(self, value=with_messages(value, messages), found=found)
+
+
+def take_in(
+    traffic: Traffic,
+    context: Context,
+    session: SessionFacts,
+    profiles: Profiles,
+    before: Sequence[Message] | None,
+    kept: TakenIn | None = None,
+) -> Ingested:
+    """`traffic` with the context's facts, what is registered of what it names, and the labels that its data brings.
+
+    `kept` is how the request of the turn before was taken in; what it says of unchanged messages is not worked out
+    again. The result has `taken`, for the turn after this one, only for a request of a session.
+
+    Raises:
+        ConfigError: the registry failed, so that nobody knows which policies bind this traffic.
+    """
+    registry = Registry(profiles, context)
+    if isinstance(traffic, Request):
+        if context.session is not None:
+            return _request_taken_in(traffic, context, session, registry, kept)
+        before = None  # a request brings the conversation with it
+    so_far = () if before is None else before
+    found = look_up(traffic, registry, session.lifted, so_far)
+    # What this process remembers is labelled in the session; what the host gives brings its labels with it.
+    given = map(brought_labels, so_far if context.history is not None else ())
+    earlier = frozenset[str]().union(*given, *(one.stamped(session.lifted) for one in found.earlier))
+    value = ingest(traffic, context, session.labels, found.known, before=earlier)
+    return trusted(Ingested, value=value, registry=registry, found=found, session=session, before=so_far)
+
+
+def _request_taken_in(
+    request: Request, context: Context, session: SessionFacts, registry: Registry, kept: TakenIn | None
+) -> Ingested:
+    given, tools = tuple(request.messages), tuple(request.tools)
+    lasting = replace(context, request=None, recorded=FrozenDict(), history=None, call_id=None)
+    facts = (to_bytes(lasting), lasting.headers, session.labels, session.lifted)
+    same, done = 0, None
+    if kept is not None and kept.facts == facts:
+        same, prints = equal_start(kept.given, kept.prints, given)
+        given = given if identical_start(kept.given, given) >= same else kept.given[:same] + given[same:]
+    else:
+        prints = equal_start((), b"", given)[1]
+    if kept is not None and registry:  # a look-up reads a conversation in order: it can only be continued at its end
+        goes_on = same == len(kept.given) > 0 and unchanged(kept.tools, tools) == len(kept.tools) == len(tools)
+        same, done = (same, kept.found) if goes_on else (0, None)
+    found = look_up(request, registry, session.lifted, done=done)
+    begin = kept.messages[:same] if kept is not None else ()
+    value = ingest(request, context, session.labels, found.known, done=begin)
+    taken = TakenIn(
+        given=given,
+        prints=prints,
+        tools=tools,
+        messages=tuple(value.messages),
+        found=found,
+        request=context.request,
+        facts=facts,
+        same=same,
+    )
+    return trusted(Ingested, value=value, registry=registry, found=found, session=session, taken=taken)
+
+
+__all__ = ["Ingested", "TakenIn", "take_in"]

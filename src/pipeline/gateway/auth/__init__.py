@@ -1,0 +1,1 @@
+"""Who asks: keys, tokens of issuers, headers of a proxy."""

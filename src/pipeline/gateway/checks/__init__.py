@@ -1,0 +1,1 @@
+"""Bodies judged for another proxy, and sent nowhere."""

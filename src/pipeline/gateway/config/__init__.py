@@ -1,0 +1,1 @@
+"""The settings of a gateway, from `cmf.yaml` and the environment."""

@@ -1,0 +1,1 @@
+"""HTTP at the gateway's door: reading requests strictly, writing answers."""

@@ -1,0 +1,96 @@
+"""An answer on its way to the client, whole or in pieces. Spec: docs/spec/gateway.md [GW-30], [GW-76]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.decisions.decision import Decision
+from pipeline.gateway.http.incoming import ClientDisconnected, Event, Send
+from pipeline.gateway.http.timeouts import SharedTimeout
+
+_UNFIT: Final = re.compile(r"[^ -~]")  # in a header; the code of a rule may be any text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An HTTP answer, as the gateway wrote it."""
+
+    status: int
+    media_type: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+def decision_headers(decision: Decision) -> dict[str, str]:
+    """The headers that name the decision behind an answer."""
+    return {"x-cmf-decision-id": decision.id, "x-cmf-verdict": decision.verdict.value}
+
+
+class Reply:
+    """The client's side of one request.
+
+    Args:
+        send: ASGI's.
+        headers: sent with every answer to this request.
+        timeout: how long a client may leave what was sent unread.
+
+    Attributes:
+        begun: whether the head of an answer was sent, so that there can be no other.
+        over: whether its last piece was sent, or at least begun.
+        decision: the decision behind a stream. code: that of the refusal that ended it.
+        upstream: the name, in the settings, of the upstream asked last; "-" before any was asked.
+    """
+
+    def __init__(self, send: Send, headers: Mapping[str, str], *, timeout: SharedTimeout) -> None:
+        self._send = send
+        self._headers = dict(headers)
+        self._timeout = timeout
+        self.begun = False
+        self.over = False
+        self.decision: str | None = None
+        self.code: str | None = None
+        self.upstream = "-"
+
+    async def whole(self, answer: Answer) -> None:
+        """Send a whole answer. Raises ClientDisconnected, as every method here does."""
+        length = {"content-length": str(len(answer.body))}
+        start = self._start(answer.status, answer.media_type, {**answer.headers, **length})
+        await self._sent(start, {"type": "http.response.body", "body": answer.body})
+
+    async def piece(self, data: bytes, media_type: str, decision: Decision) -> None:
+        """Send a piece; the first one sends status 200 and the headers too."""
+        body: Event = {"type": "http.response.body", "body": data, "more_body": True}
+        if self.begun:
+            await self._sent(body)
+            return
+        self.decision = decision.id
+        headers = {"x-accel-buffering": "no", **decision_headers(decision)}  # nginx would hold the pieces back
+        await self._sent(self._start(200, media_type, headers), body)
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last piece."""
+        self.over = True
+        await self._sent({"type": "http.response.body", "body": data})
+
+    def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> Event:
+        return self._head(status, {"content-type": media_type, "cache-control": "no-store", **headers})
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> Event:
+        own = {**headers, **self._headers}
+        raw = [(name.encode("latin-1"), _UNFIT.sub("?", text).encode("ascii")) for name, text in own.items()]
+        return {"type": "http.response.start", "status": status, "headers": raw}
+
+    async def _sent(self, *events: Event) -> None:
+        try:
+            with self._timeout.block():
+                for event in events:
+                    await self._send(event)
+                    self.begun = True
+        except (TimeoutError, OSError):
+            raise ClientDisconnected from None
+
+
+__all__ = ["Answer", "Reply", "decision_headers"]

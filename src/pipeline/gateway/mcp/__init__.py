@@ -1,0 +1,1 @@
+"""MCP servers behind the gateway, over streamable HTTP."""

@@ -1,0 +1,411 @@
+"""MCP servers behind the gateway: streamable HTTP on both sides, each message judged. Spec: mcp-proxy.md."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+
+from cmf.adapters.mcp.adapter import VERSION_KEY
+from cmf.json.codec import dumps
+from cmf.message.security import SubjectExtension
+from pipeline.decisions.context import Context
+from pipeline.decisions.ids import new_ulid
+from pipeline.gateway.auth.identity import Identities
+from pipeline.gateway.config.access import KEY_HEADERS
+from pipeline.gateway.config.mcp_settings import PATH
+from pipeline.gateway.config.settings import Limits
+from pipeline.gateway.http import incoming
+from pipeline.gateway.http.incoming import LASTS, ClientDisconnected, Receive, Scope, Send
+from pipeline.gateway.http.refusal import Refusal, later
+from pipeline.gateway.http.timeouts import SharedTimeout
+from pipeline.gateway.mcp.answers import McpReply
+from pipeline.gateway.mcp.endpoints import Endpoint
+from pipeline.gateway.mcp.headers import check_accepts, check_routing
+from pipeline.gateway.mcp.sessions import McpSession, McpSessions
+from pipeline.gateway.operations.metrics import Metrics
+from pipeline.mcp import refusals
+from pipeline.mcp.frames import Batch, Frame, FrameError, Kind, frame_of
+from pipeline.mcp.http_server import JSON, SESSION, SSE, VERSION, HttpServer, connections
+from pipeline.mcp.link import Link, Memory, Side, Step, note
+from pipeline.mcp.refusals import Refused, error_body, of_frame
+from pipeline.mcp.stdio import owned
+from pipeline.run.offload import apart
+
+_log: Final = logging.getLogger("pipeline.gateway")
+DIALECT: Final = "mcp"
+END_SECONDS: Final = 2.0
+_LASTING: Final = "subscriptions/listen"
+_SENT: Final = ("accept", "content-type", SESSION, VERSION, "mcp-method", "mcp-name", incoming.SESSION_HEADER)
+_PREFLIGHT: Final = {
+    "access-control-allow-methods": "POST, GET, DELETE",
+    "access-control-allow-headers": ", ".join((*KEY_HEADERS, *_SENT)),
+    "access-control-max-age": "600",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One HTTP request, and who sent it."""
+
+    scope: Scope
+    endpoint: Endpoint
+    sessions: McpSessions
+    headers: Mapping[str, str]
+    subject: SubjectExtension | None
+    receive: Receive
+    reply: McpReply
+
+
+class McpGateway:
+    """All MCP servers of a gateway.
+
+    Args:
+        endpoints: the servers by name, served at `/mcp/<name>`.
+        identities: tells who sent a request. limits: bounds on what one client can cost. metrics: counts requests.
+        environment: the name of the environment, as policy sees it.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        identities: Identities,
+        *,
+        limits: Limits,
+        metrics: Metrics,
+        environment: str | None = None,
+    ) -> None:
+        self._endpoints = dict(endpoints)
+        self._identities = identities
+        self._limits = limits
+        self._body_timeout = SharedTimeout(limits.body_seconds)
+        self._stall_timeout = SharedTimeout(limits.stalled_seconds)
+        self._metrics = metrics
+        self._environment = environment
+        self._sessions = {name: McpSessions(time.monotonic, one.settings) for name, one in self._endpoints.items()}
+        self._ending: set[asyncio.Future[None]] = set()
+        self._opened = AsyncExitStack()
+        self._http: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Open its connections, within the running event loop."""
+        self._http = await self._opened.enter_async_context(connections())
+
+    async def close(self) -> None:
+        """End all sessions, and close all connections."""
+        left = [session for sessions in self._sessions.values() for session in sessions.all()]
+        await asyncio.gather(*map(_end, left), *self._ending)
+        await self._opened.aclose()
+        self._http = None
+
+    async def __call__(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request at a path under `/mcp/`."""
+        begin = time.perf_counter()
+        request_id = f"req_{new_ulid()}"
+        reply = McpReply(send, {"x-request-id": request_id}, timeout=self._stall_timeout)
+        name, code, status = path.removeprefix(PATH), None, 0
+        self._metrics.in_flight += 1
+        try:
+            await self._answer(scope, name, receive, reply)
+            status = reply.status
+        except Refusal as refusal:
+            code, status = refusal.code, refusal.status
+            with suppress(ClientDisconnected):
+                await reply.refuse(refusal)
+        except ClientDisconnected:
+            status = incoming.CLIENT_CLOSED
+        except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
+            code, status = "gateway.ending", 503
+            if reply.begun:
+                raise
+            with suppress(ClientDisconnected):
+                await reply.refuse(Refusal(503, code, "This gateway is shutting down: try again.", headers=later(1)))
+        finally:
+            self._metrics.in_flight -= not scope.get(LASTS)
+            seconds = time.perf_counter() - begin
+            route = name if name in self._endpoints else "-"
+            self._metrics.count(route, DIALECT, status, code, seconds)
+            line = {"request": request_id, "route": route, "dialect": DIALECT, "status": status, "code": code}
+            _log.info("%s", dumps({**line, "ms": round(seconds * 1000, 3)}).decode())
+
+    async def _answer(self, scope: Scope, name: str, receive: Receive, reply: McpReply) -> None:
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:
+            raise Refusal(404, "route.unknown", "No MCP server is served at this path.")
+        headers = incoming.headers_of(scope["headers"])
+        if scope.get("query_string"):
+            raise Refusal(400, "http.query", "MCP takes no query parameters.")
+        origin = headers.get("origin")
+        if origin is not None:
+            if origin not in endpoint.settings.origins:
+                raise Refusal(403, "mcp.origin", "Pages of this origin are not allowed (`origins`).")
+            reply.allow(origin)
+            if scope["method"] == "OPTIONS":  # a preflight, which has no key yet
+                await reply.value(204, None, _PREFLIGHT)
+                return
+        if self._metrics.in_flight > self._limits.concurrent:
+            raise Refusal(503, "gateway.busy", "Too many requests are in progress: try again.", headers=later(1))
+        peer = (scope.get("client") or (None,))[0]
+        subject = await self._identities.subject(headers, peer, pages=endpoint.settings.origins)
+        if "last-event-id" in headers:
+            raise Refusal(400, "mcp.no-resume", "Streams cannot be resumed: send the request again.")
+        request = _Request(
+            scope=scope,
+            endpoint=endpoint,
+            sessions=self._sessions[name],
+            headers=headers,
+            subject=subject,
+            receive=receive,
+            reply=reply,
+        )
+        for session in request.sessions.idle():
+            self._in_background(_end(session))
+        if scope["method"] == "POST":
+            await self._post(request)
+        elif scope["method"] == "GET":
+            await self._listen(request)
+        elif scope["method"] == "DELETE":
+            await self._delete(request)
+        else:
+            raise Refusal(405, "http.method", "MCP takes POST, GET and DELETE.", headers={"allow": "POST, GET, DELETE"})
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin `work`, for which no request waits; the gateway's end does."""
+        ending = asyncio.ensure_future(work)
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    def _lasts(self, request: _Request) -> None:
+        """Stop counting a request that only listens: it has no answer in progress, and must delay no shutdown."""
+        request.scope[LASTS] = True
+        self._metrics.in_flight -= 1
+
+    # -- POST ----------------------------------------------------------------------------------------------------------
+
+    async def _post(self, request: _Request) -> None:
+        check_accepts(request.headers, JSON, SSE)
+        body = await incoming.body_of(request.headers, request.receive, self._limits, self._body_timeout)
+        try:
+            received = await apart(frame_of, body)
+        except FrameError as error:
+            await request.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
+            return
+        try:
+            session = self._session(request, received)
+        except Refused as error:
+            call_id = received.id if isinstance(received, Frame) else None
+            await request.reply.value(400, error_body(call_id, error), {"x-cmf-code": error.code})
+            return
+        step = await session.link.receive(Side.CLIENT, received)
+        calls = [one for one in step.onward if "id" in one and "method" in one]
+        if any(one["method"] == _LASTING for one in calls):
+            self._lasts(request)
+        if not calls and not step.back:
+            await self._pass_on(request, session, step)
+        elif not calls and len(step.back) == 1 and not step.onward:
+            await request.reply.value(200, step.back[0])
+        else:
+            asked: list[str] = []
+            exchanged = _exchanged(request.endpoint, session, step, asked)
+            try:
+                if isinstance(received, Frame) and received.method == "initialize":
+                    await self._initialize(request, session, exchanged)
+                else:
+                    await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
+            except ClientDisconnected:  # it will not answer what the server asked meanwhile
+                refused = refusals.client_disconnected()
+                answers = [body for one in asked for body in session.link.cut(one, refused, side=Side.SERVER)]
+                self._in_background(_deliver_all(session, answers))
+                raise
+            finally:  # a client that left waits for no call, sent or not
+                for one in calls:
+                    list(session.link.cut(str(one["id"])))
+
+    async def _pass_on(self, request: _Request, session: McpSession, step: Step) -> None:
+        """Pass on what needs no answer, and acknowledge it; refuse what is not passed on, or not taken."""
+        if not step.onward:
+            raise Refusal(400, "mcp.not-passed", "Policy does not pass this message on.")
+        try:
+            for body in step.onward:
+                await session.server.send(body)
+        except Refused as refused:
+            raise Refusal(502, refused.code, refused.message) from None
+        await request.reply.value(202, None)
+
+    async def _initialize(
+        self, request: _Request, session: McpSession, messages: AsyncIterator[dict[str, Any]]
+    ) -> None:
+        """Send the answer to `initialize` and, if it succeeded, the new session's id."""
+        bodies = [body async for body in messages]
+        answer = next((body for body in bodies if "method" not in body), None)
+        if answer is None or "result" not in answer:
+            await request.reply.value(200, answer)
+            return
+        session.server.version = session.link.version
+        await request.reply.value(200, answer, {SESSION: request.sessions.begin(session)})
+
+    def _session(self, request: _Request, received: Frame | Batch) -> McpSession:
+        """The session of a message: the one it names, a new one, or, without sessions, one for itself."""
+        headers = request.headers
+        meta = received.params.get("_meta") if isinstance(received, Frame) else None
+        if isinstance(received, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
+            check_routing(headers, received, meta[VERSION_KEY], request.endpoint.params)
+            context = self._context(request, None)
+            session = self._new(request, context, request.sessions.memory(context))
+            session.link.version = meta[VERSION_KEY]
+            return session
+        if isinstance(received, Frame) and received.kind is Kind.CALL and received.method == "initialize":
+            if SESSION in headers:
+                raise Refusal(400, "mcp.session-begun", "This session is initialized already: end it first.")
+            request.sessions.check_room(request.subject)
+            return self._new(request, self._context(request, f"mcp_{new_ulid()}"))
+        return self._found(request)
+
+    def _found(self, request: _Request) -> McpSession:
+        session = request.sessions.find(request.headers.get(SESSION), request.subject)
+        version = request.headers.get(VERSION)
+        if version is not None and version != session.link.version:
+            raise Refusal(400, "mcp.version", "This is not the protocol version that the session negotiated.")
+        named = incoming.session_of(request.headers)
+        if named is not None and named != session.context.session:
+            raise Refusal(400, "mcp.session-named", "The connection belongs to another session: name that, or none.")
+        return session
+
+    def _context(self, request: _Request, session: str | None) -> Context:
+        named = incoming.session_of(request.headers) or session
+        return Context(subject=request.subject, session=named, environment=self._environment)
+
+    def _new(self, request: _Request, context: Context, memory: Memory | None = None) -> McpSession:
+        if self._http is None:
+            raise Refusal(503, "upstream.not-open", "The gateway is not open.")
+        endpoint = request.endpoint
+        link = Link(
+            endpoint.guard,
+            context,
+            server=endpoint.name,
+            pins=endpoint.pins,
+            clock=time.monotonic,
+            answer_seconds=endpoint.settings.answer_seconds,
+            enforce=endpoint.enforce,
+            memory=memory,
+        )
+        return McpSession(link=link, server=HttpServer(self._http, endpoint.address, endpoint.params), context=context)
+
+    # -- GET and DELETE ------------------------------------------------------------------------------------------------
+
+    async def _listen(self, request: _Request) -> None:
+        check_accepts(request.headers, SSE)
+        session = self._found(request)
+        if session.listens:
+            raise Refusal(409, "mcp.listening", "This session has a listening stream already.")
+        session.listens = True
+        self._lasts(request)
+        try:
+            async with aclosing(session.server.listen()) as values:
+                await anext(values)
+                await _streamed(request, _from_server(session, values), waits=False)
+        except Refused as refused:
+            if refused.code == "mcp.no-stream":
+                raise Refusal(405, refused.code, refused.message, headers={"allow": "POST, DELETE"}) from None
+            if not request.reply.status:
+                raise Refusal(502, refused.code, refused.message) from None
+        finally:
+            session.listens = False
+
+    async def _delete(self, request: _Request) -> None:
+        session = self._found(request)
+        request.sessions.forget(session.id)
+        await _end(session)
+        await request.reply.value(204, None)
+
+
+# -- one exchange ------------------------------------------------------------------------------------------------------
+
+
+async def _exchanged(
+    endpoint: Endpoint, session: McpSession, step: Step, asked: list[str]
+) -> AsyncGenerator[dict[str, Any], None]:
+    """What the client gets: refusals, then for each message passed on what the server sends and its answer.
+
+    The ids of calls that the server makes meanwhile are put into `asked`.
+    """
+    for body in step.back:
+        yield body
+    for body in step.onward:
+        if "method" not in body or "id" not in body:
+            await _deliver(session.server, body)
+            continue
+        minted, why = str(body["id"]), None
+        lasts = body["method"] == _LASTING
+        try:
+            async with aclosing(session.server.post(body)) as values:
+                while session.link.is_open(minted):
+                    async with asyncio.timeout(None if lasts else endpoint.settings.answer_seconds):
+                        value = await anext(values)
+                    async for body_to_client in _passed(session, owned(value, body)):
+                        if "method" in body_to_client and "id" in body_to_client:
+                            asked.append(str(body_to_client["id"]))
+                        yield body_to_client
+        except StopAsyncIteration:
+            pass  # the stream ended before the answer
+        except TimeoutError:
+            why = refusals.timed_out()
+        except Refused as refused:
+            why = refused
+        for body_to_client in session.link.cut(minted, why):
+            yield body_to_client
+
+
+async def _from_server(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async for value in values:
+        async for body_to_client in _passed(session, value):
+            yield body_to_client
+
+
+async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, Any]]:
+    """What goes to the client of a server's message. Refused if it is not a valid message."""
+    try:
+        received = await apart(frame_of, value)
+    except FrameError as error:
+        raise Refused(refusals.CLOSED, error.code, "The server's message cannot be read.", retryable=True) from None
+    late = session.link.expired(Side.SERVER)
+    step = await session.link.receive(Side.SERVER, received)
+    for body in (*late.back, *step.back):
+        await _deliver(session.server, body)
+    for body in (*late.onward, *step.onward):
+        yield body
+
+
+async def _deliver(server: HttpServer, body: dict[str, Any]) -> None:
+    """Post what needs no answer; a failure is only logged, as nobody waits."""
+    try:
+        await server.send(body)
+    except Refused as refused:
+        note(refused.code, Side.SERVER, refused.decision_id)
+
+
+async def _deliver_all(session: McpSession, bodies: Sequence[dict[str, Any]]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            for body in bodies:
+                await _deliver(session.server, body)
+
+
+async def _streamed(request: _Request, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:
+    async with aclosing(messages):
+        await incoming.until_disconnect(request.receive, request.reply.messages(messages, waits=waits))
+
+
+async def _end(session: McpSession) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            await session.server.end()
+
+
+__all__ = ["McpGateway"]

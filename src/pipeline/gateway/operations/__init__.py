@@ -1,0 +1,1 @@
+"""What operators see and do: probes, metrics, reloads, records."""

@@ -1,0 +1,250 @@
+"""Metrics for Prometheus. No label names a person, a session or a model. Spec: gateway.md [GW-61]."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from pipeline.audit.record import Record
+from pipeline.decisions.decision import OUTAGE_RULES, Action
+from pipeline.decisions.events import Event, PoliciesChanged, PoliciesRefused, RecordUnavailable
+from pipeline.gateway.http.incoming import CLIENT_CLOSED
+from pipeline.gateway.operations.request_counts import Tally
+from pipeline.run.recording import Records, SharingRecords, sharing
+from pipeline.sessions.base import SessionStore
+
+BEAT_SECONDS: Final = 0.05  # between two looks at how punctual the event loop is
+MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+PAUSE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+# Keys in a record: a quote within a text has a backslash before it, so that no text can look like one.
+_RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
+_OVERRIDDEN: Final = b'"override":"'
+_FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
+
+_HELP: Final = {
+    "cmf_gateway_requests_total": "Requests received, by route, dialect and outcome.",
+    "cmf_gateway_refusals_total": "Requests refused, by the code sent to the client.",
+    "cmf_gateway_in_flight": "Requests in progress.",
+    "cmf_gateway_unrecorded_total": "Decisions that could not be recorded, by outcome: refused, or released anyway.",
+    "cmf_audit_records_total": "Records written by this process.",
+    "cmf_audit_unprotected_records": "Records that no exported head covers yet.",
+    "cmf_audit_head_export_failures_total": "Heads that could not be exported.",
+    "cmf_audit_own_record_failures_total": "Records of the gateway's own acts that could not be written.",
+    "cmf_audit_overrides": "Overrides of rules in force.",
+    "cmf_policy_info": "Always 1, labelled with the policy revision of each route.",
+    "cmf_policy_reloads_total": "Policy reloads, by outcome: done, or refused (the old policies stay).",
+    "cmf_policy_reload_failed": "1 while the newest policies were refused and older ones are in force.",
+    "cmf_decisions_total": "Recorded decisions, by verdict (of policy) and action (taken).",
+    "cmf_rule_hits_total": "Decisions in which a rule hit, by rule.",
+    "cmf_forwarded_on_failure_total": "Decisions that let traffic pass although policy was unavailable.",
+    "cmf_forwarded_unevaluated_total": "Parts that passed without being evaluated.",
+    "cmf_decisions_overridden_total": "Decisions in which an override let pass what a rule denied.",
+    "cmf_upstream_up": "1 if an upstream is in use, 0 while it is skipped.",
+    "cmf_decision_seconds": "Time taken by a decision.",
+    "cmf_loop_pause_seconds": "Time for which the event loop paused, and all clients of this process waited.",
+    "cmf_gateway_seconds": "Time taken by a request, from its headers to the end of its answer, upstream included.",
+}
+
+
+class Counted(SharingRecords):
+    """Records that call a function once they are durable.
+
+    Args:
+        records: where they are written.
+        on_record: called with each record; it must not raise.
+    """
+
+    def __init__(self, records: Records, on_record: Callable[[Record], None]) -> None:
+        self._records = records
+        self._on_record = on_record
+
+    def record(self, record: Record) -> None:
+        """See `Records`."""
+        self._records.record(record)
+        self._on_record(record)
+
+    async def arecord(self, record: Record) -> None:
+        """See `Records`."""
+        await self._records.arecord(record)
+        self._on_record(record)
+
+    def shares(self, sessions: SessionStore) -> bool:
+        """See `SharingRecords`."""
+        records = sharing(self._records)
+        return records is not None and records.shares(sessions)
+
+    def kept(self, record: Record) -> None:
+        """See `SharingRecords`."""
+        self._on_record(record)
+
+
+class Metrics:
+    """What a gateway counted since it started. Every request received counts once, under its outcome.
+
+    Args:
+        revisions: the current policy revision of each route.
+        audit: figures of the audit log, by name.
+        upstreams: whether each upstream is in use.
+    """
+
+    def __init__(
+        self,
+        revisions: Callable[[], Mapping[str, str]],
+        audit: Callable[[], Mapping[str, int]] = dict[str, int],
+        upstreams: Callable[[], Mapping[str, bool]] = dict[str, bool],
+    ) -> None:
+        self.in_flight = 0
+        self.tally = Tally()
+        self._audit = audit
+        self._upstreams = upstreams
+        self._requests: Counter[tuple[str, str, str]] = Counter()
+        self._refusals: Counter[str] = Counter()
+        self._unrecorded: Counter[str] = Counter()
+        self._decisions: Counter[tuple[str, str]] = Counter()
+        self._rules: Counter[str] = Counter()
+        self._on_failure = 0
+        self._unevaluated = 0
+        self._overridden = 0
+        self._runs = _Histogram(RUN_BUCKETS)
+        self._seconds = _Histogram(BUCKETS)
+        self._pauses = _Histogram(PAUSE_BUCKETS)
+        self._reloads: Counter[str] = Counter()
+        self._reload_failed = 0
+        self._revisions = revisions
+
+    def on_event(self, event: Event) -> None:
+        """For `Events.subscribe`: counts decisions that could not be recorded, and policy reloads."""
+        if isinstance(event, RecordUnavailable):
+            self._unrecorded["released" if event.released else "refused"] += 1
+        elif isinstance(event, PoliciesChanged | PoliciesRefused):
+            self._reload_failed = int(isinstance(event, PoliciesRefused))
+            self._reloads["refused" if self._reload_failed else "done"] += 1
+
+    def recorded(self, record: Record) -> None:
+        """Count a durable decision: its outcome, the rules that hit, its time."""
+        if record.kind != "decision":
+            return
+        self.tally.recorded(record)
+        self._decisions[record.verdict, record.action] += 1
+        if record.action in _FORWARDED:
+            self._unevaluated += record.unevaluated
+        rules = rules_in(record)
+        if rules:
+            self._rules.update(rules)
+            self._overridden += _OVERRIDDEN in record.body
+            if record.action in _FORWARDED and not rules.isdisjoint(OUTAGE_RULES):
+                self._on_failure += 1
+        if record.run_ns is not None:
+            self._runs.add(record.run_ns / 1e9)
+
+    def count(self, route: str, dialect: str, status: int, code: str | None, seconds: float) -> None:
+        """Count a finished request: answered, or refused with `code`."""
+        self._requests[route, dialect, outcome_of(status)] += 1
+        if code is not None:
+            self._refusals[code] += 1
+        self._seconds.add(seconds)
+
+    async def beat(self) -> None:
+        """Count the pauses of the event loop, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            begin = loop.time()
+            await asyncio.sleep(BEAT_SECONDS)
+            self._pauses.add(max(0.0, loop.time() - begin - BEAT_SECONDS))
+
+    def text(self) -> str:
+        """All metrics, in the text format."""
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        rows = [({"route": r, "dialect": d, "outcome": o}, n) for (r, d, o), n in sorted(self._requests.items())]
+        yield from _family("cmf_gateway_requests_total", "counter", rows)
+        refusals = [({"code": code}, count) for code, count in sorted(self._refusals.items())]
+        yield from _family("cmf_gateway_refusals_total", "counter", refusals)
+        yield from _family("cmf_gateway_in_flight", "gauge", [({}, self.in_flight)])
+        unrecorded = [({"outcome": one}, self._unrecorded[one]) for one in ("refused", "released")]
+        yield from _family("cmf_gateway_unrecorded_total", "counter", unrecorded)
+        for name, figure in self._audit().items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            yield from _family(f"cmf_audit_{name}", kind, [({}, figure)])
+        infos = [({"route": route, "revision": revision}, 1) for route, revision in sorted(self._revisions().items())]
+        yield from _family("cmf_policy_info", "gauge", infos)
+        reloads = [({"outcome": one}, self._reloads[one]) for one in ("done", "refused")]
+        yield from _family("cmf_policy_reloads_total", "counter", reloads)
+        yield from _family("cmf_policy_reload_failed", "gauge", [({}, self._reload_failed)])
+        decisions = [({"verdict": v, "action": a}, count) for (v, a), count in sorted(self._decisions.items())]
+        yield from _family("cmf_decisions_total", "counter", decisions)
+        rules = [({"rule": rule}, count) for rule, count in sorted(self._rules.items())]
+        yield from _family("cmf_rule_hits_total", "counter", rules)
+        yield from _family("cmf_forwarded_on_failure_total", "counter", [({}, self._on_failure)])
+        yield from _family("cmf_forwarded_unevaluated_total", "counter", [({}, self._unevaluated)])
+        yield from _family("cmf_decisions_overridden_total", "counter", [({}, self._overridden)])
+        ups = [({"upstream": name}, int(is_up)) for name, is_up in sorted(self._upstreams().items())]
+        yield from _family("cmf_upstream_up", "gauge", ups)
+        yield from self._runs.lines("cmf_decision_seconds")
+        yield from self._seconds.lines("cmf_gateway_seconds")
+        yield from self._pauses.lines("cmf_loop_pause_seconds")
+
+
+class _Histogram:
+    """A histogram of seconds."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._total += seconds
+
+    def lines(self, name: str) -> Iterator[str]:
+        yield from _head(name, "histogram")
+        passed = 0
+        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
+            passed += count
+            yield f'{name}_bucket{{le="{bound}"}} {passed}'
+        yield f"{name}_sum {self._total:.6f}"
+        yield f"{name}_count {passed}"
+
+
+def rules_in(record: Record) -> frozenset[str]:
+    """The names of the rules that hit in a decision."""
+    begin = record.body.find(b'"rule":"')  # most have none, and this finds out in no time
+    return frozenset() if begin < 0 else frozenset(rule.decode() for rule in _RULE.findall(record.body, begin))
+
+
+def outcome_of(status: int) -> str:
+    """The outcome of a request, by the status of its answer: `gone` if the client disconnected."""
+    if status == 200:
+        return "answered"
+    if status == CLIENT_CLOSED:
+        return "gone"
+    if status == 403:
+        return "denied"
+    return "refused" if status < 500 else "failed"
+
+
+def _head(name: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {_HELP[name]}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _family(name: str, kind: str, rows: Iterable[tuple[Mapping[str, str], int]]) -> Iterator[str]:
+    yield from _head(name, kind)
+    for labels, value in rows:
+        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        yield f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of", "rules_in"]

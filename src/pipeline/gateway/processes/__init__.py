@@ -1,0 +1,1 @@
+"""Serving processes: one, or several that share an address."""

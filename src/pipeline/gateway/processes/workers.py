@@ -1,0 +1,255 @@
+"""Several worker processes that serve one address; one that dies is replaced. Spec: docs/spec/gateway.md [GW-155] ff.
+
+They share the listening socket and the stores, and nothing else. If a worker is killed, the requests that it was
+serving are lost and no others: another worker accepts the connections that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+
+from cmf.errors import DecodeError
+from cmf.json.codec import dumps, loads
+from pipeline.decisions.errors import ConfigError
+from pipeline.gateway.config.settings import Settings
+from pipeline.gateway.config.settings_base import Secret
+from pipeline.gateway.http.server import server_of
+from pipeline.gateway.operations.admin import BY, App
+from pipeline.gateway.operations.operations import Operations, merged
+from pipeline.gateway.processes.running import admin_app, hanging_up, on_signal
+
+ASKED_SECONDS: Final = 2.0  # how long a worker may take to answer a question about its state
+RELOAD_SECONDS: Final = 120.0  # vetting policies takes a while
+LONGEST_PAUSE: Final = 10.0  # seconds before a worker that keeps ending at once is started again
+REFUSED: Final = 2  # exit code of a worker that cannot start, and is not started again
+_log: Final = logging.getLogger("pipeline.gateway")
+
+
+class Crew(Operations):
+    """The worker processes, from their start to their end.
+
+    Args:
+        settings: what each of them serves, and how many there are (`workers`).
+        clients: the listening socket that they share.
+        home: a private directory, for the sockets on which they are asked about their state.
+        quiet: whether they log no line for each request.
+    """
+
+    def __init__(self, settings: Settings, clients: socket.socket, home: Path, *, quiet: bool = False) -> None:
+        self._words = ("quiet",) if quiet else ()
+        self._settings = settings
+        self._clients = clients
+        self._home = home
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._restarts = 0
+        self._ending = asyncio.Event()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of those that run."""
+        return [one.pid for one in self._processes.values() if one.returncode is None]
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether `end` was called."""
+        return self._ending.is_set()
+
+    async def work(self) -> None:
+        """Run them until `end` is called.
+
+        Raises:
+            ConfigError: one of them could not start.
+        """
+        keeping = [asyncio.create_task(self._keep(number)) for number in range(self._settings.workers)]
+        try:
+            await asyncio.gather(*keeping)
+        finally:
+            self.end()
+            await asyncio.gather(*keeping, return_exceptions=True)
+
+    def end(self) -> None:
+        """Tell them to end once the requests that they are serving are answered."""
+        self._ending.set()
+        for process in self._processes.values():
+            _send_signal(process, signal.SIGTERM)
+
+    # -- keeping one alive ---------------------------------------------------------------------------------------------
+
+    async def _keep(self, number: int) -> None:
+        pause = 0.0
+        began_once = False
+        while not self._ending.is_set():
+            begun = asyncio.get_running_loop().time()
+            process = await self._begin(number)
+            await self._until_over(process)
+            if self._ending.is_set():
+                return
+            if not began_once and process.returncode == REFUSED:
+                raise ConfigError("a worker could not begin", code="config.worker", hint="it has said why")
+            began_once = began_once or process.returncode != REFUSED
+            lived = asyncio.get_running_loop().time() - begun
+            pause = 0.0 if lived > LONGEST_PAUSE else min(LONGEST_PAUSE, max(0.1, pause * 2))
+            self._restarts += 1
+            line = {"event": "worker.ended", "worker": number, "code": process.returncode, "again_in": pause}
+            _log.error("%s", dumps(line).decode())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._ending.wait()
+
+    async def _begin(self, number: int) -> asyncio.subprocess.Process:
+        path = self._place(number)
+        path.unlink(missing_ok=True)
+        fd = self._clients.fileno()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "pipeline.gateway.processes.worker", str(fd), str(path), *self._words,
+            pass_fds=(fd,), stdin=asyncio.subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self._processes[number] = process
+        if process.stdin is not None:  # it stays open: when it ends, the worker is alone
+            with contextlib.suppress(ConnectionError):
+                process.stdin.write(self._settings.model_dump_json().encode() + b"\n")
+                await process.stdin.drain()
+        return process
+
+    async def _until_over(self, process: asyncio.subprocess.Process) -> None:
+        over = asyncio.create_task(process.wait())
+        ending = asyncio.create_task(self._ending.wait())
+        await asyncio.wait({over, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if not over.done():
+            _send_signal(process, signal.SIGTERM)
+            await asyncio.wait({over}, timeout=self._settings.grace_seconds + ASKED_SECONDS)
+            _send_signal(process, signal.SIGKILL)
+            await over
+
+    # -- what can be asked of them all ---------------------------------------------------------------------------------
+
+    async def metrics(self) -> str:
+        """See `Operations`; each worker's metrics have its number as the label `worker`."""
+        answers = await self._ask_all("GET", "/metrics", ASKED_SECONDS)
+        texts = {str(number): body.decode() for number, (_, body) in answers.items()}
+        own = (
+            f"# HELP cmf_gateway_workers Processes that serve.\n# TYPE cmf_gateway_workers gauge\n"
+            f"cmf_gateway_workers {len(self.pids)}\n"
+            f"# HELP cmf_gateway_worker_restarts_total Processes that died and were begun again.\n"
+            f"# TYPE cmf_gateway_worker_restarts_total counter\n"
+            f"cmf_gateway_worker_restarts_total {self._restarts}\n"
+        )
+        return merged(texts) + own
+
+    async def ready(self) -> tuple[bool, dict[str, Any]]:
+        """See `Operations`: ready is who can serve with every one of its processes that answers."""
+        answers = await self._ask_all("GET", "/readyz", ASKED_SECONDS)
+        bodies = {str(number): _json(body) for number, (_, body) in sorted(answers.items())}
+        is_ready = bool(answers) and all(status == 200 for status, _ in answers.values())
+        status = {"status": "ok" if is_ready else "not ready", "wanted": self._settings.workers, "workers": bodies}
+        return is_ready, status
+
+    async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
+        """See `Operations`."""
+        answers = await self._ask_all("POST", "/admin/reload", RELOAD_SECONDS, by)
+        entries: list[dict[str, Any]] = []
+        for number in range(self._settings.workers):
+            body = _json(answers[number][1]) if number in answers else None
+            policies = body.get("policies") if isinstance(body, dict) else None
+            silent = [{"routes": [], "refused": "worker.silent"}]
+            entries += [{"worker": number, **entry} for entry in policies or silent]
+        return entries
+
+    async def _ask_all(
+        self, method: str, path: str, seconds: float, by: str | None = None
+    ) -> dict[int, tuple[int, bytes]]:
+        numbers = [number for number, one in self._processes.items() if one.returncode is None]
+        answers = await asyncio.gather(*(self._ask(number, method, path, seconds, by) for number in numbers))
+        return {number: one for number, one in zip(numbers, answers, strict=True) if one is not None}
+
+    async def _ask(
+        self, number: int, method: str, path: str, seconds: float, by: str | None
+    ) -> tuple[int, bytes] | None:
+        """The worker's status and body; None if it does not answer."""
+        headers = {} if by is None else {BY: quote(by)}
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=aiohttp.UnixConnector(path=str(self._place(number))),
+                    timeout=aiohttp.ClientTimeout(total=seconds),
+                ) as session,
+                session.request(method, f"http://worker{path}", headers=headers) as reply,
+            ):
+                return reply.status, await reply.read()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+
+    def _place(self, number: int) -> Path:
+        return self._home / f"{number}.sock"
+
+
+def _send_signal(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(which)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return loads(body)
+    except DecodeError:
+        return None
+
+
+async def serve(
+    settings: Settings,
+    clients: socket.socket,
+    beside: socket.socket | None,
+    *,
+    quiet: bool = False,
+    review: App | None = None,
+) -> None:
+    """Have `settings.workers` processes serve until SIGTERM or SIGINT; what is in work may end.
+
+    `review` is the review site, which this process serves.
+
+    Raises:
+        ConfigError: they could not begin.
+    """
+    with tempfile.TemporaryDirectory(prefix="cmf-") as directory:  # nobody else may look into it
+        home = Path(directory)
+        crew = Crew(_sealed(settings, home), clients, home, quiet=quiet)
+        loop = asyncio.get_running_loop()
+        app = admin_app(settings, crew, review)
+        if app is not None:
+            app.is_ending = lambda: crew.is_ending
+        other = None if app is None or beside is None else server_of(app, beside=True)
+        admin = None if other is None or beside is None else loop.create_task(other.serve(sockets=[beside]))
+        with on_signal(signal.SIGTERM, crew.end), on_signal(signal.SIGINT, crew.end), hanging_up(crew):
+            try:
+                await crew.work()
+            finally:
+                if other is not None and admin is not None:
+                    other.should_exit = True
+                    await admin
+
+
+def _sealed(settings: Settings, home: Path) -> Settings:
+    """The settings with one seal key for all workers, so that one can release what another kept for a person."""
+    if settings.seal_key is not None:
+        return settings
+    file = home / "seal"
+    with open(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
+        stream.write(secrets.token_hex(32))
+    return settings.model_copy(update={"seal_key": Secret(file=file)})
+
+
+__all__ = ["Crew", "serve"]

@@ -1,0 +1,412 @@
+"""One request and its reply, each read, judged and written anew. Spec: docs/spec/gateway.md [GW-11] ff.
+
+Whole replies and streams share one path: a stream is folded into a response, and its events are written anew. In window
+mode, what has already been judged goes out while the rest still arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from typing import Any, Final
+
+from cmf import adapters
+from cmf.adapters.wire.base import WireEvent
+from cmf.errors import CmfError
+from cmf.json.codec import dumps
+from cmf.json.frozen import frozen_mapping
+from cmf.json.value import replace, trusted
+from cmf.message.message import RequestExtension
+from cmf.message.request import ErrorInfo, Request, Response
+from cmf.message.security import SubjectExtension
+from pipeline.conversation.references import references
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import ApprovalError, DecisionError, EmissionError, StoreError, Unjudgeable
+from pipeline.decisions.ids import made_at
+from pipeline.gateway.config.routing import WindowMode
+from pipeline.gateway.config.settings import Route, RouteLimits
+from pipeline.gateway.http.client_response import Answer, Reply, decision_headers
+from pipeline.gateway.http.dialects import JSON, streamed, without_usage_unless_asked
+from pipeline.gateway.http.endpoints import Endpoint
+from pipeline.gateway.http.incoming import Receive, until_disconnect
+from pipeline.gateway.http.refusal import FINAL, Refusal, ending, later, of_decision, of_unreadable, retry_after
+from pipeline.gateway.proxy.admission import Admission
+from pipeline.gateway.proxy.answer_ids import identified
+from pipeline.gateway.proxy.response_sessions import Links
+from pipeline.gateway.proxy.window import Window
+from pipeline.gateway.proxy.window_events import Diverged
+from pipeline.gateway.upstreams.health import Health
+from pipeline.gateway.upstreams.upstream import ACCOUNT, Upstream, UpstreamError, retryable_error
+from pipeline.guard import Guard
+from pipeline.run.emit import emit, emit_events, with_provider
+from pipeline.run.offload import apart
+from pipeline.run.outcome import Outcome, raised
+from pipeline.sessions.base import MemorySessions
+
+APPROVAL_HEADER: Final = "x-cmf-approval-id"
+FORWARDED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """Where a request may be sent: an upstream by its name in the settings, its health, and the model to ask for.
+
+    `model` None asks for the one requested.
+    """
+
+    name: str
+    upstream: Upstream
+    health: Health
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRuntime:
+    """A route and what serves it. `backends` are tried in order."""
+
+    route: Route
+    guard: Guard
+    backends: tuple[Backend, ...]
+    links: Links = field(default_factory=lambda: Links(MemorySessions(), makes=False))
+    admission: Admission = field(default_factory=lambda: Admission(RouteLimits()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingRequest:
+    """A request as it arrived, and who sent it; `request_id` is a ULID, `digest` the SHA-256 of its body, in hex."""
+
+    endpoint: Endpoint
+    body: Any
+    headers: Mapping[str, str]
+    request_id: str
+    subject: SubjectExtension | None = None
+    session: str | None = None
+    environment: str | None = None
+    digest: str = ""
+
+    def context(self, route: str) -> Context:
+        """The facts of the run; none of them is taken from the message."""
+        # Not validated again: each of these was read strictly, or was made here.
+        named, came = f"req_{self.request_id}", made_at(self.request_id)
+        own = trusted(RequestExtension, environment=self.environment, request_id=named, timestamp=came)
+        on_record = frozen_mapping({"route": route, "wire_in": self.digest})
+        return trusted(Context, subject=self.subject, session=self.session, request=own, recorded=on_record)
+
+
+def read_request(incoming: IncomingRequest) -> Request:
+    """The canonical request. The path decides the model and whether it streams, if it names these.
+
+    Raises:
+        Refusal: 400, with the JSON path, for a body that is no request of this dialect or names no model.
+    """
+    endpoint = incoming.endpoint
+    try:
+        request = request_in(endpoint.dialect.name, incoming.body, incoming.headers, model=endpoint.model)
+    except CmfError as error:
+        raise of_unreadable(error) from None
+    if not request.model:
+        raise Refusal(400, "request.no-model", "The request names no model.")
+    if not {".", ".."}.isdisjoint(request.model.split("/")):  # some dialects have the name in the path [GW-14]
+        raise Refusal(400, "request.model", "A model's name has no `.` or `..` between slashes.", headers=FINAL)
+    return request if endpoint.stream is None else replace(request, stream=endpoint.stream)
+
+
+def request_in(wire_format: str, body: Any, headers: Mapping[str, str], *, model: str | None = None) -> Request:
+    """The canonical form of a request body and the headers that came with it.
+
+    Raises:
+        Refusal: 400, for a `stream` that is neither true nor false, or a header to send on that is not printable ASCII.
+            CmfError: the body is no request of this format.
+    """
+    streams = body.get("stream") if isinstance(body, dict) else None
+    if streams is not None and type(streams) is not bool:  # an upstream might read 1 as true
+        raise Refusal(400, "request.stream", "`stream` is neither true nor false.")
+    forwarded = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
+    for name, value in forwarded.items():
+        if not (value.isascii() and value.isprintable()):  # it would be sent in other bytes
+            raise Refusal(400, "http.header", f"The header `{name}` has characters that a header cannot hold.")
+    return adapters.get(wire_format).from_wire_request(body, model=model, headers=forwarded)
+
+
+async def exchange(
+    runtime: RouteRuntime, incoming: IncomingRequest, request: Request, receive: Receive, reply: Reply
+) -> Answer | None:
+    """The answer to a request on its route; None where it has been sent already.
+
+    Raises:
+        Refusal: policy refuses the request or the reply, or a person has to approve it; no upstream can be sent this
+            request, or none gave a readable reply. Once part of the reply is out, the stream ends with it instead.
+        ClientDisconnected: the client left; the upstream call was cancelled.
+    """
+    try:
+        return await _answer(runtime, incoming, request, receive, reply)
+    except Refusal as refusal:
+        raise _with_details(refusal, incoming) from None
+    except ApprovalError as error:
+        status = 404 if error.code == "approval.unknown" else 403
+        raise Refusal(status, error.code, error.message, headers=FINAL) from None
+    except (DecisionError, StoreError) as error:
+        raise _with_details(_refusal_for(error), incoming) from None
+
+
+def _with_details(refusal: Refusal, incoming: IncomingRequest) -> Refusal:
+    """The refusal, with what the SDK of the client's dialect needs to go on."""
+    refusal.details = incoming.endpoint.dialect.details(refusal.code, incoming.body)
+    return refusal
+
+
+def _refusal_for(error: DecisionError | StoreError) -> Refusal:
+    if isinstance(error, DecisionError):
+        return of_decision(error)
+    return Refusal(503, error.code, "The store cannot be reached.", headers=later())
+
+
+async def _answer(
+    runtime: RouteRuntime, incoming: IncomingRequest, request: Request, receive: Receive, reply: Reply
+) -> Answer | None:
+    if (session := await runtime.links.session(incoming)) != incoming.session:
+        incoming = replaced(incoming, session=session)
+    context = incoming.context(runtime.route.name)
+    approval = incoming.headers.get(APPROVAL_HEADER)
+    if approval is not None:
+        released = raised(await runtime.guard.arelease(approval, context=context))
+        await runtime.links.keep(incoming, released.response)
+        return await apart(_written, incoming, request, released)
+    refusal: Refusal | None = None
+    waits: list[float] = []
+    used_approvals: set[str] = set()
+    for backend in runtime.backends:
+        if not backend.health.admits():
+            waits.append(backend.health.wait_seconds)
+            continue
+        attempt = _Attempt(runtime, backend, incoming, request, context, reply, used_approvals)
+        try:
+            return await attempt.answer(receive, is_last=backend is runtime.backends[-1])
+        except _TryNext as error:
+            refusal = _more_telling(refusal, error.refusal)
+    if refusal is None:
+        wait = later(max(1, round(min(waits))))
+        raise Refusal(503, "upstream.unwell", "No upstream of this route is healthy: try again.", headers=wait)
+    raise refusal
+
+
+class _TryNext(Exception):
+    """This backend gave nothing, and nothing was sent; the client gets `refusal` if there is no other backend."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
+def _more_telling(before: Refusal | None, now: Refusal) -> Refusal:
+    """Which of two refusals the client gets: an outage or limit, which may pass, rather than what will not."""
+    return now if before is None or (_may_pass(now) and not _may_pass(before)) else before
+
+
+def _may_pass(refusal: Refusal) -> bool:
+    return refusal.status >= 500 or refusal.status == 429
+
+
+class _Attempt:
+    """One request tried at one backend. `used_approvals` are those that let it through, here or at a backend before."""
+
+    def __init__(
+        self,
+        runtime: RouteRuntime,
+        backend: Backend,
+        incoming: IncomingRequest,
+        request: Request,
+        context: Context,
+        reply: Reply,
+        used_approvals: set[str],
+    ) -> None:
+        self._runtime = runtime
+        self._backend = backend
+        self._incoming = incoming
+        self._request = request
+        self._context = context
+        self._reply = reply
+        self._used_approvals = used_approvals
+
+    async def answer(self, receive: Receive, *, is_last: bool) -> Answer | None:
+        """As for `exchange`; _TryNext where another backend may do better."""
+        sent, body = await self._admitted()
+        known = replace(self._context, history=sent)
+        window = self._window(known)
+        try:
+            return await self._ask_upstream(sent, body, known, window, receive, is_last=is_last)
+        except (DecisionError, StoreError, Refusal) as error:
+            if window is None or not self._reply.begun:
+                raise
+            await self._end_with_refusal(error if isinstance(error, Refusal) else _refusal_for(error), window)
+        except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
+            if window is None or not self._reply.begun or self._reply.over:
+                raise
+            await self._end_with_refusal(ending(), window)
+        return None
+
+    async def _admitted(self) -> tuple[Request, Any]:
+        """The request as policy admits it, and its body for the upstream; the decision is on record by then."""
+        upstream = self._backend.upstream
+        model = f"{upstream.provider}:{self._model()}"
+        context = self._context = replace(self._context, custom=frozen_mapping({"upstream": self._backend.name}))
+        if self._used_approvals:
+            context = replace(context, spent=frozenset(self._used_approvals))
+        admitted = raised(await self._runtime.guard.arun(replace(self._request, model=model), context=context))
+        if admitted.answer is not None:
+            self._used_approvals |= {use.id for use in admitted.answer.used}
+        if admitted.request is None:
+            raise Refusal(503, "pipeline.no-request", "Policy was asked, but no request came back from the pipeline.")
+        self._context = replace(self._context, labels=self._context.labels | admitted.labels)
+        if upstream.target != self._incoming.endpoint.dialect.name and references(admitted.request):
+            message = "The request refers to a conversation that another provider keeps: send its messages instead."
+            raise _TryNext(Refusal(400, "request.reference", message, headers=FINAL))
+        try:
+            return admitted.request, await apart(emit, admitted, upstream.target)
+        except CmfError as error:  # the upstream's format cannot express it
+            raise _TryNext(of_unreadable(error)) from None
+
+    def _model(self) -> str:
+        """The model as the upstream names it; _TryNext where the request uses another name for it."""
+        name = self._backend.model or str(self._request.model)
+        if self._backend.model is None and not self._backend.upstream.knows(name):
+            message = "Name this upstream's models without `models/`."
+            raise _TryNext(Refusal(400, "request.model", message, headers=FINAL))
+        return name
+
+    def _window(self, known: Context) -> Window | None:
+        mode, endpoint = self._runtime.route.stream, self._incoming.endpoint
+        if not isinstance(mode, WindowMode) or not self._request.stream or endpoint.as_array:
+            return None
+        return Window(self._runtime.guard, known, endpoint.dialect, self._reply, self._as_judged, mode.window)
+
+    async def _judged(self, response: Response, facts: Context) -> Outcome:
+        """The outcome for the response; judged again as it is joined, if an edit took a text out of its own place."""
+        try:
+            outcome = raised(await self._runtime.guard.arun(response, context=facts))
+        except Unjudgeable as error:  # it was not the client that sent too much
+            raise Refusal(502, error.code, error.user_message, headers=of_decision(error).headers) from None
+        if (left := outcome.response) is None or (whole := self._in_one_text(left)) is left:
+            return outcome
+        return raised(await self._runtime.guard.arun(whole, context=facts))
+
+    def _in_one_text(self, response: Response) -> Response:
+        adapter = adapters.get(self._incoming.endpoint.dialect.name)
+        return adapter.in_one_text(response, streamed=bool(self._request.stream))
+
+    def _as_judged(self, response: Response) -> Response:
+        """The response as the client will see it: one text if the dialect has one, ids, provider, type of an error."""
+        error, dialect = response.error, self._incoming.endpoint.dialect
+        response = with_provider(self._in_one_text(response), self._backend.upstream.provider)
+        if error is None:
+            return identified(response, dialect.name, self._incoming.request_id)
+        return replace(response, error=replace(error, type=dialect.error_type(error.status or 502)))
+
+    async def _ask_upstream(
+        self, sent: Request, body: Any, known: Context, window: Window | None, receive: Receive, *, is_last: bool
+    ) -> Answer | None:
+        health = self._backend.health
+        self._reply.upstream = self._backend.name
+        try:
+            response = await until_disconnect(receive, self._backend.upstream.ask(sent, body, window))
+        except UpstreamError as error:
+            health.failed()
+            if self._reply.begun:
+                raise error.refusal() from None
+            raise _TryNext(error.refusal()) from None
+        retryable = retryable_error(response)
+        if retryable is not None and retryable.status >= 500:
+            health.failed()
+        else:
+            health.answered()
+        if retryable is not None and not is_last and not self._reply.begun:
+            raise _TryNext(retryable)
+        facts = known
+        if window is not None:
+            facts, response = window.facts, window.as_arrived(response)
+        outcome = await self._judged(self._as_judged(response), facts)
+        await self._runtime.links.keep(self._incoming, outcome.response)
+        if window is None or not self._reply.begun:
+            return await apart(_written, self._incoming, self._request, outcome)
+        await self._finish_stream(outcome, window)
+        return None
+
+    async def _finish_stream(self, outcome: Outcome, window: Window) -> None:
+        """Send what is left of an answer whose beginning is out."""
+        response = outcome.response
+        if response is None or response.error is not None:
+            error = ErrorInfo() if response is None or response.error is None else response.error
+            raise Refusal(502, error.code or "upstream.error", error.message or "The upstream broke off its reply.")
+        try:
+            await window.end(outcome, await apart(_events, self._incoming, outcome))
+        except Diverged:
+            message = "Policy changed a part of the answer that had already been sent."
+            raise Refusal(403, "stream.diverged", message) from None
+        await self._reply.end()
+
+    async def _end_with_refusal(self, refusal: Refusal, window: Window) -> None:
+        """End the stream with the refusal as its last event."""
+        self._reply.code = refusal.code
+        dialect = self._incoming.endpoint.dialect
+        event = window.sent.error(refusal, f"req_{self._incoming.request_id}")
+        await self._reply.end(dialect.frame(event))
+
+
+def _written(incoming: IncomingRequest, request: Request, outcome: Outcome) -> Answer:
+    """The judged response in the client's dialect."""
+    response = outcome.response
+    if response is None:
+        raise Refusal(503, "pipeline.no-response", "Policy was asked, but no response came back from the pipeline.")
+    headers = decision_headers(outcome.decision)
+    if response.error is not None:
+        status = response.error.status or 502
+        headers["x-cmf-code"] = response.error.code or "upstream.error"
+        wait = response.error.retry_after_seconds
+        headers |= later() if wait is None and status == 503 else retry_after(wait)
+        headers |= FINAL if response.error.code == ACCOUNT else {}
+        return Answer(status=status, media_type=JSON, body=dumps(_body(incoming, outcome)), headers=headers)
+    if request.stream:
+        endpoint = incoming.endpoint
+        media_type, body = streamed(endpoint.dialect, _events(incoming, outcome), as_array=endpoint.as_array)
+    else:
+        media_type, body = JSON, dumps(_body(incoming, outcome))
+    return Answer(status=200, media_type=media_type, body=body, headers=headers)
+
+
+def _body(incoming: IncomingRequest, outcome: Outcome) -> Any:
+    with refusing_unemittable(outcome):
+        return emit(outcome, incoming.endpoint.dialect.name)
+
+
+def _events(incoming: IncomingRequest, outcome: Outcome) -> list[WireEvent]:
+    with refusing_unemittable(outcome):
+        dialect = incoming.endpoint.dialect
+        return without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
+
+
+@contextmanager
+def refusing_unemittable(outcome: Outcome, status: int = 502) -> Iterator[None]:
+    """A block that emits `outcome`: Refusal where it may not be emitted, or the wire format cannot express it."""
+    try:
+        yield
+    except EmissionError as error:
+        raise Refusal(503, error.code, error.message, headers=decision_headers(outcome.decision)) from None
+    except CmfError as error:
+        raise of_unreadable(error, status) from None
+
+
+__all__ = [
+    "APPROVAL_HEADER",
+    "FORWARDED_HEADERS",
+    "Answer",
+    "Backend",
+    "IncomingRequest",
+    "RouteRuntime",
+    "exchange",
+    "read_request",
+    "refusing_unemittable",
+    "request_in",
+]

@@ -1,0 +1,280 @@
+"""A streamed answer, released piece by piece as it is judged [D7, E1]. Spec: docs/spec/gateway.md [GW-70] ff.
+
+Whenever enough text has arrived, the answer so far is judged as if it ended there. What policy leaves of it goes out,
+except for as many characters at its end as the rules look ahead: these may be the beginning of something that a rule
+matches. The texts of an answer are one text for this, whatever stands between them, and so is its thinking. Whatever is
+neither is held until the end, when the whole answer is judged once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from cmf import adapters
+from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta
+from cmf.enums import MessageStatus, StopReason, ViewKind
+from cmf.errors import CmfError
+from cmf.json.value import replace
+from cmf.message.message import Message, Part, TextPart, ThinkingPart
+from cmf.message.request import Response
+from pipeline.decisions.context import Context
+from pipeline.decisions.decision import Action
+from pipeline.decisions.errors import Denied, EmissionError
+from pipeline.gateway.http.client_response import Reply
+from pipeline.gateway.http.dialects import Dialect
+from pipeline.gateway.proxy.window_events import Diverged, Sent
+from pipeline.guard import Guard
+from pipeline.policy.lookahead import Lookaheads, held_at_end, least_held, open_word
+from pipeline.run.emit import emit_events
+from pipeline.run.offload import apart
+from pipeline.run.outcome import Outcome, raised
+
+_SHARE: Final = 8  # judge again after an eighth more: then all judgements cost about eight times one of the whole
+_KINDS: Final[Mapping[type, ViewKind]] = {TextPart: ViewKind.TEXT, ThinkingPart: ViewKind.THINKING}
+
+
+class Window:
+    """Follows one streamed answer, and releases what has been judged.
+
+    Args:
+        guard: judges it.
+        context: the facts of the run; its history is the request that went out.
+        dialect: the client's.
+        reply: where it is sent.
+        as_judged: adds the id and whatever else the client's dialect requires.
+        step: after how many more characters, at least, it is judged again.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        context: Context,
+        dialect: Dialect,
+        reply: Reply,
+        as_judged: Callable[[Response], Response],
+        step: int,
+    ) -> None:
+        self._guard = guard
+        self._context = context
+        self._dialect = dialect
+        self._reply = reply
+        self._as_judged = as_judged
+        self._step = step
+        self._kind: ViewKind | None = None  # of the text that is arriving
+        self._sizes: dict[ViewKind, int] = {}  # characters so far
+        self._words: dict[ViewKind, int] = {}  # characters of the unfinished word at the end
+        self._judged_at: int | None = None  # the total when the answer was last judged
+        self._holds_rest = False  # whether everything from here on is held until the end
+        self._policies = guard.policies
+        self._needs: dict[ViewKind, Lookaheads | None] = {}
+        self._refused_at: dict[ViewKind, int] = {}  # the sizes when policy first refused the answer so far
+        self._sent = Sent(dialect)
+        self.released = 0  # characters of the answer that were sent
+
+    def observe(self, event: StreamEvent) -> None:
+        """Take note of an event that arrived."""
+        if not isinstance(event, TextDelta | ThinkingDelta):
+            return
+        kind = self._kind = ViewKind.TEXT if isinstance(event, TextDelta) else ViewKind.THINKING
+        word = open_word(event.text)
+        self._words[kind] = word + (self._words.get(kind, 0) if word == len(event.text) else 0)
+        self._sizes[kind] = self._sizes.get(kind, 0) + len(event.text)
+
+    async def pause(self, so_far: Callable[[], Response]) -> None:
+        """Judge the answer so far if enough has arrived, and release what may go.
+
+        Raises:
+            DecisionError: policy refuses the answer as it is so far, or cannot be asked. ClientDisconnected.
+        """
+        if self._holds_rest or not self._is_due():
+            return
+        self._judged_at = self._total
+        answer = await apart(lambda: self._judgeable(self.as_arrived(so_far())))
+        if answer is None:
+            return
+        held = await apart(self._held, answer.message.content)
+        try:
+            outcome = raised(await _judged_to_the_end(self._guard, answer, self.facts))
+        except Denied as error:
+            if self._is_settled(error, answer.message.content, held):
+                raise
+            return
+        self._refused_at = {}
+        shown = await apart(self._shown, answer, outcome, held)
+        if not any(shown):
+            return
+        try:
+            new = await apart(self._new, outcome, shown)
+        except (Diverged, CmfError, EmissionError):  # judging the whole answer will show what is wrong
+            self._holds_rest = True
+            return
+        self.released = max(self.released, sum(map(len, shown)))
+        await self._write(new, outcome)
+
+    def _new(self, outcome: Outcome, shown: Sequence[str]) -> list[WireEvent]:
+        """The events that the client has not got yet, of those that show the texts this far."""
+        return self._sent.partly(emit_events(outcome, self._dialect.name), _by_text(outcome.response, shown))
+
+    def as_arrived(self, response: Response) -> Response:
+        """The response, written plainly, with its first text before its thinking if it arrived before that.
+
+        How a body was written depends on the whole of it, and some formats have both in fields that have no order.
+        """
+        choices = [replace(choice, message=self._in_order(choice.message)) for choice in response.choices]
+        return replace(response, choices=tuple(choices), provider_raw=None)
+
+    def _in_order(self, message: Message) -> Message:
+        parts = message.content
+        first = next((at for at, part in enumerate(parts) if not isinstance(part, ThinkingPart)), 0)
+        if next(iter(self._sizes), None) is ViewKind.TEXT and first and isinstance(parts[first], TextPart):
+            parts = (parts[first], *parts[:first], *parts[first + 1 :])
+        return replace(message, content=parts, provider_raw=None)
+
+    async def end(self, outcome: Outcome, events: list[WireEvent]) -> None:
+        """Send the rest. `events` are the whole answer's; Diverged if what was sent is not how they begin."""
+        await self._write(await apart(self._sent.rest, events), outcome)
+
+    @property
+    def facts(self) -> Context:
+        """The context to judge in now, with how much of the answer was sent already."""
+        return replace(self._context, released=self.released) if self.released else self._context
+
+    @property
+    def sent(self) -> Sent:
+        """The events that were sent."""
+        return self._sent
+
+    @property
+    def _total(self) -> int:
+        return sum(self._sizes.values())
+
+    def _is_due(self) -> bool:
+        fresh = self._total - (self._judged_at or 0)
+        if self._kind is None or fresh < (1 if self._judged_at is None else max(self._step, self._total // _SHARE)):
+            return False
+        ahead = self._needed(self._kind)
+        return ahead is not None and self._sizes[self._kind] > least_held(self._words[self._kind], ahead)
+
+    def _is_settled(self, error: Denied, parts: Sequence[Part], held: Sequence[int]) -> bool:
+        """Whether a refusal is final: no text to come can change what was there when policy first refused."""
+        sizes, fixed = dict.fromkeys(_KINDS.values(), 0), dict.fromkeys(_KINDS.values(), 0)
+        for part, size in zip(parts, held, strict=True):
+            sizes[_KINDS[type(part)]] += len(_text(part))
+            fixed[_KINDS[type(part)]] += len(_text(part)) - size
+        self._refused_at = self._refused_at or sizes
+        refused = {line.kind for line in error.decision.views if line.outcome is Action.REFUSE}
+        kinds = [kind for kind in fixed if kind in refused] or fixed
+        return all(fixed[kind] >= self._refused_at[kind] for kind in kinds)
+
+    def _needed(self, kind: ViewKind) -> Lookaheads | None:
+        """How far the current rules look ahead; None if one of them has to see the whole text."""
+        policies = self._guard.policies
+        if policies is not self._policies:
+            self._policies, self._needs = policies, {}
+        if kind not in self._needs:
+            self._needs[kind] = policies.lookaheads(kind)
+        return self._needs[kind]
+
+    def _judgeable(self, response: Response) -> Response | None:
+        """The answer so far as if it ended here; None to wait for more.
+
+        It ends before the first part that is no text, and before text whose rules must see the whole of it.
+        """
+        response = self._in_one_text(response)
+        if response.error is not None or len(response.choices) != 1 or self._needed(ViewKind.RESPONSE) is None:
+            self._holds_rest = True
+            return None
+        (choice,) = response.choices
+        parts = choice.message.content
+        count = next((at for at, part in enumerate(parts) if type(part) not in _KINDS), len(parts))
+        self._holds_rest = count < len(parts)  # what follows another part is held with it
+        waits = (at for at, part in enumerate(parts[:count]) if self._needed(_KINDS[type(part)]) is None)
+        count = next(waits, count)
+        if not count:
+            return None
+        message = replace(choice.message, content=parts[:count], status=MessageStatus.COMPLETE)
+        ended = replace(choice, message=message, stop_reason=StopReason.END, raw_stop_reason=None)
+        return self._as_judged(replace(response, choices=(ended,)))
+
+    def _held(self, parts: Sequence[Part]) -> list[int]:
+        """How many characters at the end of each part are held: of the parts of a kind, the end of their joined text.
+
+        More text may go on with that end, whatever stands in between.
+        """
+        left = {}
+        for kind in dict.fromkeys(_KINDS[type(part)] for part in parts):
+            joined = "".join(_text(part) for part in parts if _KINDS[type(part)] is kind)
+            left[kind] = held_at_end(joined, self._needed(kind) or ())
+        held = []
+        for part in reversed(parts):
+            held.append(min(left[_KINDS[type(part)]], len(_text(part))))
+            left[_KINDS[type(part)]] -= held[-1]
+        return held[::-1]
+
+    def _shown(self, answer: Response, outcome: Outcome, held: Sequence[int]) -> list[str]:
+        """How the texts that policy left begin, as far as they may be sent; [] if nothing is sent now."""
+        judged = outcome.response
+        if (
+            judged is None
+            or self._in_one_text(judged) is not judged
+            or outcome.decision.revision != self._policies.revision
+        ):
+            return []
+        before, after = answer.message.content, judged.message.content
+        if list(map(type, before)) != list(map(type, after)):
+            return []
+        # Changed thinking is removed whole, once its signature arrives.
+        if any(
+            isinstance(was, ThinkingPart) and _text(was) != _text(part) for was, part in zip(before, after, strict=True)
+        ):
+            return []
+        return [_settled(_text(was), _text(part), size) for was, part, size in zip(before, after, held, strict=True)]
+
+    def _in_one_text(self, response: Response) -> Response:
+        return adapters.get(self._dialect.name).in_one_text(response, streamed=True)
+
+    async def _write(self, events: list[WireEvent], outcome: Outcome) -> None:
+        if events:
+            data = await apart(lambda: b"".join(map(self._dialect.frame, events)))
+            await self._reply.piece(data, self._dialect.stream_type, outcome.decision)
+
+
+def _text(part: Part) -> str:
+    return part.text or "" if isinstance(part, TextPart | ThinkingPart) else ""
+
+
+def _settled(before: str, after: str, held: int) -> str:
+    """The beginning of `after`, which policy made of `before`, that text behind the last `held` characters leaves.
+
+    A redaction is final only if it begins before these characters; after any other, text is held back.
+    """
+    if not held or after[-held:] == before[-held:]:
+        return after[: len(after) - held]
+    settled = len(before) - held
+    pairs = zip(before[:settled], after, strict=False)
+    return after[: next((at for at, (one, other) in enumerate(pairs) if one != other), min(settled, len(after)))]
+
+
+def _by_text(response: Response | None, shown: Sequence[str]) -> dict[str, str]:
+    """What is shown of each text; of equal ones, the least."""
+    texts: dict[str, str] = {}
+    for part, begin in zip(() if response is None else response.message.content, shown, strict=True):
+        texts[_text(part)] = min(begin, texts.get(_text(part), begin), key=len)
+    return texts
+
+
+_judging: Final[set[asyncio.Task[Outcome]]] = set()
+
+
+async def _judged_to_the_end(guard: Guard, answer: Response, context: Context) -> Outcome:
+    """The outcome of judging `answer`. If the client leaves meanwhile, the run still ends and goes on record."""
+    task = asyncio.ensure_future(guard.arun(answer, context=context))
+    _judging.add(task)
+    task.add_done_callback(_judging.discard)
+    return await asyncio.shield(task)
+
+
+__all__ = ["Window"]

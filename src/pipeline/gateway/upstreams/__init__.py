@@ -1,0 +1,1 @@
+"""What a judged request is sent to."""

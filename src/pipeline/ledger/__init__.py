@@ -1,1 +1,0 @@
-"""Stored conversations: sessions, runs, messages, tool calls. Spec: docs/spec/ledger.md."""

@@ -1,0 +1,260 @@
+"""The proxy between a client at standard input and output and one server: a process or HTTP. Spec: mcp-proxy.md."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from cmf.json.codec import dumps
+from pipeline.mcp.frames import Batch, Frame, FrameError, frame_of, read
+from pipeline.mcp.link import Link, Side, note
+from pipeline.mcp.pipes import ClientDisconnected, Pipes
+from pipeline.mcp.process import GRACE_SECONDS, Process, ServerDisconnected
+from pipeline.mcp.refusals import Refused, of_frame
+from pipeline.run.offload import apart, arrived, arrived_bytes
+
+if TYPE_CHECKING:
+    from pipeline.mcp.http_server import HttpServer  # loads aiohttp, which process servers do not need
+
+TIMEOUT_CHECK_SECONDS: Final = 0.25  # how often timeouts of calls are checked
+RETRY_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 10.0  # how long to wait for answers after the end of input, as when it is a file
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The server will not answer this call."""
+
+    minted: str
+
+
+FromServer = Frame | Batch | Cut
+
+
+class Server(Protocol):
+    """The server side of the proxy."""
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        """Send a message. ServerDisconnected if the server does not read it."""
+        ...
+
+    def received(self) -> AsyncGenerator[FromServer, None]:
+        """Its messages until it ends. FrameError for an invalid message: nothing after it is read."""
+        ...
+
+    async def end(self) -> None:
+        """Stop the server or end the session."""
+        ...
+
+
+class ProcessServer:
+    """A server that is a child process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        """See `Server`."""
+        await self._process.send(body)
+
+    async def received(self) -> AsyncGenerator[FromServer, None]:
+        """See `Server`. Lines that do not start like JSON are stray prints and skipped."""
+        async for line in self._process.lines():
+            if line.lstrip()[:1] in (b"{", b"["):
+                arrived(len(line), anew=True)
+                yield await apart(read, line)
+            else:
+                note("mcp.stray-line", Side.SERVER)
+
+    async def end(self) -> None:
+        """See `Server`."""
+        await self._process.end()
+
+
+class UrlServer:
+    """A server over HTTP: merges the replies to requests and the server's own stream into one sequence."""
+
+    def __init__(self, server: HttpServer, link: Link) -> None:
+        self._server = server
+        self._link = link
+        self._received: asyncio.Queue[tuple[FromServer | FrameError, int]] = asyncio.Queue(maxsize=16)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        """See `Server`."""
+        if self._link.version is not None and body.get("method") != "initialize":
+            self._server.version = self._link.version
+        post = self._post(dict(body))
+        if "id" in body and "method" in body and body["method"] != "initialize":
+            self._begin(post)
+        else:  # later messages may depend on it
+            await post
+        if body.get("method") == "notifications/initialized":
+            self._begin(self._listen())
+
+    async def received(self) -> AsyncGenerator[FromServer, None]:
+        """See `Server`."""
+        while True:
+            item, size = await self._received.get()
+            arrived(size, anew=True)
+            if isinstance(item, FrameError):
+                raise item
+            yield item
+
+    async def end(self) -> None:
+        """See `Server`."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._server.end()
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _post(self, body: dict[str, Any]) -> None:
+        """Post a message and queue the reply."""
+        try:
+            async with aclosing(self._server.post(body)) as values:
+                async for value in values:
+                    await self._queue(value, body)
+        except Refused as refused:
+            note(refused.code, Side.SERVER, refused.decision_id)
+        if "method" in body and "id" in body:
+            await self._received.put((Cut(body["id"]), 0))  # ignored if the answer came
+
+    async def _queue(self, value: Any, asked: Mapping[str, Any] | None = None) -> None:
+        try:
+            item: FromServer | FrameError = await apart(frame_of, owned(value, asked))
+        except FrameError as error:
+            item = error
+        await self._received.put((item, arrived_bytes()))
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with aclosing(self._server.listen()) as values:
+                    await anext(values)
+                    async for value in values:
+                        await self._queue(value)
+            except Refused as refused:
+                if refused.code == "mcp.no-stream":
+                    return
+                note(refused.code, Side.SERVER, refused.decision_id)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def owned(value: Any, asked: Mapping[str, Any] | None) -> Any:
+    """The value. An error without an id, for a request that the server could not parse, gets the id of `asked`."""
+    if asked is None or not isinstance(value, dict) or "error" not in value or value.get("id") is not None:
+        return value
+    return {**value, "id": asked.get("id")}
+
+
+class StdioProxy:
+    """The proxy of one client and one server."""
+
+    def __init__(self, link: Link, client: Pipes, server: Server) -> None:
+        self._link = link
+        self._client = client
+        self._server = server
+        self._judging = False  # an answer being evaluated or written no longer counts as waiting in the link
+
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Run until the client ends, `stop` is set or the server ends. Returns whether it ended without a failure."""
+        from_client = asyncio.ensure_future(self._from_client())
+        from_server = asyncio.ensure_future(self._from_server())
+        timeouts = asyncio.ensure_future(self._check_timeouts())
+        stopping = asyncio.ensure_future(stop.wait())
+        tasks = (from_client, from_server, timeouts, stopping)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if from_client.done() and not stop.is_set() and not from_server.done():
+                await self._wait_for_answers(from_server, stopping)
+            broken = from_server.done() and (from_server.exception() is not None or self._link.waiting > 0)
+        finally:
+            for task in tasks:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            await self._server.end()
+            with suppress(ClientDisconnected, TimeoutError):
+                for body in self._link.ended():
+                    async with asyncio.timeout(GRACE_SECONDS):
+                        await self._client.write(dumps(body))
+        for error in done:
+            if isinstance(error, Exception) and not isinstance(
+                error, ClientDisconnected | ServerDisconnected | FrameError
+            ):
+                raise error
+        client_ended = from_client.done() and not from_client.cancelled() and from_client.exception() is None
+        return stop.is_set() or (client_ended and not broken)
+
+    async def _wait_for_answers(self, *ends: asyncio.Future[Any]) -> None:
+        """Wait a while for the answers to open calls after the client ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while (self._link.waiting or self._judging) and not any(end.done() for end in ends):
+                    await asyncio.wait(ends, timeout=0.02, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _from_client(self) -> None:
+        lines = self._client.lines()
+        while True:
+            try:
+                line = await anext(lines)
+            except StopAsyncIteration:
+                return
+            except FrameError as error:
+                await self._client.write(dumps(of_frame(error)))
+                raise
+            arrived(len(line), anew=True)
+            try:
+                message = await apart(read, line)
+            except FrameError as error:
+                note(error.code, Side.CLIENT)
+                await self._client.write(dumps(of_frame(error)))
+                continue
+            step = await self._link.receive(Side.CLIENT, message)
+            await self._send(step.onward, step.back)
+
+    async def _from_server(self) -> None:
+        async with aclosing(self._server.received()) as messages:
+            async for message in messages:
+                self._judging = True
+                if isinstance(message, Cut):
+                    await self._send((), tuple(self._link.cut(message.minted)))
+                else:
+                    step = await self._link.receive(Side.SERVER, message)
+                    await self._send(step.back, step.onward)
+                self._judging = False
+
+    async def _check_timeouts(self) -> None:
+        while True:
+            await asyncio.sleep(TIMEOUT_CHECK_SECONDS)
+            of_client, of_server = self._link.expired(Side.CLIENT), self._link.expired(Side.SERVER)
+            await self._send((*of_client.onward, *of_server.back), (*of_client.back, *of_server.onward))
+
+    async def _send(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
+        """Send messages. If cancelled, finish within a grace period, because the link counts them as sent."""
+        sending = asyncio.ensure_future(self._write(to_server, to_client))
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait([sending], timeout=GRACE_SECONDS)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            raise
+
+    async def _write(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
+        for body in to_client:
+            await self._client.write(await apart(dumps, body))
+        for body in to_server:
+            await self._server.send(body)
+
+
+__all__ = ["Cut", "FromServer", "ProcessServer", "Server", "StdioProxy", "UrlServer", "owned"]

@@ -1,0 +1,1 @@
+"""Media: fetched, checked and fitted to a model."""

@@ -1,0 +1,1 @@
+"""Policy sets: loading them, their METADATA and entrypoints, and what is wrong with them."""

@@ -1,0 +1,242 @@
+"""What the settings of a rule may be: the JSON Schemas of its METADATA. Spec: docs/spec/policies.md [POL-68].
+
+A setting of a wrong type, or a pattern that nothing matches, switches a rule off without a word. So each setting is
+held to its schema, whose formats also say whether a pattern can match at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from cmf import _native
+from cmf.enums import ViewKind
+from pipeline.decisions.display import meant
+from pipeline.policy import uri_patterns
+
+Kinds = Set[ViewKind]
+Step = str | int
+
+
+class Misfit(NamedTuple):
+    """A value that its schema does not allow: where below the setting, what is wrong, and what to do."""
+
+    steps: tuple[Step, ...]
+    message: str
+    hint: str
+    is_unknown: bool = False
+
+
+class _Format(NamedTuple):
+    """A format of texts: in words, and what to write instead of a text that has not got it (None: it has)."""
+
+    words: str
+    advice: Callable[[str, Kinds], str | None]
+
+
+_KEYWORDS: Final = frozenset(
+    {"type", "enum", "format", "pattern", "minLength", "minimum", "maximum", "items", "minItems", "description"}
+    | {"properties", "required", "additionalProperties", "propertyNames", "minProperties"}
+)
+"""The keywords of JSON Schema that a declaration may use: a misspelt one would check nothing."""
+_KNOWN: Final = f"known: {', '.join(sorted(_KEYWORDS))}"
+
+_HOST: Final = re.compile(r"\*|\[[0-9a-f:.]+\]|(?:\*\.)?[^\s/@:*?#\\\[\]A-Z.]+(?:\.[^\s/@:*?#\\\[\]A-Z.]+)*")
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")
+
+
+def _uri(text: str, kinds: Kinds) -> str | None:
+    return "write it without `*`" if "*" in text else uri_patterns.hint_for(text, kinds)
+
+
+def _uri_pattern(text: str, kinds: Kinds) -> str | None:
+    return uri_patterns.hint_for(text, kinds, is_pattern=True)
+
+
+def _tool_pattern(text: str, _: Kinds) -> str | None:
+    return _uri_pattern(text, {ViewKind.TOOL_CALL})
+
+
+def _host_pattern(text: str, _: Kinds) -> str | None:
+    return None if _HOST.fullmatch(text) else "write the host alone, in lower case, without scheme, port and path"
+
+
+def _expression(text: str, _: Kinds) -> str | None:
+    problem = _native.foreign_pattern(text) if text else ("empty", "write what to look for")
+    return None if problem is None else f"it has {problem[0]}: {problem[1]}"
+
+
+def _name(text: str, _: Kinds) -> str | None:
+    is_name = text and not re.search(r"[\s*]|://", text)
+    return None if is_name else "write the name itself: no pattern, no URI, no blanks"
+
+
+def _text(text: str, _: Kinds) -> str | None:
+    return None if text and text == text.strip() else "write it without blanks at its ends"
+
+
+def _media_type(text: str, _: Kinds) -> str | None:
+    return None if _MEDIA_TYPE.fullmatch(text) else "write it in lower case, without parameters: application/pdf"
+
+
+def _counter(text: str, kinds: Kinds) -> str | None:
+    kept, _, uri = text.partition(":")
+    if kept == "calls" or "://" in text:
+        advice = uri_patterns.hint_for(uri, {ViewKind.TOOL_CALL}) if kept == "calls" else "a tool's is calls:<tool uri>"
+        return advice or _uri(uri, {ViewKind.TOOL_CALL})
+    return _text(text, kinds)
+
+
+_FORMATS: Final[Mapping[str, _Format]] = {
+    "uri": _Format("a URI", _uri),
+    "uri-pattern": _Format("a URI pattern", _uri_pattern),
+    "tool-pattern": _Format("a URI pattern of tools", _tool_pattern),
+    "host-pattern": _Format("a host (`example.com`, `*.example.com`, `*`)", _host_pattern),
+    "expression": _Format("a regular expression (RE2)", _expression),
+    "name": _Format("a name", _name),
+    "text": _Format("a text", _text),
+    "media-type": _Format("a media type", _media_type),
+    "counter": _Format("a counter", _counter),
+}
+
+_NOUNS: Final = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "null": "null",
+}
+
+
+_KINDS: Final = (
+    (bool, "true or false"),
+    (int | float, "a number"),
+    (str, "a text"),
+    (list, "a list"),
+    (dict, "an object"),
+)
+
+
+def declaration_problem(declared: object) -> str | None:
+    """What is wrong with the `settings` of METADATA; None if it is a schema for each name."""
+    import jsonschema_rs  # takes a while to import, and few programs load rules
+
+    if not isinstance(declared, dict):
+        return "it is no object of schemas by name"
+    for name, schema in declared.items():
+        problem = next(_schema_problems(schema), None)
+        if problem is None and not jsonschema_rs.meta.is_valid(schema):
+            problem = "it is no JSON Schema"
+        if problem is not None:
+            return f"{name}: {problem}"
+    return None
+
+
+def _schema_problems(schema: object) -> Iterator[str]:
+    if not isinstance(schema, dict) or not schema:
+        yield "write a JSON Schema, such as {type: boolean}"
+        return
+    yield from (f"unknown keyword {word}; {meant(str(word), _KEYWORDS, _KNOWN)}" for word in schema.keys() - _KEYWORDS)
+    if schema.get("format", "text") not in _FORMATS:
+        yield f"unknown format; {meant(str(schema['format']), _FORMATS, 'known: ' + ', '.join(_FORMATS))}"
+    inner = [schema[word] for word in ("items", "propertyNames") if word in schema]
+    inner += [schema["additionalProperties"]] if isinstance(schema.get("additionalProperties"), dict) else []
+    inner += schema["properties"].values() if isinstance(schema.get("properties"), dict) else []
+    for each in inner:
+        yield from _schema_problems(each)
+
+
+def misfits(schema: dict[str, Any], value: Any, kinds: Kinds) -> Iterator[Misfit]:
+    """Where a value is not what the schema asks for; `kinds` are those of the views that the rule judges."""
+    import jsonschema_rs
+
+    formats: dict[str, Callable[..., bool]] = {name: partial(_fits, each, kinds) for name, each in _FORMATS.items()}
+    validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True, formats=formats)
+    for error in validator.iter_errors(value):
+        steps, inner = tuple(error.instance_path), _at(schema, [*error.schema_path][:-1])
+        match error.kind:
+            case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
+                for name in names:
+                    yield Misfit((*steps, name), "unknown name", _meant(name, inner["properties"]), is_unknown=True)
+            case jsonschema_rs.ValidationErrorKind.PropertyNames(error=within):
+                name = str(within.instance)
+                yield Misfit((*steps, name), f"the name is not {_noun(inner)}", _advice(inner, name, kinds))
+            case jsonschema_rs.ValidationErrorKind.Format():
+                yield Misfit(steps, f"this is not {_noun(inner)}", _advice(inner, error.instance, kinds))
+            case _:
+                message = f"expected {words(inner)}, found {_found(error.instance)}"
+                yield Misfit(steps, message, _advice(inner, error.instance, kinds))
+
+
+def unknown(name: str, known: Iterable[str]) -> Misfit:
+    """That there is nothing of that name."""
+    return Misfit((name,), "unknown name", _meant(name, known), is_unknown=True)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    return meant(name, known, f"known: {', '.join(known)}")
+
+
+def _fits(form: _Format, kinds: Kinds, text: str) -> bool:
+    return form.advice(text, kinds) is None
+
+
+def _advice(schema: Mapping[str, Any], value: Any, kinds: Kinds) -> str:
+    """What to do about a value that the schema does not allow."""
+    if isinstance(value, str) and "format" in schema:
+        return _FORMATS[schema["format"]].advice(value, kinds) or "correct it"
+    if value in ([], {}) and schema.keys() & {"minItems", "minProperties"}:
+        return "leave it out, or switch the rule off by its mode (data.cmf.modes), which is on record"
+    if schema.get("type") == "array" and not isinstance(value, list):
+        return "write a list: […]"
+    if isinstance(value, str) and {schema.get("type")} & {"integer", "number", "boolean"}:
+        return "write it without quotes"
+    return "correct it"
+
+
+def _at(schema: Any, steps: Iterable[Step]) -> Any:
+    for step in steps:
+        schema = schema[step]
+    return schema
+
+
+def _found(value: Any) -> str:
+    """What kind of value it is, never the value."""
+    noun = next((noun for kind, noun in _KINDS if isinstance(value, kind)), "null")
+    return noun.replace(" ", " empty ", 1).replace("a e", "an e") if value in ("", [], {}) else noun
+
+
+def words(schema: Mapping[str, Any]) -> str:
+    """What a schema asks for, in words."""
+    if "enum" in schema:
+        return " or ".join(f"`{each}`" for each in schema["enum"])
+    at_least = schema.get("minItems", schema.get("minProperties"))
+    some = f" of at least {at_least}" if at_least else ""
+    match schema:
+        case {"type": "array", "items": items}:
+            return f"a list{some}: {words(items)}"
+        case {"type": "object", "properties": known}:
+            must = schema.get("required", ())
+            return f"an object{some}: {', '.join(f'{name} (required)' if name in must else name for name in known)}"
+        case {"type": "object", "additionalProperties": dict(inner)}:
+            return f"an object{some}: {_noun(schema.get('propertyNames', {'format': 'name'}))} → {words(inner)}"
+    return _noun(schema) + some + _bounds(schema)
+
+
+def _noun(schema: Mapping[str, Any]) -> str:
+    if "format" in schema:
+        return _FORMATS[schema["format"]].words
+    types = schema.get("type", [])
+    return " or ".join(_NOUNS[name] for name in ([types] if isinstance(types, str) else types)) or "a value"
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    signs = (("minimum", "≥"), ("maximum", "≤"))
+    return "".join(f", {sign} {schema[word]:,}" for word, sign in signs if word in schema)
+
+
+__all__ = ["Misfit", "declaration_problem", "misfits", "unknown", "words"]

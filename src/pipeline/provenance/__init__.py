@@ -1,0 +1,1 @@
+"""Where values come from: tool profiles, sources, and how a value is found in them."""

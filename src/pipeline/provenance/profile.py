@@ -1,0 +1,296 @@
+"""What is known of one tool, prompt or resource: the values of a profile document. Spec: docs/spec/profiles.md.
+
+A profile is data, not a rule [D9]: which fields of a result a third party can write, which arguments steer the act and
+which only carry content, what the act does, and what words ask for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import ArgsKwargs, PydanticCustomError
+
+from cmf.json.frozen import FrozenDict, JsonObject, frozen_mapping
+from cmf.json.value import Flag, Str, Value, json_schema, value
+from cmf.message.security import DataPolicy, ObjectSecurityProfile
+from pipeline.decisions import field_paths
+from pipeline.provenance.negation import matches, says_any
+
+MAX_SHAPED_CHARACTERS: Final = 256  # of a value that has the shape of a name
+MAX_ASKED_CHARACTERS: Final = 65_536  # of one user message that are searched for words that ask
+
+
+class Trust(StrEnum):
+    """Who can have written a field."""
+
+    TRUSTED = "trusted"
+    METADATA = "metadata"
+    UNTRUSTED = "untrusted"
+
+
+def _pattern(text: str) -> str:
+    try:
+        field_paths.compiled(text)
+    except ValueError as error:
+        raise PydanticCustomError("field_pattern", "{why}", {"why": str(error)}) from None
+    return text
+
+
+def _expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error:
+        raise PydanticCustomError("expression", "not a regular expression") from None
+    return text
+
+
+def _spelled_short(rule: Any) -> Any:
+    return {"trust": rule} if isinstance(rule, str) else rule
+
+
+Pattern: TypeAlias = Annotated[Str, AfterValidator(_pattern)]
+Expression: TypeAlias = Annotated[Str, AfterValidator(_expression)]
+Word: TypeAlias = Annotated[Str, Field(min_length=1, max_length=80)]
+DataAction = Literal[
+    "read", "write", "execute", "invoke", "send", "receive", "generate", "export", "forward", "store", "log", "train",
+    "display",
+]  # fmt: skip
+"""ViewAction and the data-policy words of C13."""
+DATA_ACTIONS: Final[frozenset[str]] = frozenset(get_args(DataAction))
+LEAVING: Final = frozenset({"send", "export", "forward"})
+"""The actions by which data leaves: who does one of them is a sink."""
+
+
+def _known_words(policy: DataPolicy) -> DataPolicy:
+    # A word that nothing is called by would forbid nothing.
+    if not DATA_ACTIONS.issuperset((*policy.denied_actions, *(policy.allowed_actions or ()))):
+        raise PydanticCustomError("data_action", "an action that there is not")
+    return policy
+
+
+@value
+class FieldRule(Value):
+    """How far one field of a result is trusted, and the labels of its content."""
+
+    trust: Annotated[
+        Trust,
+        Field(
+            description="`untrusted` if a third party can author free text there; `metadata` if the service itself "
+            "fills it in (ids, senders, dates); `trusted` if it is first-party data"
+        ),
+    ]
+    labels: tuple[Str, ...] = ()
+    shape: Annotated[
+        Expression | None,
+        Field(
+            description="A regular expression for the whole value, at most 256 characters long: the trust holds only "
+            "for what has this shape, and the rest is untrusted. For names that others choose but cannot write text in"
+        ),
+    ] = None
+
+    def trust_in(self, content: str) -> Trust:
+        """The trust of one value of the field."""
+        if self.shape is None:
+            return self.trust
+        fits = len(content) <= MAX_SHAPED_CHARACTERS and re.fullmatch(self.shape, content) is not None
+        return self.trust if fits else Trust.UNTRUSTED
+
+
+FieldRules: TypeAlias = Annotated[
+    dict[Pattern, Annotated[FieldRule, BeforeValidator(_spelled_short)]],
+    AfterValidator(frozen_mapping),
+    Field(
+        description="Field pattern -> trust (a word, or {trust, labels}). A pattern names a field and all below it: "
+        "`[*].sender`, `items[*].from`, `**.id`; a final `~` names the keys themselves: `*~`. Where several match, the "
+        "least trusted holds."
+    ),
+]
+
+
+FieldLabels: TypeAlias = Annotated[
+    dict[Pattern, tuple[Str, ...]],
+    AfterValidator(frozen_mapping),
+    Field(description="Field pattern -> labels of what stands there, whatever its trust"),
+]
+
+
+@value
+class ResultProfile(Value):
+    """How far a tool's result is trusted: as a whole, and field by field where it can be read."""
+
+    trust: Annotated[Trust, Field(description="Of every field that no rule names")] = Trust.UNTRUSTED
+    format: Annotated[
+        Literal["auto", "json", "yaml", "python", "text"],
+        Field(
+            description="How a result that comes as text is read into fields: strict JSON, block YAML, or a Python "
+            "literal; `auto` tries them in this order; `text` has no fields. Name the one that the tool writes if it "
+            "may also return text of others as it is. What cannot be read is trusted as its least trusted field."
+        ),
+    ] = "auto"
+    labels: Annotated[tuple[Str, ...], Field(description="Labels of everything in the result")] = ()
+    fields: FieldRules = FrozenDict()
+    field_labels: FieldLabels = FrozenDict()
+
+    @property
+    def patterns(self) -> tuple[tuple[field_paths.Path, tuple[str, ...]], ...]:
+        """Every field pattern that brings labels, with them."""
+        own = ((pattern, rule.labels) for pattern, rule in self.fields.items() if rule.labels)
+        return tuple((field_paths.compiled(pattern), labels) for pattern, labels in (*own, *self.field_labels.items()))
+
+    @property
+    def every_label(self) -> frozenset[str]:
+        """The labels of a result whose fields cannot be told apart."""
+        return frozenset(self.labels).union(*(labels for _, labels in self.patterns))
+
+    @property
+    def weakest(self) -> Trust:
+        """The trust of a result whose fields cannot be told apart."""
+        rules = self.fields.values()
+        ranks = [self.trust, *(rule.trust if rule.shape is None else Trust.UNTRUSTED for rule in rules)]
+        return max(ranks, key=list(Trust).index)
+
+
+@value
+class AskedFor(Value):
+    """The words by which a user asks for the act. Each message of the user is looked at by itself; case is ignored."""
+
+    verbs: Annotated[
+        tuple[Word, ...], Field(description="Words or phrases; English endings and irregular forms match too")
+    ] = ()
+    objects: Annotated[
+        tuple[Word, ...], Field(description="If given, one of them must stand in the same message as the verb")
+    ] = ()
+    patterns: Annotated[tuple[Expression, ...], Field(description="Regular expressions; each is enough by itself")] = ()
+
+    def is_said_in(self, text: str) -> bool:
+        """Whether one message of the user asks for the act."""
+        text = text[:MAX_ASKED_CHARACTERS]
+        if any(matches(pattern, text) for pattern in self.patterns):
+            return True
+        return says_any(self.verbs, text, acts=True) and (not self.objects or says_any(self.objects, text))
+
+
+@value
+class Profile(Value):
+    """What is known of one tool, prompt or resource."""
+
+    description: Str | None = None
+    actions: Annotated[
+        tuple[DataAction, ...] | None,
+        Field(description="What running it does with data; absent: not known, so it may write"),
+    ] = None
+    sink: Annotated[
+        Flag,
+        Field(
+            description="Data leaves, or the world changes. Rules on provenance look at calls of such tools only. "
+            "Absent: true if `actions` has send, export or forward, or it is irreversible; else false"
+        ),
+    ] = False
+    irreversible: Annotated[Flag, Field(description="What it does cannot be undone")] = False
+    control: Annotated[
+        tuple[Pattern, ...],
+        Field(
+            description="Arguments that say what is acted on, or where data goes: recipients, accounts, ids, URLs. A "
+            "person is asked about a value that nobody trusted said"
+        ),
+    ] = ()
+    content: Annotated[tuple[Pattern, ...], Field(description="Arguments that only carry text: subject, body")] = ()
+    asked_for: AskedFor | None = None
+    result: ResultProfile = ResultProfile()
+    object: ObjectSecurityProfile | None = None
+    data_policy: Annotated[DataPolicy, AfterValidator(_known_words)] | None = None
+    input_schema: Annotated[
+        JsonObject | None, Field(description="JSON Schema of the tool's arguments: edited arguments must fit it")
+    ] = None
+    intents: Annotated[tuple[Str, ...], Field(description="Names of purposes that this serves, for rules")] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sink_where_data_leaves(cls, data: Any) -> Any:
+        """What sends data away, or cannot be undone, is a sink unless the profile excludes that [PRF-12]."""
+        fields = data.kwargs if isinstance(data, ArgsKwargs) else data
+        if not isinstance(fields, Mapping) or "sink" in fields:
+            return data
+        acts = fields.get("actions")
+        leaves = isinstance(acts, list | tuple | set | frozenset) and any(act in acts for act in LEAVING)
+        if not leaves and fields.get("irreversible") is not True:
+            return data
+        declared = {**fields, "sink": True}
+        return ArgsKwargs(data.args, declared) if isinstance(data, ArgsKwargs) else declared
+
+    @property
+    def writes(self) -> bool:
+        """Whether running it may change what a later call reads."""
+        return self.actions is None or not set(self.actions) <= {"read", "receive", "display"}
+
+    @property
+    def result_labels(self) -> frozenset[str]:
+        """The labels of everything that it returns."""
+        return frozenset(self.result.labels) | frozenset(self.data_policy.apply_labels if self.data_policy else ())
+
+    @property
+    def every_label(self) -> frozenset[str]:
+        """The labels of something returned whose fields cannot be told apart."""
+        return self.result_labels | self.result.every_label
+
+    def use_of(self, path: field_paths.Path) -> str:
+        """`control`, `content` or `other`: what an argument is for. Where both name it, it is control."""
+        for use, patterns in (("control", self.control), ("content", self.content)):
+            if any(field_paths.names(field_paths.compiled(pattern), path) for pattern in patterns):
+                return use
+        return "other"
+
+
+@value
+class ServerProfile(Value):
+    """What is known of a server: an MCP server, say, by its namespace."""
+
+    description: Str | None = None
+    trusted: Annotated[Flag, Field(description="What it says of its own tools is believed, not merely a claim")] = False
+
+
+@value
+class ProfileDocument(Value):
+    """A file of profiles."""
+
+    version: Annotated[Literal[1], Field(description="Of this form; always 1")] = 1
+    profiles: Annotated[
+        dict[Str, Profile],
+        AfterValidator(frozen_mapping),
+        Field(description="By `name`, `namespace/name`, or URI (`tool://namespace/name`, `prompt://…`, a resource's)"),
+    ]
+    servers: Annotated[dict[Str, ServerProfile], AfterValidator(frozen_mapping), Field(description="By namespace")] = (
+        FrozenDict()
+    )
+
+
+def profiles_schema() -> dict[str, Any]:
+    """The JSON Schema of a file of profiles [D9]."""
+    schema = json_schema(ProfileDocument)
+    definitions = schema["$defs"]
+    rules = definitions["ResultProfile"]["properties"]["fields"]
+    words = {"type": "string", "enum": [trust.value for trust in Trust]}
+    rules["additionalProperties"] = {"anyOf": [words, rules["additionalProperties"]]}
+    for field in ("allowed_actions", "denied_actions"):
+        declared = definitions["DataPolicy"]["properties"][field]
+        declared = next((one for one in declared.get("anyOf", ()) if "items" in one), declared)
+        declared["items"] = {"type": "string", "enum": list(get_args(DataAction))}
+    return {**schema, "title": "Profiles of tools, prompts and resources"}
+
+
+__all__ = [
+    "DATA_ACTIONS",
+    "LEAVING",
+    "AskedFor",
+    "FieldRule",
+    "Profile",
+    "ProfileDocument",
+    "ResultProfile",
+    "ServerProfile",
+    "Trust",
+    "profiles_schema",
+]

@@ -1,0 +1,172 @@
+"""Which records in results the user means: by a name that he says, or by two words of a title. Spec: [PROV-20].
+
+A user seldom says an id. "Bello's claim" or "the mooring ropes" means the record that has this name in a trusted field;
+the record's id, address and other fields then count as said by the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import islice, pairwise
+from typing import Final, NamedTuple
+
+from pipeline.provenance.matching import normal, tokens
+from pipeline.provenance.occurrences import Occurrences, Text
+from pipeline.provenance.sources import TRUSTED, Group
+
+MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
+MAX_FIELD: Final = 128  # characters of a field whose words are looked for
+MAX_FIELDS: Final = 64  # fields of one record whose words are looked for
+MAX_RECORDS: Final = 16  # records that are looked at for one value
+MAX_SHARED: Final = 2  # records of one kind that may share a name that still identifies them
+MIN_LETTERS: Final = 3  # of a name
+MIN_PAIRED: Final = 4  # letters of each word of a pair: shorter words are mostly function words
+MAX_OTHERS: Final = 256  # values of a field that are looked for in what the user said
+_WORD: Final = re.compile(r"(?<![^\W_])(?<!\d[-_.:/])[^\W\d_]+(?![^\W_]|[-_.:/]\d)")
+"""A word, not the letters within a code."""
+_NAME: Final = re.compile(r"\d|\w[@./:_]\w|\A[^\W\d_a-z]\w")
+"""What a name has: a digit, words joined by a sign, or a capital letter at the beginning."""
+_ENDED: Final = re.compile(r"(?:\A|[.!?:\n])[\s\"'(*-]*\Z")
+_LAST_LABEL: Final = re.compile(r"\.[a-z]{2,24}\Z", re.I)
+
+
+class _Words(NamedTuple):
+    """The words of a user's message that can identify a record: names, first words of sentences, pairs of words."""
+
+    names: frozenset[str]
+    begins: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+    text: str
+
+
+class Designation:
+    """Answers which of the records that were read the user's messages mean."""
+
+    def __init__(self, texts: Occurrences, groups: Sequence[Group], user_texts: Sequence[tuple[int, str]]) -> None:
+        self._texts = texts
+        self._groups = groups
+        self._user_texts = user_texts
+
+    @cached_property
+    def _values(self) -> frozenset[int]:
+        """The groups of fields that are trusted, but for their names."""
+        fields = ((at, group) for at, group in enumerate(self._groups) if group.trust == TRUSTED)
+        return frozenset(at for at, group in fields if group.tool is not None and not group.field.endswith("~"))
+
+    @cached_property
+    def _words(self) -> list[_Words]:
+        return [_words(text) for _, text in self._user_texts]
+
+    def tells(self, value: str) -> bool:
+        """Whether the user means a record that has `value` in a trusted field, and no other record of its kind."""
+        seen: set[object] = set()
+        for found in self._texts.texts_with(value, self._values):
+            if found.record is None or found.record in seen or normal(found.raw) != normal(value):
+                continue
+            if len(seen) == MAX_RECORDS:
+                return False
+            seen.add(found.record)
+            stated = self._stated_by(found)
+            if stated:
+                return not self._states_another(found, stated)
+        return False
+
+    def names(self, field: str) -> bool:
+        """Whether the user says a name that a field has."""
+        return bool(self._stated_of(field))
+
+    def chooses(self, value: str) -> bool:
+        """Whether the user says a different value out of those that the result has in fields of the same name."""
+        own = self._stated_of(value)
+        for found in self._texts.texts_with(value, self._values):
+            if found.record is None or normal(found.raw) != normal(value):
+                continue
+            for raw in self._beside(found):
+                if not self._stated_of(raw) <= own or any(_states(words.text, raw) for words in self._words):
+                    return True
+        return False
+
+    def _beside(self, found: Text) -> Iterator[str]:
+        """The values that the result of a text has in fields of the same name."""
+        tool, name = self._groups[found.group].tool, _field_name(self._groups[found.group].field)
+        for at in self._values:
+            if self._groups[at].tool == tool and _field_name(self._groups[at].field) == name:
+                texts = islice(self._texts.texts_of(at), MAX_OTHERS)
+                yield from (text.raw for text in texts if text.origin == found.origin and text.raw != found.raw)
+
+    def _stated_of(self, field: str) -> frozenset[str]:
+        """The words of a field that the user says."""
+        if len(field) > MAX_FIELD:
+            return frozenset()
+        return frozenset[str]().union(*(_values_named(words, field) for words in self._words))
+
+    def _stated_by(self, found: Text) -> frozenset[str]:
+        """The words of the user that identify the record that the text is a field of."""
+        stated: set[str] = set()
+        for text in islice(self._texts.fields_of(found.record), MAX_FIELDS):
+            values = self._stated_of(text.raw) if text.group in self._values and text.raw != found.raw else frozenset()
+            if values and not self._is_shared(text):
+                stated |= values
+        return frozenset(stated)
+
+    def _is_shared(self, text: Text) -> bool:
+        records = {found.record for found in self._texts.texts_with(text.raw, {text.group}) if found.raw == text.raw}
+        return len(records) > MAX_SHARED
+
+    def _states_another(self, found: Text, stated: frozenset[str]) -> bool:
+        """Whether the user says the same field of another record, or words that identify only that one."""
+        others = {text.raw: text for text in islice(self._texts.texts_of(found.group), MAX_OTHERS)}
+        others.pop(found.raw, None)
+        return any(
+            any(_states(words.text, raw) for words in self._words) or not self._stated_by(text) <= stated
+            for raw, text in others.items()
+        )
+
+
+def is_name(value: str) -> bool:
+    """Whether a value can identify a thing: an id or a name, no ordinary word."""
+    return _NAME.search(value.strip()) is not None
+
+
+def _field_name(field: str) -> str:
+    return "[*]" if field.endswith("[*]") else field.rpartition(".")[2]
+
+
+def _states(text: str, value: str) -> bool:
+    folded = normal(value)
+    return bool(folded) and re.search(rf"(?<!\w){re.escape(folded)}(?!\w)", text) is not None
+
+
+@lru_cache(maxsize=64)
+def _words(text: str) -> _Words:
+    names: set[str] = set()
+    begins: set[str] = set()
+    text = text[:MAX_CHARACTERS]
+    for match in _WORD.finditer(text):
+        if match[0][0].isupper() and len(match[0]) >= MIN_LETTERS:
+            first = _ENDED.search(text, max(0, match.start() - 8), match.start()) is not None
+            (begins if first else names).add(normal(match[0]))
+    return _Words(frozenset(names), frozenset(begins), frozenset(_pairs(text)), normal(text))
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Pairs of neighbouring words, the second without an `s` at its end, so that singular and plural are alike."""
+    for (first, _), (second, _) in pairwise(tokens(normal(text))):
+        if min(len(first), len(second)) >= MIN_PAIRED and not (first + second).isdecimal():
+            yield first, second.removesuffix("s")
+
+
+def _values_named(words: _Words, field: str) -> Iterator[str]:
+    """The words of a field that name it and are said."""
+    address = "@" in field
+    for match in _WORD.finditer(_LAST_LABEL.sub("", field) if address else field):
+        name = normal(match[0])
+        if name in words.names or (name in words.begins and match[0][0].isupper()):
+            yield name
+    if not address:
+        yield from (" ".join(pair) for pair in words.pairs.intersection(_pairs(field)))
+
+
+__all__ = ["Designation", "is_name"]

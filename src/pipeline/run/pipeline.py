@@ -1,0 +1,484 @@
+"""One run from start to end: session, stages, policy, commit, record. Spec: pipeline.md, stages.md."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Final
+
+from cmf.json.value import replace
+from cmf.message.message import Message
+from cmf.message.request import Request, Response
+from pipeline.approvals.sealed_replies import SealedReplies
+from pipeline.conversation.history import Histories, History
+from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
+from pipeline.decisions.context import Context, as_context
+from pipeline.decisions.deadline import Deadline
+from pipeline.decisions.errors import (
+    ApprovalError,
+    ConfigError,
+    PipelineError,
+    PolicyError,
+    SessionError,
+    StoreError,
+    where_from,
+)
+from pipeline.decisions.events import Events, PoliciesChanged, PoliciesRefused
+from pipeline.decisions.override import Overrides
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.retention import Holder
+from pipeline.decisions.session_key import SessionKey, session_key
+from pipeline.decisions.stage import Stage, StageCall, Traffic
+from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
+from pipeline.run.kept_content import KeepingContent
+from pipeline.run.offload import Offload, apart, is_large
+from pipeline.run.outcome import Basis, Outcome, Ran
+from pipeline.run.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
+from pipeline.run.runner import Runner
+from pipeline.run.serving import Serving
+from pipeline.run.session_changes import changes_of, publish_approvals, publish_labels
+from pipeline.run.session_choice import SessionChoice
+from pipeline.run.watching import Watcher
+from pipeline.sessions.base import MemorySessions, SessionStore
+from pipeline.sessions.state import NO_CHANGES, Changes
+from pipeline.sessions.turns import SessionTurns
+
+_AT_ONCE: Final = Offload(waits=False)  # for a run without a session, which reads no store
+_log: Final = logging.getLogger("pipeline.run.pipeline")
+_CONFLICT: Final = "Other requests kept changing this session."
+_NO_STORE: Final = "The session store could not be read or written."
+_NO_FACTS: Final = "What policy needs to know could not be found out."
+_FAILED: Final = "Something failed before policy could decide."
+
+
+@dataclass(slots=True)
+class _Job:
+    """One run in progress.
+
+    Attributes:
+        begin: when it began, in nanoseconds of the performance counter.
+        overtaken: its recorded decisions, which have no consequences if another one is made.
+        deadline: of all its tries, once the first has begun.
+    """
+
+    value: Traffic
+    context: Context
+    approval_id: str | None
+    begin: int
+    overtaken: tuple[str, ...] = ()
+    deadline: Deadline | None = None
+
+    @contextmanager
+    def trying(self, runner: Runner) -> Iterator[Deadline]:
+        """One try of the run; all of them have one deadline."""
+        self.deadline = self.deadline or runner.deadline()
+        with self.deadline.trying():
+            yield self.deadline
+
+    def so_far(self, ran: Ran) -> tuple[Ran, int]:
+        """What is recorded of the run: its result, and its duration in nanoseconds."""
+        ran = ran._replace(overtaken=self.overtaken) if self.overtaken else ran
+        return ran, perf_counter_ns() - self.begin
+
+
+class Pipeline:
+    """A list of stages, followed by policy; safe to share between threads and tasks.
+
+    Policy is not a stage, so it cannot be left out: whatever the stages return is judged before it goes out.
+
+    Args:
+        stages: callables `(value, context)`, in their order; see `pipeline.decisions.stage`.
+        policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
+        sessions: the session store; by default in the memory of this process.
+        engine: `embedded` (in this process), `opa` (a server at `config.opa_url`), or your own, with these policies.
+        config: mode, deadline and other settings.
+        profiles: facts about tools and resources: how far to trust their results, and what arguments are for.
+        recorder: records every run before its outcome is returned; by default nothing is recorded.
+        overrides: temporary permits that two people agreed on [EXC-10]; by default none.
+
+    Raises:
+        PolicyError: the policies cannot be used; it names file, line, column and reason. ConfigError: two stages have
+            one name, or a stage that can change content allows its own failure.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage | StageCall] = (),
+        *,
+        policies: Policies = None,
+        engine: EngineChoice = "embedded",
+        config: Config | None = None,
+        sessions: SessionStore | None = None,
+        profiles: Profiles | None = None,
+        recorder: Records | None = None,
+        overrides: Overrides | None = None,
+    ) -> None:
+        settings = config or Config()
+        if not isinstance(settings, Config):
+            raise ConfigError("this is no Config", path="config", hint="write Config(…)", code="config.word")
+        if not isinstance(profiles, Profiles | None):
+            raise ConfigError("these are no Profiles", path="profiles", hint="Profiles.load(file)", code="config.word")
+        self.events = Events()
+        self._settings = settings
+        self._policies, self._engine_name = policies, engine
+        self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
+        self._sessions = sessions or MemorySessions()
+        self._turns: SessionTurns = getattr(self._sessions, "turns", None) or SessionTurns()
+        self._offload = Offload(waits=self._sessions.waits)
+        self._overrides = overrides
+        self._choosing = self._offload if settings.sessions == "by_prefix" else _AT_ONCE
+        self._choice = SessionChoice(settings.sessions, self._sessions)
+        self._replies = SealedReplies(self._sessions, settings.seal_key)
+        release = settings.on_record_failure == "release"
+        content = _keeping(settings)
+        known = profiles or Profiles()
+        self._recording = (
+            None
+            if recorder is None
+            else Recording(
+                recorder, self.events, self._sessions, release=release, content=content, profiles=known.revision
+            )
+        )
+        trusted, noting = settings.history == "trusted", content is not None
+        self._histories = Histories(known, self._sessions, trusted=trusted, noting=noting)
+
+    def run(self, value: Traffic, context: Context | None = None) -> Outcome:
+        """Judge a message, request or response, and return the outcome; a refusal is returned too, never raised."""
+        return self._run(value, context or Context())
+
+    @property
+    def _runner(self) -> Runner:
+        return self._serving.runner
+
+    @property
+    def revision(self) -> str:
+        """The revision of `policies`: a SHA-256 in hexadecimal."""
+        return self._runner.revision
+
+    @property
+    def policies(self) -> PolicySet:
+        """The policy set that runs starting now use."""
+        return self._runner.policies
+
+    def reload(self, policies: Policies = None, *, by: str | None = None) -> str:
+        """Replace the policy set for all runs that start from now on, and return its revision.
+
+        The new set is first tried out in a separate process (`pipeline.run.vetting`). Runs in progress finish with
+        the set they started with.
+
+        Args:
+            policies: as in the constructor; None reads the current files again.
+            by: the id of the person or program that asked for it, for the event and a gateway's record.
+
+        Raises:
+            PolicyError: the new set cannot be used; the current one stays in use. ConfigError: the pipeline was given
+                an engine object, not a name.
+        """
+        if not isinstance(self._engine_name, str):
+            raise ConfigError(
+                "an engine object cannot be reloaded", code="config.own-engine", hint="give the engine by its name"
+            )
+        wanted = self._policies if policies is None else policies
+        try:
+            loaded = vetted(wanted, self._engine_name, self._settings)
+            engine = build_engine(loaded, self._engine_name, self._settings)
+        except PolicyError as error:
+            self.events.publish(PoliciesRefused(code=error.code, message=error.message, place=error.place))
+            raise
+        before = self._serving.swap(loaded, engine)
+        self._policies = wanted
+        self.events.publish(PoliciesChanged(before=before, after=loaded.revision, by=by))
+        return loaded.revision
+
+    def watch(self) -> Watcher:
+        """Reload whenever a policy file changes, until the watcher is stopped; sets that cannot be used are events.
+
+        Raises:
+            ConfigError: the policies did not come from files.
+        """
+        places = self._policies
+        if places is None or isinstance(places, PolicySet):
+            raise ConfigError("there is no file to watch", code="config.no-places", hint="give directories or bundles")
+
+        def is_current() -> bool:
+            return load_sources(places, self._settings.bundle_keys) == self.policies.sources
+
+        return Watcher([places] if isinstance(places, str | Path) else list(places), self.reload, is_current)
+
+    def release(self, approval_id: str, context: Context | None = None) -> Outcome:
+        """Release a model's reply that was suspended, after a person approved it, and return the outcome.
+
+        The whole reply is judged again with the approval, so other refusals still apply. After it was sent, the
+        approval is used and the reply is deleted.
+
+        Raises:
+            ApprovalError: the context's session has no such approval (`approval.unknown`), it is not approved, already
+                used or not asked for by these policies (`approval.unusable`), it has no reply
+                (`approval.nothing-sealed`), or the reply was encrypted with another key (`approval.unreadable`).
+                StoreError: the store cannot be read.
+        """
+        known = context or Context()
+        return self._run(self._replies.open(approval_id, known), known, approval_id)
+
+    async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
+        """`release` as a coroutine."""
+        known = context or Context()
+        reply = await self._offload(self._replies.open, approval_id, known)
+        return await self._arun(reply, known, approval_id)
+
+    def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
+        begin = perf_counter_ns()
+        known, refused = self._in_session(_traffic(value, known), known)
+        job = _Job(value, known, approval_id, begin)
+        ran = self._judged(job) if refused is None else self._recorded(job, refused)
+        if ran.ends is not None:
+            raise ran.ends
+        if ran.staged is not None:
+            self._runner.afterwards(ran.staged, known)
+        return ran.outcome
+
+    def _judged(self, job: _Job) -> Ran:
+        """The outcome of the run, recorded."""
+        try:
+            with self._turns.tries(_turn_key(job.context)) as tries:
+                while tries.again():
+                    ended = self._tried(job)
+                    if ended is not None:
+                        return ended
+            ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
+        except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
+            ran = self._outage(job.value, error)
+        return self._recorded(job, ran)
+
+    def _tried(self, job: _Job) -> Ran | None:
+        """The outcome, recorded and its changes committed to the session; None if another run committed first."""
+        facts, history = self._read(job)
+        with self._serving.lease() as runner, job.trying(runner) as deadline:
+            ran = runner.run(job.value, job.context, facts, history, deadline)
+        ran, changes = self._changed(job, ran, facts, history)
+        is_first = self._records_first and changes.touch_session
+        if is_first and not self._kept(job, ran):
+            return self._unrecorded(job, ran)
+        job.overtaken += (ran.outcome.decision.id,) if is_first else ()
+        committed = self._committed(job, ran, changes, history)
+        if committed is None:
+            return None
+        is_kept = self._after_commit(job, ran, committed, history) or is_first
+        return ran if is_kept else self._recorded(job, ran)
+
+    def _kept(self, job: _Job, ran: Ran) -> bool:
+        recording = self._recording
+        return recording is None or recording.keep(job.value, job.context, *job.so_far(ran))
+
+    def _recorded(self, job: _Job, ran: Ran) -> Ran:
+        """`ran`, recorded; a refusal if recording failed."""
+        return ran if self._kept(job, ran) else self._unrecorded(job, ran)
+
+    def _unrecorded(self, job: _Job, ran: Ran) -> Ran:
+        return Ran(self._runner.closed(job.value, UNRECORDED, NOT_ON_RECORD), ends=ran.ends)
+
+    async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
+        """`run` as a coroutine; concurrent stages run together. What is large is judged on a thread."""
+        if is_large():
+            return await apart(self.run, value, context)
+        return await self._arun(value, context or Context())
+
+    async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
+        begin = perf_counter_ns()
+        known, refused = await self._choosing(self._in_session, _traffic(value, known), known)
+        job = _Job(value, known, approval_id, begin)
+        ran = await (self._ajudged(job) if refused is None else self._arecorded(job, refused))
+        if ran.ends is not None:
+            raise ran.ends
+        if ran.staged is not None:
+            self._runner.afterwards_in_background(ran.staged, known)
+        return ran.outcome
+
+    async def _ajudged(self, job: _Job) -> Ran:
+        """The outcome of the run, recorded."""
+        known = job.context
+        offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
+        try:
+            with self._turns.tries(_turn_key(known)) as tries:
+                while await tries.aagain():
+                    facts, history = await offload(self._read, job)
+                    with self._serving.lease() as runner, job.trying(runner) as deadline:
+                        ran = await runner.arun(job.value, known, facts, history, deadline, offload)
+                    ending = self._acommitted(offload, job, ran, facts, history)
+                    # A run that may change a session is completed even if the caller is cancelled [REC-22].
+                    ended = await (ending if known.session is None else run_to_end(ending))
+                    if ended is not None:
+                        return ended
+            ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
+        except BaseException as error:
+            if is_cancelled(error):
+                raise
+            ran = self._outage(job.value, error)
+        return await self._arecorded(job, ran)
+
+    async def _acommitted(
+        self, offload: Offload, job: _Job, ran: Ran, facts: SessionFacts, history: History
+    ) -> Ran | None:
+        """The outcome, recorded and its changes committed to the session; None if another run committed first.
+
+        The loop may end at each `await` while a thread continues: the record is written before what it is about.
+        """
+        try:
+            is_first = False
+            if self._records_first:
+                ran, changes = await offload(self._changed, job, ran, facts, history)
+                is_first = changes.touch_session
+                if is_first and not await self._akept(job, ran):
+                    return self._unrecorded(job, ran)
+                job.overtaken += (ran.outcome.decision.id,) if is_first else ()
+                committed = await offload(self._committed, job, ran, changes, history)
+            else:
+                ran, committed = await offload(self._changed_at_once, job, ran, facts, history)
+            if committed is None:
+                return None
+            is_kept = self._after_commit(job, ran, committed, history) or is_first
+        except BaseException as error:  # raised in a task, SystemExit would end the loop at once
+            if is_cancelled(error):
+                raise
+            ran, is_kept = self._outage(job.value, error), False
+        return ran if is_kept else await self._arecorded(job, ran)
+
+    async def _akept(self, job: _Job, ran: Ran) -> bool:
+        recording = self._recording
+        return recording is None or await recording.akeep(job.value, job.context, *job.so_far(ran))
+
+    async def _arecorded(self, job: _Job, ran: Ran) -> Ran:
+        """`ran`, recorded; a refusal if recording failed."""
+        return ran if await self._akept(job, ran) else self._unrecorded(job, ran)
+
+    @property
+    def _records_first(self) -> bool:
+        return self._recording is not None and self._recording.goes_first
+
+    def _read(self, job: _Job) -> tuple[SessionFacts, History]:
+        """The session's state, and its conversation. Raises ApprovalError: the approval cannot be used in it."""
+        context, approval_id = job.context, job.approval_id
+        facts = self._sessions.read(context)
+        overrides = () if self._overrides is None else self._overrides.holding()
+        facts = replace(facts, overrides=overrides, spent=context.spent) if overrides or context.spent else facts
+        if approval_id is not None and not any(
+            one.asked.id == approval_id and one.status is ApprovalStatus.APPROVED for one in facts.asked
+        ):
+            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="look at its status")
+        return facts, self._histories.open(context, facts.moment)
+
+    @property
+    def _overrides_due(self) -> bool:
+        return self._overrides is not None and self._overrides.due
+
+    def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Ran | None]:
+        """The context with the run's session; and a refusal, if the session cannot be determined."""
+        try:
+            return self._choice.of(value, context), None
+        except BaseException as error:  # noqa: BLE001  (as above)
+            return context, self._outage(value, error)
+
+    def _outage(self, value: Traffic, error: BaseException) -> Ran:
+        """The refusal of a run that failed with `error`. Raises ApprovalError: `error` itself."""
+        if isinstance(error, ApprovalError):
+            raise error
+        if isinstance(error, SessionError):  # not an outage: it would fail again
+            return Ran(self._runner.closed(value, error.code, error.message, rule="pipeline"))
+        if isinstance(error, PipelineError):
+            reason = _NO_STORE if isinstance(error, StoreError) else _NO_FACTS
+            return Ran(self._runner.closed(value, error.code, reason))
+        _log.error("a run could not be completed: %s", where_from(error))
+        ends = error if isinstance(error, PROCESS_EXITS) else None
+        return Ran(self._runner.closed(value, "pipeline.failed", _FAILED), ends=ends)
+
+    def _changed(self, job: _Job, ran: Ran, facts: SessionFacts, history: History) -> tuple[Ran, Changes]:
+        """The run with the facts that it was judged by, and the changes that its outcome makes to the session."""
+        changes = NO_CHANGES
+        if job.context.session is not None:
+            changes = changes_of(job.value, job.context, facts, ran.outcome, history, self._replies)
+        unused = job.approval_id is not None and job.approval_id not in {one.id for one in changes.used}
+        if unused and ran.outcome.value is not None:  # other policies than those that asked for it
+            raise ApprovalError("no rule asks for this approval", code="approval.unusable", hint="ask the model again")
+        return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep)), changes
+
+    def _committed(self, job: _Job, ran: Ran, changes: Changes, history: History) -> Changes | None:
+        """The changes, committed to the session; None if another run committed first [C5]."""
+        if not changes.touch_session:
+            return changes
+        if self._recording is not None and self._recording.kept is not None:
+            record = self._recording.record(job.value, job.context, *job.so_far(ran))
+            changes = replace(changes, record=record)
+        # References seen only grow, so they fit any version; other changes are for the version that the run read.
+        bound = changes.taints or changes.counts or changes.asked or changes.used
+        version = ran.basis.session.version if bound and ran.basis is not None else None
+        # An approval may have expired since it was read: judge again, which requests a new one.
+        with suppress(ApprovalError):
+            if self._sessions.commit(job.context, version, changes):
+                return changes
+        history.close(None)
+        return None
+
+    def _changed_at_once(
+        self, job: _Job, ran: Ran, facts: SessionFacts, history: History
+    ) -> tuple[Ran, Changes | None]:
+        ran, changes = self._changed(job, ran, facts, history)
+        return ran, self._committed(job, ran, changes, history)
+
+    def _after_commit(self, job: _Job, ran: Ran, changes: Changes, history: History) -> bool:
+        """Publish what the commit changed, and remember the conversation. Returns whether it recorded the run."""
+        if changes.record is not None and self._recording is not None and self._recording.kept is not None:
+            job.overtaken += (changes.record.id,)  # kept only if the run has to be recorded again
+            self._recording.kept(changes.record)
+        publish_approvals(self.events, job.context, changes)
+        history.close(ran.outcome.value)
+        if ran.basis is not None:
+            publish_labels(self.events, ran.basis.session, ran.outcome)
+        return changes.record is not None
+
+    @property
+    def conversations(self) -> Holder:
+        """The conversations in this process's memory, for `pipeline.store.retention_sweep.Sweep`."""
+        return self._histories
+
+    def close(self) -> None:
+        """Close the engine's connections, if it has any."""
+        self._runner.close()
+        self._offload.close()
+
+    async def aclose(self) -> None:
+        """`close` as a coroutine; fire-and-forget stages are ended."""
+        await self._runner.aclose()
+        self._offload.close()
+
+
+def _turn_key(context: Context) -> SessionKey | None:
+    return None if context.session is None else session_key(context)
+
+
+def _keeping(settings: Config) -> KeepingContent | None:
+    """How content is kept besides records, by the settings; None if it is not kept."""
+    if settings.content == "none":
+        return None
+    mask = None
+    if settings.content == "masked":
+        from pipeline.run.masking import Masking  # compiles policies of its own
+
+        mask = Masking().masked
+    return KeepingContent(settings.history, mask, settings.content_days)
+
+
+def _traffic(value: Traffic, known: Context) -> Traffic:
+    if not isinstance(value, Message | Request | Response):
+        hint = (
+            "`Request(messages=…)` takes several, `cmf.adapters.get(FORMAT).from_wire_request(body)` a provider's body"
+        )
+        raise TypeError(f"a message, request or response is judged, not a {type(value).__name__}; {hint}")
+    as_context(known)
+    return value

@@ -1,0 +1,501 @@
+"""The loop that decides on traffic: run stages, judge every view, carry out edits, judge again until nothing changes.
+
+Order and deadlines live here and nowhere else. Spec: docs/spec/pipeline.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from cmf.errors import CmfError
+from cmf.json.value import replace, to_bytes, trusted
+from cmf.views.iterate import iter_views
+from pipeline.approvals.needs import (
+    DENIED_BY_PERSON,
+    ApprovalAnswer,
+    ApprovalNeed,
+    approval_needs,
+    needs_approval,
+    resolve,
+    with_approval,
+)
+from pipeline.conversation.history import History
+from pipeline.conversation.intake import Ingested, take_in
+from pipeline.conversation.labels import LabelSources, stamp
+from pipeline.conversation.references import refusals
+from pipeline.conversation.turn_cache import TurnMemory
+from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled
+from pipeline.decisions.certificate import mint
+from pipeline.decisions.context import Context
+from pipeline.decisions.coverage import Coverage, Skipped
+from pipeline.decisions.deadline import Deadline
+from pipeline.decisions.decision import (
+    INPUT_RULE,
+    SESSION_RULE,
+    TIMED_OUT,
+    TOO_MUCH,
+    TOO_MUCH_WORK,
+    Action,
+    Decision,
+    Effect,
+    Hit,
+    Mode,
+    RuleFacts,
+    StageRecord,
+    Verdict,
+    ViewDecision,
+    overall,
+    with_stages,
+)
+from pipeline.decisions.engine import Engine, EngineResult, Failed
+from pipeline.decisions.errors import DeadlinePassed, EffectError, where_from
+from pipeline.decisions.events import Events
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.retention import keep as keep_until
+from pipeline.decisions.stage import Stage, StageCall, Traffic
+from pipeline.decisions.traffic import labels_of, messages_of
+from pipeline.policy.exceptions import Excuses
+from pipeline.policy.policy_set import PolicySet
+from pipeline.run.effects import Replacer
+from pipeline.run.hits import HitFinder
+from pipeline.run.judge import Awaited, Batch, Judge
+from pipeline.run.offload import Offload
+from pipeline.run.outcome import Outcome, Ran, bound, is_outage
+from pipeline.run.stages import Staged, Stages
+from pipeline.run.tool_schemas import SchemaChecks, UnreadableCalls
+from pipeline.run.view_decisions import DecisionLines
+
+_log: Final = logging.getLogger("pipeline.run.runner")
+APPROVAL_SECONDS: Final = 3_600.0  # how long an approval can be given and used, from when it was asked for
+LARGE_BYTES: Final = 1 << 20  # of the views of a batch: so much is work, and no time-out is the engine's fault
+SMALL_BYTES: Final = 16 << 10  # of an input as JSON: what takes so long with less is a slow policy
+MAX_PASSES: Final = 4  # passes of judging and editing; traffic that still changes on the last one is refused
+
+
+_Steps: TypeAlias = Generator[Awaited, Any, Outcome]
+
+
+class _Account(NamedTuple):
+    """What a decision reports: one line per view, those of them with hits, and the records of stages."""
+
+    views: tuple[ViewDecision, ...]
+    hit: tuple[ViewDecision, ...]
+    coverage: Coverage
+    stages: tuple[StageRecord, ...]
+
+    @classmethod
+    def of_unjudged(cls, value: Traffic, stages: tuple[StageRecord, ...]) -> _Account:
+        """The account of a value that policy was not asked about: all its views count as skipped."""
+        return cls((), (), _unjudged(value), stages)
+
+    @classmethod
+    def of_unreadable(cls, error: CmfError, stages: tuple[StageRecord, ...]) -> _Account:
+        """The account of a value that has what no view can show: what its sender has to change."""
+        record = _closing(
+            error.code, f"{error.message}; {error.hint}" if error.hint else error.message, rule=INPUT_RULE
+        )
+        coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
+        return cls((), (), coverage, (*stages, record))
+
+    def with_views(self, views: tuple[ViewDecision, ...]) -> _Account:
+        return self._replace(views=views, hit=tuple(view for view in views if view.hits))
+
+
+class Runner:
+    """Judges traffic under one policy set with one engine."""
+
+    def __init__(
+        self,
+        policies: PolicySet,
+        engine: Engine,
+        *,
+        mode: Mode,
+        timeout_seconds: float,
+        replacer_key: bytes,
+        stages: Sequence[Stage | StageCall] = (),
+        events: Events | None = None,
+        approval_seconds: float = APPROVAL_SECONDS,
+        reuses: bool = False,
+        unreadable: UnreadableCalls = "refuse",
+    ) -> None:
+        self._mode = mode
+        self._use(policies, engine)
+        self._reuses = reuses
+        self._unreadable = unreadable
+        self._timeout_seconds = timeout_seconds
+        self._replacer_key = replacer_key
+        self._approval_time = int(approval_seconds * 1_000_000)
+        self._events = events or Events()
+        self._stages = Stages(stages, self._events, mode)
+
+    def _use(self, policies: PolicySet, engine: Engine) -> None:
+        self.policies = policies
+        self._engine = engine
+        self._judge = Judge(policies, self._mode)
+        self._rules = {rule.id: RuleFacts(severity=rule.severity, mode=rule.mode) for rule in policies.rules}
+
+    def with_policies(self, policies: PolicySet, engine: Engine) -> Runner:
+        """A runner like this one, with the same stages, for another policy set."""
+        other = copy(self)
+        other._use(policies, engine)
+        return other
+
+    @property
+    def revision(self) -> str:
+        """The revision of its policy set."""
+        return self.policies.revision
+
+    def close(self) -> None:
+        """Release what the engine holds."""
+        self._engine.close()
+
+    async def aclose(self) -> None:
+        """`close`, after ending the stages that still run in the background."""
+        await self._stages.aclose()
+        self._engine.close()
+
+    def deadline(self) -> Deadline:
+        """The time of a run that begins now, for all its tries."""
+        return Deadline(self._timeout_seconds)
+
+    def run(
+        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, deadline: Deadline
+    ) -> Ran:
+        """The outcome for `traffic`, and the value to give to `afterwards`.
+
+        All but the stages has one deadline [PIPE-20], for all tries. No failure of stages, policies or engine raises:
+        each ends as a decision that refuses.
+
+        Raises:
+            StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
+        """
+        history.deadline = deadline
+        staged: Staged | None = None
+        try:
+            memory = self._memory(history, context)
+            with deadline.working():
+                taken = self._taken_in(traffic, context, session, history, memory)
+            begin = perf_counter_ns()
+            with deadline.paused():
+                staged = self._stages.run(taken.value, context)
+            steps = self._governed(taken, staged, session, history, context, memory, deadline)
+            spent = perf_counter_ns() - begin
+            evaluating = 0
+            with deadline.working():
+                try:
+                    asked = next(steps)
+                    while True:
+                        begin = perf_counter_ns()
+                        answer = self._evaluated(asked, deadline) if isinstance(asked, Batch) else asked()
+                        evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
+                        asked = steps.send(answer)
+                except StopIteration as done:
+                    outcome = done.value
+        except DeadlinePassed:
+            return Ran(self._late(traffic, deadline))
+        except CmfError as error:
+            records = () if staged is None else tuple(staged.records)
+            return Ran(self._outcome(_Account.of_unreadable(error, records)))
+        finally:
+            history.deadline = None
+        timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+        return _ran(self._told(outcome, traffic, deadline), staged, context, session, timings, history, memory)
+
+    async def arun(
+        self,
+        traffic: Traffic,
+        context: Context,
+        session: SessionFacts,
+        history: History,
+        deadline: Deadline,
+        offload: Offload,
+    ) -> Ran:
+        """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
+        history.deadline = deadline
+        staged: Staged | None = None
+        try:
+            memory = self._memory(history, context)
+            with deadline.working():
+                taken = self._taken_in(traffic, context, session, history, memory)
+            begin = perf_counter_ns()
+            with deadline.paused():
+                staged = await self._stages.arun(taken.value, context)
+            steps = self._governed(taken, staged, session, history, context, memory, deadline)
+            spent = perf_counter_ns() - begin
+            evaluating = 0
+            answer: Any = None
+            try:
+                while True:
+                    with deadline.working():
+                        asked = steps.send(answer)
+                    begin = perf_counter_ns()
+                    if isinstance(asked, Batch):
+                        answer = await self._aevaluated(asked, deadline)
+                        evaluating += perf_counter_ns() - begin
+                    else:
+                        answer = await offload(deadline.timed, asked)
+            except StopIteration as done:
+                outcome = done.value
+        except DeadlinePassed:
+            return Ran(self._late(traffic, deadline))
+        except CmfError as error:
+            records = () if staged is None else tuple(staged.records)
+            return Ran(self._outcome(_Account.of_unreadable(error, records)))
+        finally:
+            history.deadline = None
+        timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+        return _ran(self._told(outcome, traffic, deadline), staged, context, session, timings, history, memory)
+
+    def _told(self, outcome: Outcome, traffic: Traffic, deadline: Deadline) -> Outcome:
+        """The outcome; if the engine had no time left because of the input, one that says so."""
+        decision = outcome.decision
+        is_late = decision.action is Action.REFUSE and any(hit.code == TIMED_OUT for hit in decision.reasons)
+        is_late = is_late and is_outage(decision) and _is_at_fault(traffic, deadline)
+        return self._late(traffic, deadline) if is_late else outcome
+
+    def _late(self, traffic: Traffic, deadline: Deadline) -> Outcome:
+        """The refusal of a run that did not end in time: for being too much, or because of what it waited for."""
+        if _is_at_fault(traffic, deadline):
+            return self.closed(traffic, TOO_MUCH_WORK, TOO_MUCH[TOO_MUCH_WORK], rule=INPUT_RULE)
+        return self.closed(traffic, DeadlinePassed.default_code, "Policy did not decide in time.")
+
+    def _evaluated(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
+        try:
+            return self._engine.evaluate(*batch, timeout_seconds=deadline.left)
+        except PROCESS_EXITS:
+            raise
+        except BaseException as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
+            return _broken(batch, error)
+
+    async def _aevaluated(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
+        before = deadline.left
+        try:
+            results = await self._engine.aevaluate(*batch, timeout_seconds=before)
+            if sum(map(len, batch.views)) >= LARGE_BYTES:  # on another thread: it works, more than it waits
+                deadline.worked(before - deadline.left)
+            return results
+        except PROCESS_EXITS:
+            raise
+        except BaseException as error:
+            if is_cancelled(error):
+                raise
+            return _broken(batch, error)
+
+    def afterwards(self, staged: Traffic, context: Context) -> None:
+        """Run the fire-and-forget stages on what the other stages made."""
+        self._stages.afterwards(staged, context)
+
+    def afterwards_in_background(self, staged: Traffic, context: Context) -> None:
+        """Start the fire-and-forget stages as tasks."""
+        self._stages.afterwards_in_background(staged, context)
+
+    def _memory(self, history: History, context: Context) -> TurnMemory:
+        # If profiles call functions of the host, their answers may have changed since the last turn: nothing is reused.
+        before = history.turn if self._reuses and not history.profiles.asks else None
+        return TurnMemory(before, self.revision, context.request)
+
+    def _taken_in(
+        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, memory: TurnMemory
+    ) -> Ingested:
+        taken = take_in(traffic, context, session, history.profiles, history.before, memory.taken)
+        memory.taken = taken.taken
+        history.keep = keep_until(taken.retention, session.moment)
+        return taken
+
+    def _governed(
+        self,
+        taken: Ingested,
+        staged: Staged,
+        session: SessionFacts,
+        history: History,
+        context: Context,
+        memory: TurnMemory,
+        deadline: Deadline,
+    ) -> _Steps:
+        """The judgement of what the stages made of `taken`, with the rule on its data and the labels of that data."""
+        if not staged.stopped:
+            taken = taken.after(staged.value)
+            staged = staged if taken.value is staged.value else replace(staged, value=taken.value)
+        excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
+        finder = HitFinder(self._rules, excuses, taken.rule())
+        keep = context.session is not None
+        outcome = yield from self._steps(staged, session, history, finder, memory, deadline, keep=keep)
+        return replace(outcome, events=outcome.events | taken.events) if taken.events else outcome
+
+    def _steps(
+        self,
+        staged: Staged,
+        session: SessionFacts,
+        history: History,
+        finder: HitFinder,
+        memory: TurnMemory,
+        deadline: Deadline,
+        *,
+        keep: bool,
+    ) -> _Steps:
+        """The passes of judging and editing. They call no engine: they yield what to evaluate and get the results."""
+        value = staged.value
+        stages = tuple(staged.records)
+        if staged.stopped:
+            return self._outcome(_Account.of_unjudged(value, stages))
+        referred = memory.references(value)
+        unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
+        if unseen:
+            return self._outcome(_Account.of_unjudged(value, (*stages, *unseen)))
+        # Labels that stages added are the session's too. The last message has them all, since labels carry forward.
+        labels = session.labels.union(*map(labels_of, messages_of(value)[-1:]))
+        if labels != session.labels:
+            session = replace(session, labels=labels)
+        replacer = Replacer(self._replacer_key)
+        lines = DecisionLines()
+        passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
+        label_sources: LabelSources = frozenset()
+        schemas = SchemaChecks(value, history, self._events, self._unreadable)
+        for number in range(MAX_PASSES):
+            same = None if number else memory.same(value)
+            previous = memory.before(number)
+            judged = yield from self._judge(value, session, history, finder, schemas, previous, same, keeps=keep)
+            lines.add(judged.views, judged.hit, judged.coverage.reused)
+            account = _Account(lines.lines, lines.hit, judged.coverage, stages)
+            passes.append((value, judged.views))
+            if schemas.broken is not None:
+                return self._refused(account, _edit_failed("effect.tool-input-invalid"), schemas.broken)
+            if judged.stops:
+                return self._outcome(account)
+            deadline.check()
+            try:
+                removed: list[str] = []
+                edited = judged.edited(value, self._mode, replacer, removed)
+                lines.removed(removed)
+            except EffectError as error:
+                return self._refused(account, _edit_failed(error.code), error.path)
+            memory.add(judged.settle, edited, removed)
+            relabelled = stamp(edited, judged.labels)
+            label_sources |= judged.label_sources
+            known = session.labels
+            added = frozenset(label for labels in judged.labels.values() for label in labels)
+            session = replace(session, labels=known | added) if added else session
+            if relabelled is value and added <= known:
+                if needs_approval(lines.hit, stages, self._mode):
+                    needs = approval_needs(value, passes, stages, self._mode)
+                    outcome = self._answered(account, value, session, needs, keep=keep)
+                else:
+                    outcome = self._outcome(account, value, session.labels)
+                return replace(outcome, events=label_sources) if label_sources else outcome
+            value = relabelled
+        return self._refused(account, _edit_failed("pipeline.no-fixed-point"), "")
+
+    def _answered(
+        self, account: _Account, value: Traffic, session: SessionFacts, needs: Sequence[ApprovalNeed], *, keep: bool
+    ) -> Outcome:
+        """The outcome where approvals are required: forward if all are given, refuse if one is denied, else suspend."""
+        expires_at = session.moment + self._approval_time
+        answer = resolve(needs, session, revision=self.policies.revision, expires_at=expires_at, keep=keep)
+        if answer.action is Action.REFUSE:
+            return self._refused(account, DENIED_BY_PERSON, answer.refs[0].path, answer)
+        if answer.action is Action.FORWARD:
+            approved = tuple(with_approval(view, self._mode) if view.hits else view for view in account.views)
+            return self._outcome(account.with_views(approved), value, session.labels, answer)
+        return self._outcome(account, answer=answer)
+
+    def _outcome(
+        self,
+        account: _Account,
+        value: Traffic | None = None,
+        labels: frozenset[str] = frozenset(),
+        answer: ApprovalAnswer | None = None,
+    ) -> Outcome:
+        """The outcome of a run; without `value`, one that lets nothing through."""
+        views, hit, coverage, stages = account
+        approved = answer is not None and answer.action is Action.FORWARD
+        # A view without hits is allowed, so one of them can represent all of them.
+        verdict, action = with_stages(*overall(hit or views[:1], coverage), stages, self._mode, approved=approved)
+        decision = trusted(
+            Decision,
+            id=f"dec_{new_ulid()}",
+            verdict=verdict,
+            action=action,
+            mode=self._mode,
+            revision=self.policies.revision,
+            views=views,
+            coverage=coverage,
+            stages=stages,
+            approvals=() if answer is None else answer.refs,
+            marked=hit,
+        )
+        return trusted(Outcome, decision=decision, value=value, labels=labels, answer=answer, timings={})
+
+    def closed(self, value: Traffic, code: str, reason: str, *, rule: str = SESSION_RULE) -> Outcome:
+        """The refusal of a value that could not be judged, because something failed that judging needs."""
+        return self._outcome(_Account.of_unjudged(value, (_closing(code, reason, rule=rule),)))
+
+    def _refused(self, account: _Account, hit: Hit, path: str, answer: ApprovalAnswer | None = None) -> Outcome:
+        """A refusal that follows from no rule: an edit failed, edits never settled, or a person denied an approval.
+
+        `hit` is added to the line of the view at `path`; if there is none, to the first line.
+        """
+        at = next((index for index, view in enumerate(account.views) if view.path == path), 0)
+        views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(account.views))
+        return self._outcome(account.with_views(views), answer=answer)
+
+
+def _ran(
+    outcome: Outcome,
+    staged: Staged,
+    context: Context,
+    session: SessionFacts,
+    timings: Mapping[str, int],
+    history: History,
+    memory: TurnMemory,
+) -> Ran:
+    goes_on = context.session is not None  # without a session there is no next turn to keep anything for
+    version = session.version if goes_on else None
+    made = replace(outcome, session=context.session, session_version=version, timings=timings)
+    if made.value is not None:  # the one place where certificates are made [C6]
+        full = made.decision.coverage.full
+        digests = memory.digests if goes_on else None
+        made = replace(made, certificate=mint(made.value, bound(made), complete=full, digests=digests))
+        if goes_on:
+            history.turn = memory.turn()
+    return Ran(made, staged.value)
+
+
+def _broken(batch: Batch, error: BaseException) -> list[EngineResult]:
+    _log.error("the engine raised %s", where_from(error))
+    return [Failed("engine.failed")] * len(batch.views)
+
+
+def _is_at_fault(traffic: Traffic, deadline: Deadline) -> bool:
+    """Whether a run took too long because of its input: it worked all the time, and not on a small one."""
+    return deadline.spent_working and len(to_bytes(traffic)) >= SMALL_BYTES
+
+
+def _closing(code: str, reason: str, *, rule: str) -> StageRecord:
+    hit = Hit(rule=rule, code=code, effect=Effect.DENY, reason=reason, severity="critical")
+    return StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
+
+
+def _edit_failed(code: str) -> Hit:
+    reason = "What policy asked for could not be carried out."
+    return Hit(rule="pipeline", code=code, effect=Effect.DENY, reason=reason, severity="critical")
+
+
+def _unjudged(value: Traffic) -> Coverage:
+    """The coverage of a value that policy was not asked about."""
+    try:
+        views = [view.path for view in iter_views(value)]
+    except CmfError as error:
+        views = [error.path]
+    return Coverage(
+        produced=len(views), evaluated=0, skipped=tuple(Skipped(path=path, reason="stage.stopped") for path in views)
+    )
+
+
+def _denied(view: ViewDecision, hit: Hit) -> ViewDecision:
+    return replace(view, hits=(*view.hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
