@@ -6,6 +6,7 @@ They are split at the first colon only: `ollama:minimax-m3:cloud` is provider `o
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cmf.errors import ModelIdError
@@ -72,3 +73,16 @@ def provider_of(text: str) -> str | None:
 def wire_name(text: str) -> str:
     """What a model is called on the wire: without the provider's key, verbatim."""
     return provider_and_name(text)[1]
+
+
+def model_matches(model: str, pattern: str) -> bool:
+    """Whether a model's name fits a pattern with `*`, `?` and `[…]`. Case counts; `*` takes `/` and `:` too."""
+    return _compiled(pattern).match(model) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    from wcmatch import fnmatch  # many programs match no model at all
+
+    (regex,), _ = fnmatch.translate(pattern, flags=fnmatch.CASE | fnmatch.DOTMATCH | fnmatch.FORCEUNIX)
+    return re.compile(regex.removesuffix("$") + r"\Z")  # its `$` allows a newline behind the name

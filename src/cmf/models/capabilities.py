@@ -5,7 +5,6 @@ The declarations live in a versioned YAML file; a model that is not in it gets t
 
 from __future__ import annotations
 
-import fnmatch
 import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import yaml
 
 from cmf.errors import ShapeError
 from cmf.json.value import Count, Str, Value, value
-from cmf.message.model_ids import wire_name
+from cmf.message.model_ids import model_matches, wire_name
 
 
 @value
@@ -52,7 +51,7 @@ class CapabilityTable:
     def lookup(self, wire_format: str, model: str) -> ModelCapabilities:
         """What `model` can do through `wire_format`; `NONE` for one that is not declared. Case counts."""
         patterns = self.formats.get(wire_format, {})
-        fitting = [pattern for pattern in patterns if fnmatch.fnmatchcase(model, pattern)]
+        fitting = [pattern for pattern in patterns if model_matches(model, pattern)]
         return patterns[max(fitting, key=len)] if fitting else NONE
 
 

@@ -17,11 +17,26 @@ from pipeline.gateway.auth.identity import Identities
 from pipeline.gateway.config.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.config.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.http import dialects, endpoints
-from pipeline.gateway.http import incoming as intake
 from pipeline.gateway.http.client_response import Answer, Reply
 from pipeline.gateway.http.dialects import JSON, Dialect
 from pipeline.gateway.http.endpoints import CHECKS, Endpoint, Operation
-from pipeline.gateway.http.incoming import ClientDisconnected, Receive, Scope, Send
+from pipeline.gateway.http.incoming import (
+    CLIENT_CLOSED,
+    ClientDisconnected,
+    Receive,
+    Scope,
+    Send,
+    bytes_of,
+    check_query,
+    check_uncut,
+    headers_of,
+    json_of,
+    model_in,
+    path_of,
+    query_of,
+    session_of,
+    size_of,
+)
 from pipeline.gateway.http.refusal import Refusal, ending, later
 from pipeline.gateway.http.timeouts import SharedTimeout
 from pipeline.gateway.operations import metrics as measured
@@ -144,7 +159,7 @@ class Gateway:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         begin = perf_counter()
-        path = intake.path_of(scope)
+        path = path_of(scope)
         if self._mcp is not None and path.startswith(MCP_PATH):
             await self._mcp(scope, path, receive, send)
             return
@@ -165,7 +180,7 @@ class Gateway:
             if answer is not None:
                 await reply.whole(answer)
         except ClientDisconnected:
-            line.status = intake.CLIENT_CLOSED
+            line.status = CLIENT_CLOSED
         except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
             refusal = ending()
             line.status, line.code = refusal.status, refusal.code
@@ -186,8 +201,8 @@ class Gateway:
     ) -> Answer | None:
         dialect = endpoints.dialect_near(path)
         try:
-            headers = intake.headers_of(scope["headers"])
-            query = intake.query_of(scope.get("query_string", b""))
+            headers = headers_of(scope["headers"])
+            query = query_of(scope.get("query_string", b""))
             endpoint = endpoints.endpoint_of(path, query, headers)
             if endpoint is None or (endpoint.operation in CHECKS and not self._answers(endpoint.operation)):
                 raise endpoints.nothing_there(path)
@@ -202,12 +217,12 @@ class Gateway:
             peer = (scope.get("client") or (None,))[0]
             relayed = endpoint.operation is Operation.ENVOY  # with the host that its own client named
             subject = await self._identities.subject(headers, peer, relayed=relayed)
-            intake.check_query(query, endpoint)
+            check_query(query, endpoint)
             if endpoint.operation in (Operation.MODELS, Operation.MODEL):
                 answer: Answer | None = await self._about_models(endpoint, headers, receive)
             else:
                 if endpoint.operation is Operation.ENVOY:
-                    intake.check_uncut(headers)
+                    check_uncut(headers)
                 raw = await self._body(endpoint, headers, receive)
                 arrived(len(raw), anew=True)
                 body, digest = await apart(_read, raw, self._limits)
@@ -218,7 +233,7 @@ class Gateway:
                     headers=headers,
                     request_id=ulid,
                     subject=subject,
-                    session=intake.session_of(headers),
+                    session=session_of(headers),
                     environment=self._environment,
                 )
                 answer = await self._answer_incoming(incoming, receive, reply, line)
@@ -238,7 +253,7 @@ class Gateway:
         subject = None if incoming.subject is None else incoming.subject.id
 
         def size() -> int:
-            return intake.size_of(incoming.headers, incoming.body)
+            return size_of(incoming.headers, incoming.body)
 
         if incoming.endpoint.operation in CHECKS and self._checks is not None:
             with self._checks.admission.entered(subject, size):
@@ -262,7 +277,7 @@ class Gateway:
         raise Refusal(404, "route.no-model", "No route serves this model to clients of this dialect.")
 
     async def _body(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> bytes:
-        return await intake.bytes_of(headers, receive, self._limits, self._body_timeout, untyped=endpoint.untyped)
+        return await bytes_of(headers, receive, self._limits, self._body_timeout, untyped=endpoint.untyped)
 
     async def _about_models(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> Answer:
         """The list of models; or one that some route would serve, named by the path or in the body."""
@@ -270,7 +285,7 @@ class Gateway:
         if endpoint.operation is Operation.MODELS:
             return _json(200, dialects.listed_models(dialect, self._models()))
         if name is None:
-            name = intake.model_in(intake.json_of(await self._body(endpoint, headers, receive), self._limits))
+            name = model_in(json_of(await self._body(endpoint, headers, receive), self._limits))
         if not any(runtime.route.fits(None, name) for runtime in self._runtimes):
             raise Refusal(404, "route.no-model", "No route serves this model.")
         return _json(200, dialects.described_model(dialect, name))
@@ -284,7 +299,7 @@ class Gateway:
 
     async def _probe(self, path: str, scope: Scope) -> Answer:
         try:
-            self._identities.check_host(intake.headers_of(scope["headers"]), or_address=True)
+            self._identities.check_host(headers_of(scope["headers"]), or_address=True)
         except Refusal as refusal:
             return _json(refusal.status, {"status": refusal.code, "reason": refusal.message}, refusal.headers)
         if scope["method"] not in ("GET", "HEAD"):
@@ -300,7 +315,7 @@ class Gateway:
 
 def _read(raw: bytes, limits: Limits) -> tuple[Any, str]:
     """The JSON value in a body, and the SHA-256 of the body, in hex. Refusal 400 where it is not strict JSON."""
-    return intake.json_of(raw, limits), hashlib.sha256(raw).hexdigest()
+    return json_of(raw, limits), hashlib.sha256(raw).hexdigest()
 
 
 def _refused(refusal: Refusal, dialect: Dialect, request_id: str) -> Answer:

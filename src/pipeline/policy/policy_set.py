@@ -22,11 +22,11 @@ from pipeline.decisions.display import counted, meant
 from pipeline.decisions.errors import PolicyError
 from pipeline.decisions.policy_input import Facts
 from pipeline.policy import entrypoints, portability, undefined_names
-from pipeline.policy import exceptions as rule_exceptions
 from pipeline.policy.analysis import Survey, SurveyedRule, without_prints
 from pipeline.policy.bundle_signature import Verification
 from pipeline.policy.entrypoints import Parts
 from pipeline.policy.exceptions import RuleException
+from pipeline.policy.exceptions import read as read_exceptions
 from pipeline.policy.loading import DATA_FILES, MANIFEST, Data, Sources, bundle_files, data_of, read, text_of
 from pipeline.policy.lookahead import Lookaheads
 from pipeline.policy.metadata import Module, Rule, is_rule, package_of, rule_of
@@ -210,7 +210,7 @@ def build(
         capabilities=capabilities,
         builtin_errors=builtin_errors,
         findings=tuple(found),
-        exceptions=rule_exceptions.read(frozen, {rule.id for rule in rules}),
+        exceptions=read_exceptions(frozen, {rule.id for rule in rules}),
         revision=_revision({one.path: one.text for one in modules}, frozen, builtin_errors),
     )
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from cmf.message.model_ids import model_matches
 from pipeline.decisions.decision import Mode
 from pipeline.gateway.config.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.config.mcp_settings import Endpoint, McpServer
@@ -145,7 +145,7 @@ class Route(Destinations):
         """Whether a request in `dialect`, or in any for None, for `model` takes this route."""
         if self.dialects is not None and dialect is not None and dialect not in self.dialects:
             return False
-        return any(fnmatchcase(model, pattern) for pattern in self.models)
+        return any(model_matches(model, pattern) for pattern in self.models)
 
     def takes_all(self, models: str) -> bool:
         """Whether one pattern of this route takes every model name that the pattern `models` takes.
@@ -155,8 +155,8 @@ class Route(Destinations):
         if "[" in models:
             return models in self.models
         sample = models.replace("?", "\0")  # which `?` and `*` match, and no letter of a pattern
-        names = (sample.replace("*", ""), sample.replace("*", "\0" * _LONG_NAME))
-        return any(all(fnmatchcase(name, pattern) for name in names) for pattern in self.models)
+        names = [name for name in (sample.replace("*", ""), sample.replace("*", "\0" * _LONG_NAME)) if name]
+        return any(all(model_matches(name, pattern) for name in names) for pattern in self.models)
 
 
 def _check_used(routes: Sequence[Route]) -> None:

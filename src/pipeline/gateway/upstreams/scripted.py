@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from cmf.enums import MessageStatus, Role, StopReason
 from cmf.json.frozen import frozen_mapping
 from cmf.json.value import replace
 from cmf.message.message import Message, Part, TextPart, ThinkingPart, TokenUsage, ToolCallPart, ToolResultPart
+from cmf.message.model_ids import model_matches
 from cmf.message.request import Choice, ErrorInfo, Request, Response
 from pipeline.decisions.errors import ConfigError
 from pipeline.gateway.upstreams.upstream import StreamObserver, UpstreamError, error_of
@@ -129,7 +129,7 @@ class ScriptedUpstream:
         model = (request.model or "").removeprefix("scripted:")
         return (
             (reply.times is None or self._given[at] < reply.times)
-            and (when.model is None or fnmatchcase(model, when.model))
+            and (when.model is None or model_matches(model, when.model))
             and (when.says is None or when.says.casefold() in _last_text(last).casefold())
             and (when.result_of is None or when.result_of in _answered(request))
         )
