@@ -14,11 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cmf.codec import dumps, loads
-from cmf.headers import is_sensitive
-from cmf.identity import IdMap, Ids, stamp, unstamp
-
 from cmf import Message, Request, adapters
+from cmf.json.codec import dumps, loads
+from cmf.message.headers import is_sensitive
+from cmf.message.ids import IdMap, Ids, stamp, unstamp
 
 HERE = Path(__file__).parent
 NOW = datetime(2026, 5, 8, 9, 0, 4, tzinfo=UTC)
