@@ -25,6 +25,16 @@ def test_the_drawing_is_that_of_the_imports() -> None:
     assert DRAWING.read_text(encoding="utf-8") == drawing(), "run `make docs`"
 
 
+def test_the_files_that_the_map_names_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:src/|tests/|cmf/|pipeline/)[\w/]+\.(?:py|md|html))`", text))
+
+    missing = {path for path in named if not (ROOT / path).exists() and not (SRC / path).exists()}
+
+    assert len(named) > 60
+    assert {path for path in missing if "acme" not in path} == set(), "in docs/architecture.md"
+
+
 def _modules(room: Path) -> set[str]:
     """The modules and packages in it; what begins with `_` is its own affair."""
     names = {path.stem for path in room.glob("*.py")} | {path.parent.name for path in room.glob("*/__init__.py")}
