@@ -28,7 +28,7 @@ from pipeline.decisions.session_key import shown_subject
 from pipeline.decisions.timestamps import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
 from pipeline.store.database import Store, key_beside
-from pipeline.store.engine import SCHEMA, file_of, is_database, open_any_schema, open_to_read
+from pipeline.store.engine import file_of, is_database, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_bundle, check_store
 from pipeline.store.record_rows import Placed, newest, rows_after
@@ -167,15 +167,6 @@ def key(file: Path) -> None:
         typer.echo(Signer.at(file).public_key.pem, nl=False)
 
 
-def migrate(store: str) -> None:
-    """Migrate an older store, and say from which schema version to which."""
-    with one_line_errors():
-        engine, found = open_any_schema(store)
-        engine.dispose()
-        Store.named(store, keyless=True).close()
-    typer.echo(f"schema {SCHEMA}: nothing to do" if found == SCHEMA else f"schema {found} migrated to {SCHEMA}")
-
-
 @contextmanager
 def reading(store: str) -> Iterator[Any]:
     """A read-only engine on the store."""
@@ -194,8 +185,8 @@ def _evidence(store: str) -> Iterator[Evidence]:
 
 @contextmanager
 def opened_for_search(store: str) -> Iterator[Store]:
-    """An existing store, opened for searching: nothing is recorded, so no key is needed, and nothing is migrated."""
-    open_to_read(store).dispose()  # refuses an older store
+    """An existing store, opened for searching: nothing is recorded, so no key is needed."""
+    open_to_read(store).dispose()  # creates none, and refuses one of another schema
     with Store.named(store, keyless=True) as opened:
         yield opened
 

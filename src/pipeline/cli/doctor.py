@@ -305,7 +305,10 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
             yield CheckResult(check=setting, message=message)
             return
         if not found.is_current:
-            yield _other_schema(setting, found, SCHEMA)
+            message = f"the store has schema {found.schema}, this version knows {SCHEMA}"
+            hint = "install the version that wrote it, or begin a new store"
+            code = "store.other-schema"
+            yield CheckResult(check=setting, status=Status.PROBLEM, message=message, hint=hint, code=code)
             return
         check_can_write(place)  # last: unlike reading alone, it leaves none of SQLite's files behind
         sizes = "" if room is None else f", {_size(room.file)} and a journal of {_size(room.journal)}"
@@ -319,15 +322,6 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
         message = f"its journal ({file}-wal) has {_size(room.journal)}"
         hint = "a reader never finishes: look for a process that has had the store open for long"
         yield CheckResult(check=setting, status=Status.WARNING, message=message, hint=hint)
-
-
-def _other_schema(setting: str, found: Condition, known: str) -> CheckResult:
-    both = f"the store has schema {found.schema}, this version knows {known}"
-    if found.schema > known:
-        hint = "install the version that wrote it, or restore a backup from before"
-        return CheckResult(check=setting, status=Status.PROBLEM, message=both, hint=hint, code="store.newer-schema")
-    hint = "the gateway migrates it when it starts; make a copy first"
-    return CheckResult(check=setting, status=Status.WARNING, message=both, hint=hint, code="store.other-schema")
 
 
 def _size(count: int) -> str:

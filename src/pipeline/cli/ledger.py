@@ -136,7 +136,7 @@ def _opened(store: str, *, to_write: bool = False) -> Iterator[Ledger]:
         if to_write:
             check_is_store(store)
         else:
-            open_to_read(store).dispose()  # refuses an older store
+            open_to_read(store).dispose()  # creates none, and refuses one of another schema
         with Store.named(store, keyless=True) as opened:
             yield opened.ledger()
 

@@ -30,8 +30,6 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
         ConfigError: its logs are signed with another key. StoreError: it cannot be opened.
     """
     check_is_store(place)  # a missing store is not created
-    with Store.named(place, keyless=True):  # an older one is migrated
-        pass
     with reading(place) as engine:
         known = {log.key for log in StoreEvidence(engine).logs()}
     if known:

@@ -29,7 +29,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.store.tables import METADATA
 
-SCHEMA: Final = "0007"  # the newest migration; a test compares it with the folder
+SCHEMA: Final = "initial"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process's transaction
 _RETRY_SECONDS: Final = 0.01
@@ -70,8 +70,8 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
         busy_seconds: how long a transaction waits for another process's.
 
     Raises:
-        ConfigError: a URL of another kind. StoreError: the database cannot be opened, is newer than this code
-            (`store.newer-schema`), cannot be migrated, or has something planted in it (`store.planted`).
+        ConfigError: a URL of another kind. StoreError: the database cannot be opened, has a schema that this code
+            cannot migrate (`store.other-schema`), or has something planted in it (`store.planted`).
     """
     target = resolved(url)
     try:
@@ -120,15 +120,13 @@ def open_to_read(place: str | Path) -> Engine:
     """A read-only engine on the database at a path or URL: neither it nor any file beside it is changed.
 
     Raises:
-        ConfigError: a URL of another kind. StoreError: there is no such database, or it has a newer schema than this
-            code knows (`store.newer-schema`), or an older one (`store.other-schema`).
+        ConfigError: a URL of another kind. StoreError: there is no such database, or it has another schema than
+            this code knows (`store.other-schema`).
     """
     engine, found = open_any_schema(place)
-    if found > SCHEMA:
-        raise _newer_schema(found, str(place))
     if found != SCHEMA:
-        hint = "copy it, then migrate it with `cmf audit migrate STORE`, or by starting the gateway"
-        raise StoreError(_schema_mismatch(found), path=str(place), code="store.other-schema", hint=hint)
+        engine.dispose()
+        raise _other_schema(found, str(place))
     return engine
 
 
@@ -184,8 +182,7 @@ def open_any_schema(place: str | Path) -> tuple[Engine, str]:
         raise unavailable("the store cannot be opened", error, shown) from error
     if found is None:
         engine.dispose()
-        hint = "check the name; a store made by an older version is migrated when a program that records opens it"
-        raise StoreError("there is no store in this database", path=shown, hint=hint, code="store.none")
+        raise StoreError("there is no store in this database", path=shown, hint="check the name", code="store.none")
     return engine, found
 
 
@@ -492,21 +489,22 @@ def migrate(engine: Engine) -> None:
     """Migrate the tables to this code's schema, in one transaction. Several processes may do so at once.
 
     Raises:
-        StoreError: the database was migrated by newer code (`store.newer-schema`).
+        StoreError: it has a schema that no migration begins with (`store.other-schema`).
     """
     with engine.connect() as connection, connection.begin():
         found = _revision(connection)
     if found == SCHEMA:
         return
-    if found is not None and found > SCHEMA:
-        raise _newer_schema(found, _display_name(engine.url))
     with engine.connect() as connection:
         connection = writing(connection)
         with connection.begin():
-            if _is_new(connection):
+            found = _revision(connection)
+            if found is not None:
+                upgrade(connection, found)
+            elif _is_new(connection):
                 _create_tables(connection)
-            else:
-                upgrade(connection)
+            else:  # tables of ours that no store made
+                raise _other_schema(found, _display_name(engine.url))
 
 
 def foreign_in(connection: Connection) -> Iterator[str]:
@@ -570,17 +568,14 @@ def _acts(foreign: str) -> bool:
     return kind not in ("table", "index", "view") or (kind == "view" and name in METADATA.tables)
 
 
-def _newer_schema(found: str, place: str) -> StoreError:
-    hint = "install the version that wrote it, or restore a backup from before"
-    return StoreError(_schema_mismatch(found), path=place, code="store.newer-schema", hint=hint)
-
-
-def _schema_mismatch(found: str) -> str:
-    return f"the store has schema {found}, this code knows {SCHEMA}"
+def _other_schema(found: str | None, place: str) -> StoreError:
+    problem = f"the store has schema {found or 'unknown'}, this code knows {SCHEMA}"
+    hint = "install the version that wrote it, or begin a new store"
+    return StoreError(problem, path=place, code="store.other-schema", hint=hint)
 
 
 def _is_new(connection: Connection) -> bool:
-    """Whether the database is empty. The first version had tables, but no revision."""
+    """Whether there is nothing of a store in the database."""
     there = set(sqlalchemy.inspect(connection).get_table_names())
     return there.isdisjoint({*METADATA.tables, "alembic_version"})
 
@@ -593,16 +588,22 @@ def _create_tables(connection: Connection) -> None:
     connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{SCHEMA}')")  # noqa: S608 - our own number
 
 
-def upgrade(connection: Connection, revision: str = SCHEMA) -> None:
-    """Run the migrations up to `revision` in the connection's transaction."""
+def upgrade(connection: Connection, found: str | None = None) -> None:
+    """Run the migrations from the schema `found` on, in the connection's transaction. StoreError: none begins there."""
+    if found == SCHEMA:  # another process was faster
+        return
     # Imported here: loading Alembic takes a tenth of a second, and most databases need no migration.
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, revision)
+    try:
+        command.upgrade(config, SCHEMA)
+    except CommandError:
+        raise _other_schema(found, _display_name(connection.engine.url)) from None
 
 
 def _revision(connection: Connection) -> str | None:

@@ -30,8 +30,6 @@ from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 from pipeline.store.search import Search
 
-OLDER = Path(__file__).parents[1] / "store" / "older"
-
 RUN = CliRunner()
 NAMES = (*COLUMNS, *FACTS, *REVIEWS, *TIMES)
 
@@ -156,19 +154,6 @@ def test_each_kind_of_record_that_is_written_can_be_looked_for() -> None:
         *_PREFIX,
         *annotations.KINDS,
     }
-
-
-@pytest.mark.spec("REC-13")
-def test_searching_does_not_migrate_an_older_store(tmp_path: Path) -> None:
-    older = tmp_path / "older.sqlite3"
-    with closing(sqlite3.connect(older)) as database:
-        database.executescript((OLDER / "0006.sql").read_text(encoding="utf-8"))
-    before = older.read_bytes()
-
-    for command in (["find", older, "verdict:deny"], ["find", older, "needs:review"], ["holds", older]):
-        result = cmf(*command)
-        assert (result.exit_code, "store.other-schema" in result.output) == (5, True), result.output
-    assert older.read_bytes() == before
 
 
 @pytest.mark.spec("CLI-80")

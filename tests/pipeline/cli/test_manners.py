@@ -15,7 +15,6 @@ import sys
 import tarfile
 import time
 import weakref
-from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -119,27 +118,6 @@ def test_a_key_that_signs_and_one_that_checks_have_names_of_their_own_everywhere
     assert {"approvals approve", "audit export", "audit hold", "bundle sign", "declassify", "impact", "review"} <= {
         name for name, words in options.items() if "--signing-key" in words
     }
-
-
-@pytest.mark.spec("CLI-94")
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ("approvals list --store nowhere.db", "approvals list nowhere.db"),
-        ("approvals approve apr_1 --store=nowhere.db --as bob", "approvals approve nowhere.db apr_1 --as bob"),
-        ("approvals deny apr_1 --as bob --store nowhere.db", "approvals deny nowhere.db apr_1 --as bob"),
-        ("audit sweep nowhere.db", "audit sweep nowhere.db"),
-        ("audit erase nowhere.db --by eve --reason r", "audit erase nowhere.db --as eve --reason r"),
-        ("audit hold nowhere.db --by=eve --reason r", "audit hold nowhere.db --as=eve --reason r"),
-    ],
-)
-def test_what_was_written_before_is_understood(before: str, now: str, tmp_path: Path) -> None:
-    with chdir(tmp_path):
-        one, other = RUN.invoke(app, before.split()), RUN.invoke(app, now.split())
-
-    assert (one.exit_code, one.stderr) == (other.exit_code, other.stderr)
-    assert other.exit_code == 5
-    assert "there is no store here" in other.stderr
 
 
 @pytest.mark.spec("CLI-94")

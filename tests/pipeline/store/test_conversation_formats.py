@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from pipeline.store.conversation_formats import FORMATS, read_conversation, writ
 from pipeline.store.conversation_rows import row_of
 from pipeline.store.database import Store
 
-OLDER = Path(__file__).parents[1] / "store" / "older"
 RUN = CliRunner()
 CONVERSATION = [
     text("system", "Be brief."),
@@ -157,19 +154,6 @@ def test_a_conversation_can_be_imported_again_with_its_tool_calls(tmp_path: Path
     (session,) = twice
     assert cmf("export", store, session, "--to", "openai_chat").stdout.count("tool_call_id") == 2
     assert cmf("calls", store).stdout == ""
-
-
-@pytest.mark.spec("REC-13", "CLI-84")
-def test_only_printing_does_not_migrate_an_older_store(tmp_path: Path) -> None:
-    older = tmp_path / "older.sqlite3"
-    with closing(sqlite3.connect(older)) as database:
-        database.executescript((OLDER / "0006.sql").read_text(encoding="utf-8"))
-    before = older.read_bytes()
-
-    for command in (["list", older], ["export", older, "s"], ["cost", older, "s"], ["tally", older], ["calls", older]):
-        done = cmf(*command)
-        assert (done.exit_code, "cmf audit migrate" in done.stderr) == (5, True), done.output
-    assert older.read_bytes() == before
 
 
 @pytest.mark.spec("CLI-84")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -297,51 +294,3 @@ def test_the_tables_are_those_of_the_seed_and_more(database: Store) -> None:
     reference.close()
     indexes = {index["name"] for table in ("messages", "tool_calls") for index in ours.get_indexes(table)}
     assert indexes >= {"idx_messages_session_created", "idx_tool_calls_session_status"}
-
-
-@pytest.mark.spec("LED-11")
-def test_a_file_of_version_1_is_taken_over_as_it_is(tmp_path: Path) -> None:
-    file = tmp_path / "v1.sqlite3"
-    call_id = "tu_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-    messages = [
-        ("01ARZ3NDEKTSV4RRFFQ69G5FA1", "user", [{"type": "text", "text": "hello"}], {}),
-        (
-            "01ARZ3NDEKTSV4RRFFQ69G5FA2",
-            "assistant",
-            [{"type": "tool_use", "id": call_id, "name": "search", "input": {}}],
-            {"model_id": "anthropic:claude", "status": "complete"},
-        ),
-        (
-            "01ARZ3NDEKTSV4RRFFQ69G5FA3",
-            "tool",
-            [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": call_id,
-                    "content": [{"type": "text", "text": "x"}],
-                    "is_error": True,
-                }
-            ],
-            {"parent_tool_use_id": call_id},
-        ),
-    ]
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.executescript(SCHEMA_OF_SEED)
-        connection.execute("INSERT INTO sessions VALUES ('sess_1', '/work', 'anthropic:claude', NULL, 1, 10, 20)")
-        for place, (name, role, content, metadata) in enumerate(messages):
-            row = (name, "sess_1", role, json.dumps(content), json.dumps(metadata), 1_700_000_000_000_000 + place, 1)
-            connection.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        row = (call_id, "sess_1", messages[1][0], messages[2][0], "search", "failed", None, None, 11, 12)
-        connection.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    with Store.at(file) as store:
-        ledger = store.ledger()
-        kept = ledger.messages("sess_1")
-        assert [message.id for message in kept] == [name for name, *_ in messages]
-        assert [message.parent_id for message in kept] == [None, messages[0][0], messages[1][0]]
-        assert all(message.schema_version == 2 for message in kept)
-        assert ledger.failed_tools() == {"sess_1": {"search": 1}}
-        assert ledger.session("sess_1").workspace_path == "/work"
-        added(ledger, "sess_1", text("user", "and now?"))
-        assert said(ledger, "sess_1") == ["hello", "", "", "and now?"]
-        assert [one.id for one in ledger.sessions()] == ["sess_1"]

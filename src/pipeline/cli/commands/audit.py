@@ -167,14 +167,6 @@ def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private k
     work.key(file)
 
 
-@audit.command("migrate")
-def migrate(store: Place) -> None:
-    """Migrate the tables of an older store to those of this version. Records are not changed. Copy the store first."""
-    from pipeline.cli import audit as work
-
-    work.migrate(store)
-
-
 @audit.command("reveal")
 def reveal(
     store: Place,

@@ -75,7 +75,6 @@ EXAMPLES: Final = {
     "audit show": ("cmf audit show cmf.db dec_…",),
     "audit head": ("cmf audit head cmf.db >> heads.jsonl",),
     "audit key": ("cmf audit key cmf.db.key > public.pem",),
-    "audit migrate": ("cmf audit migrate cmf.db",),
     "audit reveal": ('cmf audit reveal cmf.db dec_… --as carol --reason "ticket 12"',),
     "audit ask": ('cmf audit ask cmf.db dec_… --as carol --reason "ticket 12"',),
     "audit asks": ("cmf audit asks cmf.db",),

@@ -7,7 +7,6 @@ from typing import Any, Final
 from typer.core import TyperGroup
 
 from pipeline.cli.commands.examples import epilog
-from pipeline.cli.commands.former_names import modernised
 
 SECTIONS: Final = {
     "Write policies": {
@@ -49,7 +48,7 @@ SECTIONS: Final = {
 
 
 class CommandGroup(TyperGroup):
-    """A group whose commands show examples in their help, and accept former names of their arguments."""
+    """A group whose commands show examples in their help."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, with its examples."""
@@ -57,11 +56,6 @@ class CommandGroup(TyperGroup):
         if command is not None:
             command.epilog = epilog(cmd_name if ctx.parent is None else f"{ctx.info_name} {cmd_name}")
         return command
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` start with, and the remaining arguments under their current names."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command, modernised(command, rest)
 
 
 class FullHelpGroup(CommandGroup):
