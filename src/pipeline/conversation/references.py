@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from cmf.adapters.gemini.parts_in import is_held
 from cmf.message.message import (
     MediaPart,
     Message,
@@ -225,7 +226,7 @@ def _is_returned(call: ToolCallPart, behind: Sequence[Part]) -> bool:
 
 
 def _in_part(part: Part, path: str) -> Iterator[Reference]:
-    if isinstance(part, MediaPart) and part.type == "file_ref":
+    if isinstance(part, MediaPart) and (part.type == "file_ref" or (part.type == "url" and is_held(part.data))):
         yield Reference(Referred.FILE, part.data, path)
     elif isinstance(part, OpaquePart):
         if part.type == "item_reference":
@@ -251,6 +252,8 @@ def _files(item: Any, path: str) -> Iterator[Reference]:
         return
     for key, inner in item.items():
         kind = _HELD.get(_spelling(key))
+        if _spelling(key) == "fileuri" and isinstance(inner, str) and is_held(inner):
+            kind = Referred.FILE
         if kind is None or inner is None:
             yield from _files(inner, path)
         elif kind is not Referred.SKILL or item.get("type") != _THEIR_OWN:

@@ -205,6 +205,42 @@ def test_references_are_found_in_every_part_and_inside_parts() -> None:
 
 
 @pytest.mark.spec("REF-1")
+@pytest.mark.parametrize(
+    ("address", "held"),
+    [
+        ("files/abc", True),
+        ("/v1beta/files/abc", True),
+        ("//generativelanguage.googleapis.com/v1beta/files/abc", True),
+        ("https://generativelanguage.googleapis.com/v1beta/files/abc", True),
+        ("https://generativelanguage.googleapis.com:443/v1beta/files/abc", True),
+        ("HTTPS://u@GenerativeLanguage.googleapis.com./v1beta/%66iles/abc", True),
+        ("https://generative%6canguage.googleapis.com/v1beta/files/abc", True),
+        ("https://[generativelanguage.googleapis.com/v1beta/files/abc", True),
+        ("https:\\\\generativelanguage.googleapis.com\\v1beta\\files\\abc", True),
+        ("https:///generativelanguage.googleapis.com/v1beta/files/abc", True),
+        ("https://\uff47enerativelanguage.googleapis.com/v1beta/files/abc", True),
+        ("https://example.org/files/abc", False),
+        ("https://example.org/?u=https://generativelanguage.googleapis.com/v1beta/files/abc", False),
+        ("image.png", False),
+        ("gs://bucket/files/abc", False),
+    ],
+)
+def test_a_file_of_googles_service_is_a_reference_whatever_format_names_it(
+    lenient: Path, address: str, held: bool
+) -> None:
+    chat = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}
+    part = {"fileData": {"mimeType": "image/png", "fileUri": address}}
+
+    for format_name, body in (
+        ("openai_chat", {"model": "m", "messages": [chat]}),
+        ("gemini", {"contents": [{"role": "user", "parts": [part]}]}),
+        ("gemini", {"contents": [{"role": "user", "parts": [{**part, "text": "two kinds of data in one part"}]}]}),
+    ):
+        outcome = Guard(lenient).run(adapters.get(format_name).from_wire_request(body, model="m"))
+        assert ("reference.file" in {hit.code for hit in outcome.decision.reasons}) is held
+
+
+@pytest.mark.spec("REF-1")
 def test_a_citation_and_an_answer_refer_to_nothing_for_the_model() -> None:
     cited = {"x": {"annotations": [{"type": "file_citation", "file_id": "f"}]}}
 

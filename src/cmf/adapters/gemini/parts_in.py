@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from unicodedata import normalize
+from urllib.parse import unquote, urlsplit
 
 from cmf.adapters.wire.fields import Fields
 from cmf.errors import ShapeError
@@ -29,7 +31,7 @@ from cmf.message.message import (
 FORMAT: Final = "gemini"
 CODE: Final = "executableCode"  # the name under which the code that Google runs is a tool call
 CODE_RESULT: Final = "codeExecutionResult"
-FILES_HOST: Final = "https://generativelanguage.googleapis.com/"
+FILES_HOST: Final = "generativelanguage.googleapis.com"
 EMPTY: Final = FrozenDict()
 
 _ABOUT: Final = frozenset({"thought", "thoughtSignature"})  # keys of a part that are no data
@@ -148,8 +150,18 @@ def _file_data(fields: Fields) -> Part | None:
 
 
 def is_held(uri: str) -> bool:
-    """Whether the URI names a file that Google's own file service holds: a reference, not an address [C9]."""
-    return uri.startswith("files/") or (uri.startswith(FILES_HOST) and "/files/" in uri)
+    """Whether the URI names a file that Google's own file service holds: a reference, not an address [C9].
+
+    Whatever is read from its host with the key of the service is one, in any spelling of the address.
+    """
+    try:
+        parts = urlsplit(normalize("NFKC", uri.replace("\\", "/")))
+        host = unquote(parts.hostname or "").rstrip(".").lower()
+    except ValueError:
+        return True  # an address of nobody else
+    if host or parts.scheme not in ("", "http", "https"):
+        return host == FILES_HOST
+    return bool(parts.scheme) or "files" in parts.path.split("/")
 
 
 def _media(fields: Fields, key: str, body: Fields, source: str, data: str) -> MediaPart:
