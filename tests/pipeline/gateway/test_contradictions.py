@@ -40,7 +40,7 @@ def _response(*items: dict[str, Any], status: str = "completed") -> dict[str, An
     return {"id": "r", "object": "response", "model": "m", "status": status, "output": list(items)}
 
 
-def _stream(*told: dict[str, Any], final: tuple[dict[str, Any], ...], closing: bool = True) -> list[bytes]:
+def _stream(*told: dict[str, Any], final: tuple[Any, ...], closing: bool = True) -> list[bytes]:
     """A text, then what is `told`, then the final response."""
     at = {"output_index": 0, "content_index": 0, "item_id": "m"}
     before = {**TEXT, "content": [], "status": "in_progress"}
@@ -68,7 +68,8 @@ def _piece(kind: str, at: int = 1, **text: Any) -> dict[str, Any]:
     return {"type": f"response.{kind}", "output_index": at, "item_id": "f", **text}
 
 
-TOLD: dict[str, tuple[list[dict[str, Any]], tuple[dict[str, Any], ...]]] = {
+TOLD: dict[str, tuple[list[dict[str, Any]], tuple[Any, ...]]] = {
+    "a call whose place has no object in the end": ([_done({**FUNCTION, "name": EVIL})], ("words",)),
     "another name when done": ([_done({**FUNCTION, "name": EVIL})], (FUNCTION,)),
     "another name at first": ([_added({**FUNCTION, "name": EVIL, "arguments": ""})], (FUNCTION,)),
     "another name, then the right one": ([_done({**FUNCTION, "name": EVIL}), _done(FUNCTION)], (FUNCTION,)),

@@ -31,7 +31,8 @@ class Finals:
     def item(self, at: int, said: Any) -> Any:
         """The item that an event at index `at` tells of as `said`; None if there is none."""
         final = self._items.get(at)
-        if not isinstance(said, dict) or any(final.get(key) == said[key] for key in _ids(said) if final is not None):
+        known = final if isinstance(final, dict) else {}
+        if not isinstance(said, dict) or any(known.get(key) == said[key] for key in _ids(said)):
             return final
         return next((self._named[key, said[key]] for key in _ids(said) if (key, said[key]) in self._named), final)
 
