@@ -21,7 +21,6 @@ def measure(effort: Effort) -> Report:
         size = own.ask("size", call=True)
         pairs = [
             ("cmf: translate", own, "translate"),
-            ("cmf: translate, tools not seen before", own, "translate_unseen"),
             ("cmf: of that, decode", own, "decode"),
             ("cmf: of that, encode", own, "encode"),
             ("by hand: translate", own, "by_hand"),
@@ -34,7 +33,7 @@ def measure(effort: Effort) -> Report:
             *((f"cmf: fold {count} chunks", own, f"fold_{count}") for count in CHUNKS),
         ]
         figures = interleaved(pairs, effort)
-    ours, unseen = figures["cmf: translate"], figures["cmf: translate, tools not seen before"]
+    ours = figures["cmf: translate"]
     theirs = figures["litellm: translate, on a copy"].less(figures["litellm: of that, the copy"])
     by_hand = figures["by hand: translate"]
     few, many = (figures[f"cmf: fold {count} chunks"] for count in (CHUNKS[0], CHUNKS[-1]))
@@ -49,9 +48,7 @@ def measure(effort: Effort) -> Report:
         list(figures.values()),
         [
             Ratio("translate: litellm / cmf", theirs.over(ours), "≥ 5"),
-            Ratio("translate, tools not seen before: litellm / cmf", theirs.over(unseen), "≥ 5"),
             Ratio("translate: cmf / by hand", ours.over(by_hand), "≤ 3"),
-            Ratio("translate, tools not seen before: cmf / by hand", unseen.over(by_hand), "≤ 3"),
             *(
                 Ratio(
                     f"{what}: pydantic-ai / cmf",

@@ -10,7 +10,6 @@ import orjson
 
 from bench import documents
 from cmf.adapters import get
-from cmf.adapters.chat_completions.quick_head import remembered_tools
 from cmf.json.value import to_bytes
 from cmf.message.request import Request
 
@@ -52,7 +51,7 @@ def by_hand(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def operations() -> dict[str, Callable[..., Any]]:
-    """`translate` (and each half of it, and with tools that were not offered before), `by_hand`, `fold_<chunks>`."""
+    """`translate` (and each half of it), `by_hand`, `fold_<chunks>`."""
     body = documents.openai_request()
     source, target = get("openai_chat"), get("anthropic_messages")
     decoded = source.from_wire_request(body)
@@ -63,15 +62,10 @@ def operations() -> dict[str, Callable[..., Any]]:
     def fold(count: int) -> Callable[[], Any]:
         return lambda: source.from_wire_response(source.fold_events(streams[count]))
 
-    def translate_unseen() -> Any:
-        remembered_tools.cache_clear()
-        return target.to_wire(source.from_wire_request(body))
-
     return {
         "read_history": lambda: Request.model_validate_json(history),
         "write_history": lambda: to_bytes(decoded),
         "history_size": lambda: len(history),
-        "translate_unseen": translate_unseen,
         "translate": lambda: target.to_wire(source.from_wire_request(body)),
         "decode": lambda: source.from_wire_request(body),
         "encode": lambda: target.to_wire(decoded),

@@ -540,14 +540,12 @@ class Layout:
     adapters alone; no JSON form of a message has it, so none can bring one in.
 
     `group` numbers the wire message (or item) that this message was part of, `size` how many messages came from it.
-    `texts` is how the arguments of its calls were spelled, in their order: None for those that are spelled plainly.
     """
 
     format: str
     group: int = 0
     size: int = 1
     shape: FrozenDict = NO_SHAPE
-    texts: tuple[str | None, ...] = ()
 
 
 @value

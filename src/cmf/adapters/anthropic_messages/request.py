@@ -19,7 +19,6 @@ from cmf.adapters.anthropic_messages.parts_in import (
     rest_of,
 )
 from cmf.adapters.anthropic_messages.parts_out import encode_content
-from cmf.adapters.anthropic_messages.quick import quick_turns
 from cmf.adapters.anthropic_messages.tools import decode_choice, decode_tools, encode_choice, encode_tool
 from cmf.adapters.wire import layout
 from cmf.adapters.wire.call_id_forms import marked_again
@@ -218,8 +217,7 @@ def encode_request(request: Request) -> dict[str, Any]:
     if found is not None and found.format == FORMAT:
         head = replace(request, messages=())
         body = layout.respell_envelope(body, head, format_name=FORMAT, decode=_head_of(head))
-    quick = quick_turns(request.messages)
-    system, listed = quick if quick is not None else _encode_turns(request)
+    system, listed = _encode_turns(request)
     if system:
         body["system"] = system
     body["messages"] = listed

@@ -11,9 +11,6 @@ from cmf.adapters.chat_completions.encode import wire_messages, wire_request, wi
 from cmf.adapters.chat_completions.envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions.fold import fold
 from cmf.adapters.chat_completions.kinship import as_own
-from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
-from cmf.adapters.chat_completions.quick_head import quick_head, with_messages
-from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_reply
 from cmf.adapters.chat_completions.stream import LiveDecoder, events_of
 from cmf.adapters.wire.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.wire.call_ids import CallIds
@@ -21,13 +18,13 @@ from cmf.adapters.wire.driver import drive, is_whole
 from cmf.adapters.wire.extra_body import reading_one_body
 from cmf.adapters.wire.fields import MARK, extra_of, object_in, unmarked
 from cmf.adapters.wire.key_spelling import reading_exact_names
-from cmf.adapters.wire.layout import envelope_layout, respell, respell_envelope, with_layout, with_spelling
+from cmf.adapters.wire.layout import envelope_layout, respell, respell_envelope, shape_of, with_layout, with_spelling
 from cmf.adapters.wire.loss import locating_errors, respecting_critical
 from cmf.adapters.wire.single_text import in_one_text
 from cmf.adapters.wire.stream import StreamEvent
 from cmf.json.frozen import freeze
 from cmf.json.value import replace
-from cmf.message.message import Layout, Message, ToolCallPart, ToolResultPart
+from cmf.message.message import Message, ToolCallPart
 from cmf.message.request import Request, Response
 
 
@@ -50,26 +47,16 @@ class ChatCompletions(Adapter):
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
         """The canonical request; `model` where the body names none (a deployment in the path)."""
-        listed = body.get("messages") if isinstance(body, dict) else None
-        quick = quick_head(body, self.name) if type(listed) is list else None
-        if quick is not None:
-            request = with_messages(quick, self._messages(listed))
-        else:
-            head, laid_out = self._head(body, listed)
-            request = replace(head, messages=self._messages(listed))
-            request = request if laid_out is None else with_layout(request, laid_out)
-        return request if model is None or request.model is not None else replace(request, model=model)
-
-    def _messages(self, listed: Any) -> tuple[Message, ...]:
-        return quick_messages(listed, self._dialect.format, {}, self._message)
-
-    def _head(self, body: Any, listed: Any) -> tuple[Request, Layout | None]:
-        """The request without its messages, and the layout of that."""
+        listed: Any = body.get("messages") if isinstance(body, dict) else None
         rest = freeze(
             {key: item for key, item in body.items() if key != "messages"} if isinstance(body, dict) else body
         )
         head = decoded_request(rest, listed, self._dialect)
-        return head, envelope_layout(wire_request(head, self._dialect), rest, format_name=self.name)
+        layout = envelope_layout(wire_request(head, self._dialect), rest, format_name=self.name)
+        names: Names = {}
+        request = replace(head, messages=tuple([self._message(raw, at, names) for at, raw in enumerate(listed)]))
+        request = request if layout is None else with_layout(request, layout)
+        return request if model is None or request.model is not None else replace(request, model=model)
 
     def _message(self, raw: Any, index: int, names: Names) -> Message:
         raw = freeze(raw)
@@ -99,14 +86,9 @@ class ChatCompletions(Adapter):
         return body
 
     def _written(self, one: Message, ids: CallIds, names: Names) -> list[Any]:
-        layout = one.provider_raw
-        quick = quick_wire(one, self.name)
-        if quick is not None:
-            written = [quick]
-        elif layout is None or layout.format != self.name or not (layout.shape or layout.texts):
+        if not shape_of(one, self.name):
             written = wire_messages(one, self._dialect, ids)
         else:
-            one = replace(one, provider_raw=at_length(layout))
             written = [
                 respell(
                     (one,),
@@ -118,8 +100,6 @@ class ChatCompletions(Adapter):
         for part in one.content:
             if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
                 names[part.tool_call_id] = part.name
-            if quick is not None and isinstance(part, ToolCallPart | ToolResultPart):
-                ids.of(part)  # the general encoder has asked already; later results may answer it
         return written
 
     def to_http(self, request: Request) -> HttpCall:
@@ -131,9 +111,6 @@ class ChatCompletions(Adapter):
     @reading_exact_names
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; an error body is a response with `error`. The request is not needed."""
-        quick = quick_reply(body, self.name)
-        if quick is not None:
-            return quick
         raw = freeze(body)
         decoded = decoded_response(raw, self._dialect)
         if not isinstance(raw, dict):
@@ -154,9 +131,6 @@ class ChatCompletions(Adapter):
 
     @locating_errors
     def _answered(self, response: Response) -> Any:
-        quick = quick_wire_reply(response, self.name)
-        if quick is not None:
-            return quick
         marks = {key: item for key, item in extra_of(response, self.name).items() if key.startswith(MARK)}
         body: Any = respell_envelope(
             wire_response(response, self._dialect),

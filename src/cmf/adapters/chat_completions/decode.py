@@ -29,7 +29,7 @@ from cmf.message.message import (
 
 Names = dict[str, str]  # the tool that a call id of the same request belongs to
 
-MESSAGE_NULLS: Final = (
+_MESSAGE_NULLS: Final = (
     "content", "refusal", "tool_calls", "function_call", "audio", "annotations", "reasoning", "reasoning_content",
     "reasoning_details", "name",
 )  # fmt: skip
@@ -38,8 +38,7 @@ MESSAGE_NULLS: Final = (
 def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, reply: bool = False) -> Message:
     """One message of a request, or (with `reply`) of a choice. Fills `names` with the calls that it makes."""
     fields = Fields(raw, path)
-    for key in MESSAGE_NULLS:
-        fields.drop(key, None)
+    fields.drop_nulls(_MESSAGE_NULLS)
     name = fields.take("role", str)
     if reply:
         name = _reply_role(fields, name)

@@ -25,8 +25,8 @@ from cmf.json.value import replace, trusted
 from cmf.message.request import Choice, ErrorInfo, Request, Response, Sampling
 from cmf.message.tools import ToolDefinition
 
-RESPONSE_NULLS: Final = ("choices", "usage", "error", "service_tier", "system_fingerprint")
-CHOICE_NULLS: Final = ("finish_reason", "logprobs", "message")
+_RESPONSE_NULLS: Final = ("choices", "usage", "error", "service_tier", "system_fingerprint")
+_CHOICE_NULLS: Final = ("finish_reason", "logprobs", "message")
 _REQUEST_NULLS: Final = (
     "tools", "tool_choice", "response_format", "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens",
     "stop", "seed", "frequency_penalty", "presence_penalty", "reasoning_effort", "stream", "functions", "function_call",
@@ -39,8 +39,7 @@ _REQUEST_NULLS: Final = (
 def decoded_request(raw: Any, messages: Any, dialect: Dialect) -> Request:
     """Everything of a request but its messages."""
     fields = Fields(raw, "$")
-    for key in _REQUEST_NULLS:
-        fields.drop(key, None)
+    fields.drop_nulls(_REQUEST_NULLS)
     if not isinstance(messages, list):
         raise ShapeError("`messages` is missing or not an array", path="$.messages", hint="send at least one message")
     tools = _tools(fields, dialect)
@@ -199,8 +198,7 @@ def decoded_response(raw: Any, dialect: Dialect) -> Response:
         message = raw if isinstance(raw, str) else None
         return trusted(Response, error=trusted(ErrorInfo, message=message), extra=extra)
     fields = Fields(raw, "$")
-    for key in RESPONSE_NULLS:
-        fields.drop(key, None)
+    fields.drop_nulls(_RESPONSE_NULLS)
     status = MessageStatus.PARTIAL if fields.take(PARTIAL, bool) else MessageStatus.COMPLETE
     listed = fields.take("choices", list)
     if listed is not None:
@@ -220,8 +218,7 @@ def decoded_response(raw: Any, dialect: Dialect) -> Response:
 def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageStatus) -> Choice:
     fields = Fields(raw, path)
     fields.drop("index", index)
-    for key in CHOICE_NULLS:
-        fields.drop(key, None)
+    fields.drop_nulls(_CHOICE_NULLS)
     message = fields.need("message", dict) if "message" in fields else {}
     decoded = decoded_message(message, f"{path}.message", dialect, {}, reply=True)
     if status is not MessageStatus.COMPLETE:

@@ -6,7 +6,7 @@ goes into `extra` under the name of the format, so that no key is lost. Spec: do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import methodcaller
 from typing import Any, Final, TypeVar
 
@@ -46,7 +46,7 @@ class Fields:
     def take(self, key: str, kind: type[_T]) -> _T | None:
         """Take the value under `key` if it is a `kind` (a bool is no int); any other value stays, for `rest()`."""
         value = self._left.get(key)
-        if isinstance(value, kind) and not (kind is not bool and isinstance(value, bool)):
+        if type(value) is kind or (isinstance(value, kind) and not isinstance(value, bool)):
             del self._left[key]
             return value
         return None
@@ -84,6 +84,12 @@ class Fields:
         """Drop `key` if it has exactly this value: for constants that the encoder writes anyway."""
         if key in self._left and type(self._left[key]) is type(value) and self._left[key] == value:
             del self._left[key]
+
+    def drop_nulls(self, keys: Iterable[str]) -> None:
+        """Drop each of `keys` whose value is null."""
+        if None in self._left.values():
+            for key in keys:
+                self.drop(key, None)
 
     def put_back(self, key: str, value: Any) -> None:
         """Put back a value that was taken and turned out not to fit."""

@@ -264,13 +264,15 @@ def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
     All layouts of the group are dropped together: half a layout would be one that was never on the wire.
     """
     held = [holder.provider_raw for holder in holders if holder.provider_raw is not None]
-    # Counting punctuation too is quicker, and usually shows already that it is small enough.
-    if not held or len(dumps([[one.shape, one.texts] for one in held])) <= MAX_SHARE * next(_known_bytes(holders)):
+    if not held or _fit(len(dumps([layout.shape for layout in held])), holders):
+        return tuple(holders)  # counting punctuation too is quicker, and usually shows already that it is small enough
+    if _fit(sum(_bytes_in(layout.shape) for layout in held), holders):
         return tuple(holders)
-    size = sum(_bytes_in(one.shape) + _bytes_in(one.texts) for one in held)
-    if not any(size <= MAX_SHARE * known for known in _known_bytes(holders)):
-        return tuple([replace(holder, provider_raw=None) for holder in holders])
-    return tuple(holders)
+    return tuple([replace(holder, provider_raw=None) for holder in holders])
+
+
+def _fit(size: int, holders: Sequence[Message | Request | Response]) -> bool:
+    return any(size <= MAX_SHARE * known for known in _known_bytes(holders))
 
 
 def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[int]:

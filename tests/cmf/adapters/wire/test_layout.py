@@ -190,15 +190,15 @@ def test_the_cap_is_twice_the_message_however_small_it_is() -> None:
 def test_a_request_is_measured_with_all_that_it_says(more: int) -> None:
     said = tuple(Message(role=Role.USER, content=(TextPart(text=text),)) for text in ("a", "b" * 100))
     request = Request(model="m", messages=said)
-    texts = ("x" * (2 * len(to_bytes(request)) + more),)
+    shape = FrozenDict({"json": "x" * (2 * len(to_bytes(request)) - len("json") + more)})
 
-    assert (with_layout(request, Layout(format="x", texts=texts)).provider_raw is None) is bool(more)
+    assert (with_layout(request, Layout(format="x", shape=shape)).provider_raw is None) is bool(more)
 
 
 @pytest.mark.spec("ADP-13")
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_request_that_says_hardly_anything_is_taken_for_128_bytes(more: int) -> None:
-    layout = Layout(format="x", texts=("x" * (256 + more),))
+    layout = Layout(format="x", shape=FrozenDict({"json": "x" * (256 - len("json") + more)}))
 
     assert (with_layout(Request(), layout).provider_raw is None) is bool(more)
 
@@ -249,7 +249,7 @@ def test_no_layout_that_an_adapter_makes_is_larger_than_the_cap(data: st.DataObj
     messages = value.messages if isinstance(value, Request) else [choice.message for choice in value.choices]
     for group in [(value,), *grouped(messages, name)]:
         held = [one.provider_raw for one in group if one.provider_raw is not None]
-        size = sum(_size(layout.shape) + _size(layout.texts) for layout in held)
+        size = sum(_size(layout.shape) for layout in held)
         assert size <= 2 * max(128 if group == (value,) else 0, sum(len(to_bytes(one)) for one in group))
 
 
