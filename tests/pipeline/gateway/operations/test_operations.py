@@ -128,8 +128,8 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 @pytest.mark.spec("GW-61")
-def test_what_only_grows_is_a_counter_and_named_so(one: Serving) -> None:
-    families = re.findall(r"^# TYPE (\w+) (\w+)$", asked(one.operations, "GET", "/metrics")[1], re.MULTILINE)
+def test_what_only_grows_is_a_counter_and_named_so(named: Serving) -> None:
+    families = re.findall(r"^# TYPE (\w+) (\w+)$", asked(named.operations, "GET", "/metrics")[1], re.MULTILINE)
 
     assert ("cmf_audit_records_total", "counter") in families
     assert [name for name, kind in families if (kind == "counter") != name.endswith("_total")] == []
@@ -145,8 +145,8 @@ def test_what_only_grows_is_a_counter_and_named_so(one: Serving) -> None:
         ({"x-api-key": KEY, **AS_ADMIN}, 401),
     ],
 )
-def test_only_an_admin_s_key_may_use_the_admin_port(one: Serving, headers: dict[str, str], code: int) -> None:
-    assert asked(one.operations, "POST", "/admin/reload", headers=headers)[0] == code
+def test_only_an_admin_s_key_may_use_the_admin_port(named: Serving, headers: dict[str, str], code: int) -> None:
+    assert asked(named.operations, "POST", "/admin/reload", headers=headers)[0] == code
 
 
 @pytest.mark.spec("GW-151")
