@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,25 @@ SAID: Mapping[str, Any] = {
 )
 def test_orders_in_what_a_server_says_are_refused(guard: Guard, place: str, text: str, refused: set[str]) -> None:
     assert codes(guard, SAID[place](text)) == refused
+
+
+DISGUISES: Mapping[str, Callable[[str], str]] = {
+    "mathematical letters": lambda text: "".join(
+        chr(0x1D41A + ord(sign) - 97) if sign.islower() else sign for sign in text
+    ),
+    "other blanks": lambda text: text.replace(" ", "\u00a0"),
+    "references": lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+    "escapes": lambda text: "".join(f"\\u{ord(sign):04x}" for sign in text),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "hexadecimal": lambda text: text.encode().hex(),
+}
+
+
+@pytest.mark.spec("POL-70", "INP-10")
+@pytest.mark.parametrize("disguise", DISGUISES)
+@pytest.mark.parametrize("place", SAID)
+def test_orders_of_a_server_are_refused_in_other_letters_and_encoded(guard: Guard, place: str, disguise: str) -> None:
+    assert "tools.definition-poisoned.server" in codes(guard, SAID[place](DISGUISES[disguise](ORDERS)))
 
 
 @pytest.mark.spec("POL-70")

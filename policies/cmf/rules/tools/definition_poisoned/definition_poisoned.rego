@@ -65,7 +65,20 @@ _told contains json.marshal(input.properties) if input.kind == "resource"
 
 _told contains input.name if input.kind == "resource"
 
-_told contains json.marshal(message) if {
+_told contains json.marshal(message) if some message in _messages
+
+# The same in other letters, in escapes or encoded.
+_told contains told if {
+	input.kind == "resource"
+	some told in input.spelled
+}
+
+_told contains told if {
+	count(_messages) > 0
+	some told in input.spelled
+}
+
+_messages contains message if {
 	input.kind in {"request", "response"}
 	mcp := input.properties.extra.mcp
 	some message in array.concat([mcp], object.get(mcp, "batch", []))
