@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from cmf.message.message import Message, ToolResultPart
 from pipeline.decisions.errors import CallError, DecisionError
 from pipeline.run.outcome import Outcome
+
+_SEARCHED: Final = 1 << 20
+"""Characters that are searched for what was said already; what is left is said again."""
 
 
 class ToolFailure:
@@ -41,14 +44,25 @@ class ToolFailure:
 
 
 def words_of(error: BaseException) -> str:
-    """All that an exception says, and those that it came from: texts, notes and arguments; each text once."""
-    texts: list[str] = []
+    """All that an exception says, and those that it came from: texts, notes, arguments, attributes; each text once."""
+    texts: dict[str, None] = {}
+    room = _SEARCHED
     for one in _with_causes(error, set()):
-        said = (item if isinstance(item, str) else repr(item) for item in one.args)
-        for text in (str(one), *map(str, getattr(one, "__notes__", ())), *said):
-            if not any(text in known for known in texts):
-                texts.append(text)
+        whole = str(one)
+        texts[whole] = None
+        for text in _further(one):
+            room -= len(whole)
+            if room < 0 or text not in whole:
+                texts[text] = None
     return "\n".join(texts)
+
+
+def _further(error: BaseException) -> Iterator[str]:
+    """What an exception has besides its text."""
+    yield from map(str, getattr(error, "__notes__", ()))
+    attributes = {name: item for name, item in vars(error).items() if name != "__notes__"}
+    told = (item for item in attributes.values() if isinstance(item, str | bytes | list | tuple | dict))
+    yield from (item if isinstance(item, str) else repr(item) for item in (*error.args, *told))
 
 
 def _with_causes(error: BaseException, known: set[int]) -> Iterator[BaseException]:

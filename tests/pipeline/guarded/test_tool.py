@@ -10,6 +10,7 @@ import inspect
 import pickle
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -369,6 +370,14 @@ class _Odd(Exception):
         return f"odd {self.reply}"
 
 
+class _Failed(Exception):
+    """An exception whose text has nothing of what it holds."""
+
+    def __init__(self, **held: object) -> None:
+        super().__init__("failed")
+        vars(self).update(held)
+
+
 class _Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("forbidden")
@@ -405,6 +414,8 @@ WITHHELD = "withheld: Not to be read"
         (UnicodeDecodeError("utf-8", b"x", 0, 1, "forbidden"), WITHHELD),
         (_Odd("a", "forbidden"), WITHHELD),
         (_Odd("forbidden", "a"), WITHHELD),
+        (subprocess.CalledProcessError(1, "a", stderr=b"forbidden"), WITHHELD),
+        (_Failed(body={"error": ["forbidden"]}), WITHHELD),
         (_raised(ValueError("a"), "forbidden"), WITHHELD),
         (_raised(ValueError("a"), cause=KeyError("forbidden")), WITHHELD),
         (ExceptionGroup("several", [ValueError("forbidden")]), WITHHELD),
@@ -452,6 +463,27 @@ async def test_what_an_exception_says_reaches_nobody_unjudged(guard: Guard, erro
         assert shown.__context__ is None
         assert isinstance(shown, CallError if type(error) in (_Final, ExceptionGroup) else type(error))
         assert type(error).__name__ in repr(shown)
+
+
+@pytest.mark.spec("GRD-16")
+@pytest.mark.parametrize(
+    "error",
+    [
+        _raised(ValueError("a"), *(f"note {at:06d}" for at in range(20_000)), "forbidden"),
+        ValueError(*(f"argument {at:06d}" for at in range(20_000)), "forbidden"),
+    ],
+    ids=["notes", "arguments"],
+)
+def test_an_exception_that_says_much_is_read_in_a_time_that_grows_with_it(guard: Guard, error: Exception) -> None:
+    @guard.tool
+    def fails() -> None:
+        raise error
+
+    start = time.process_time()
+    with pytest.raises(ValueError, match=WITHHELD):
+        fails()
+
+    assert time.process_time() - start < 2  # its square took six seconds and more
 
 
 @pytest.mark.spec("GRD-16")
