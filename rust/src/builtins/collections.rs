@@ -47,6 +47,7 @@ pub fn function(name: &str) -> Option<Function> {
         "json.remove" => {
             |_, _, args, _| removed(object(args)?, &Paths::of(args)?).ok_or_else(|| anyhow!("nothing is left"))
         }
+        "numbers.range" => range,
         "numbers.range_step" => range_step,
         "object.subset" => subset,
         "object.union" => |_, _, args, _| merged(args.iter()),
@@ -268,15 +269,25 @@ fn marshal(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> 
     Ok(Value::from(text))
 }
 
+fn range(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
+    let [from, to] = args else { return Err(anyhow!("two numbers")) };
+    of_regorus("numbers.range", span, params, &[whole(from), whole(to)], strict)
+}
+
 fn range_step(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
     match args {
-        [_, _, step @ Value::Number(number)] if *step > Value::from(0_u64) => {
+        [from, to, step @ Value::Number(number)] if *step > Value::from(0_u64) => {
             // A range has fewer numbers than that: see `Bound::Range`.
-            let step = if number.is_integer() && step.as_i64().is_err() { Value::from(i64::MAX) } else { step.clone() };
-            of_regorus("numbers.range_step", span, params, &[args[0].clone(), args[1].clone(), step], strict)
+            let step = if number.is_integer() && step.as_i64().is_err() { Value::from(i64::MAX) } else { whole(step) };
+            of_regorus("numbers.range_step", span, params, &[whole(from), whole(to), step], strict)
         }
         _ => Err(anyhow!("not a positive step")),
     }
+}
+
+/// A whole number that is held as a double, as an integer: one added to a double beyond 2^53 is that double, for ever.
+fn whole(value: &Value) -> Value {
+    number::whole(value).map_or_else(|| value.clone(), Value::from)
 }
 
 fn subset(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {

@@ -443,8 +443,8 @@ fn tree_fits(args: &[Value]) -> bool {
 
 fn range_fits(args: &[Value]) -> bool {
     let [from, to, ..] = args else { return false };
-    match (from.as_i64(), to.as_i64()) {
-        (Ok(from), Ok(to)) => to.checked_sub(from).is_some_and(|n| n.unsigned_abs() < MAX_ELEMENTS.unsigned_abs()),
+    match (crate::json::number::whole(from), crate::json::number::whole(to)) {
+        (Some(from), Some(to)) => to.checked_sub(from).is_some_and(|n| n.unsigned_abs() < MAX_ELEMENTS.unsigned_abs()),
         // The builtin refuses what is not a number, but would accept a number of more than 64 bits.
         _ => !(matches!(from, Value::Number(_)) && matches!(to, Value::Number(_))),
     }

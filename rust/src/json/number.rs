@@ -96,6 +96,11 @@ fn small(value: &Value) -> Option<i64> {
     value.as_i64().ok().filter(|_| double(value).is_none_or(|double| double.abs() < 9_007_199_254_740_992.0))
 }
 
+/// The whole number of 64 bits that a value stands for, as an integer: a double beyond 2^53 stands for what it is written as.
+pub fn whole(value: &Value) -> Option<i64> {
+    small(value).or_else(|| Decimal::of(value)?.whole()?.as_i64().ok())
+}
+
 /// The exact result, or the nearest double of a quotient that does not end.
 pub fn compute(operation: Operation, left: &Value, right: &Value) -> Result<Value, Unfit> {
     if let (Some(left), Some(right)) = (small(left), small(right)) {

@@ -167,7 +167,7 @@ def _is_seen(text: str, shown: set[str], constants: frozenset[str], flat: list[s
 def adapter_constants(format_name: str) -> frozenset[str]:
     """Every string literal in the code of an adapter and its floor, and every member of the closed sets."""
     folder = SRC / "cmf" / "adapters"
-    shared = [path for path in folder.glob("*.py") if path.stem not in FORMATS]
+    shared = [path for path in (*folder.glob("*.py"), *folder.glob("wire/*.py")) if path.stem not in FORMATS]
     family = _FAMILIES.get(format_name, format_name)
     own = [*folder.glob(f"{format_name}.py"), *folder.glob(f"{family}/*.py")]
     members = {member.value for kind in vars(cmf.enums).values() if isinstance(kind, type) for member in _members(kind)}

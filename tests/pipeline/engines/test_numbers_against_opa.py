@@ -125,6 +125,26 @@ def test_made_up_numbers_are_those_of_opa_or_exact_or_refused(
     assert counts["same"] > counts["refused"]
 
 
+@pytest.mark.spec("ENG-20")
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("term", ["numbers.range(a, b)", "numbers.range_step(a, b, 2.0)"])
+def test_a_range_of_doubles_to_which_one_adds_nothing_ends(term: str, compiled: bool) -> None:
+    rule = f"found := v if {{\n\ta := input.a\n\tb := input.b\n\tv := {term}\n}}\n"
+    engine = engine_of(rule, "found", compiled=compiled)
+
+    results = engine.evaluate(
+        ["data.t.found"] * 2,
+        b"{}",
+        [b'{"a": 9007199254740992.0, "b": 9007199254740994e0}', b'{"a": 1e22, "b": 1e23}'],
+        timeout_seconds=5,
+    )
+
+    step = 2 if "step" in term else 1
+    assert isinstance(results[0], Decided)
+    assert results[0].value == list(range(2**53, 2**53 + 3, step))
+    assert isinstance(results[1], Failed)
+
+
 def _number(rng: random.Random) -> str:
     kind = rng.random()
     if kind < 0.5:

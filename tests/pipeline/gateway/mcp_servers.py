@@ -18,7 +18,7 @@ from typing import Any
 
 import uvicorn
 
-EVERYTHING = Path(__file__).parents[1] / "mcp_proxy" / "everything.py"
+EVERYTHING = Path(__file__).parents[1] / "mcp" / "everything.py"
 
 
 @contextmanager

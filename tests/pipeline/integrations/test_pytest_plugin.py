@@ -74,7 +74,7 @@ def test_settings_and_a_fixture_of_one_s_own_name_other_policies(run: pytest.Pyt
         test_ini='def test_it(assert_denied):\n    assert_denied("yes", rule="test/yes")\n',
         test_own="""
         import pytest
-        from pipeline import policy_set
+        from pipeline.policy import policy_set
 
         @pytest.fixture(params=["set", "path"])
         def cmf_policies(request):

@@ -21,7 +21,7 @@ from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.field_paths import Mark, compiled, escaped, leaves, names, shape
 from pipeline.provenance.profiles import AskedFor, Entity, Profile, Profiles, Trust, annotated, profiles_schema
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def refused(source: Any) -> ConfigError:

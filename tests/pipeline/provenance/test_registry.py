@@ -415,7 +415,7 @@ def test_messages_that_name_nothing_share_one_context() -> None:
 @pytest.mark.spec("PRF-8")
 @pytest.mark.spec("DATA-1")
 def test_the_example_of_profiles_binds_what_it_says() -> None:
-    file = Path(__file__).resolve().parents[2] / "examples" / "profiles.yaml"
+    file = Path(__file__).resolve().parents[3] / "examples" / "profiles.yaml"
     jsonschema.Draft202012Validator(profiles_schema()).validate(yaml.safe_load(file.read_text()))
     registry = Profiles.load(file)
     rows = [{"name": "Ann", "salary": 5, "note": "great"}]

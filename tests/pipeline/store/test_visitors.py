@@ -27,7 +27,7 @@ from pipeline.store.records import Stored, stored_records
 
 NEVER = 'deny contains {"code": "t.never", "reason": "No."} if input.content == "never"'
 TURNS = 3  # between two visits
-EVERYTHING = Path(__file__).parents[1] / "mcp_proxy" / "everything.py"
+EVERYTHING = Path(__file__).parents[1] / "mcp" / "everything.py"
 PROXY = [sys.executable, "-c", "from pipeline.cli import main; main()", "mcp-proxy"]
 pytestmark = [pytest.mark.proof, pytest.mark.slow]
 

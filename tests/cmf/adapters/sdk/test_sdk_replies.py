@@ -44,8 +44,9 @@ EVENTS: Final[dict[str, Any]] = REPLIES | {
     "openai_responses": ResponseStreamEvent,
     "anthropic_messages": BetaRawMessageStreamEvent,
 }
-# What no provider says, though the types allow it: a call without a name, a picture that is no text, a system's reply.
-REFUSED: Final = {"shape.invalid", "shape.unknown-role"}
+# What no provider says, though the types allow it: a call without a name, a picture that is no text, a system's reply,
+# an event whose call is another one than that of the answer.
+REFUSED: Final = {"shape.invalid", "shape.unknown-role", "stream.contradiction"}
 
 
 def _event(data: Any) -> WireEvent:
