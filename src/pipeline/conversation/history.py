@@ -61,7 +61,7 @@ class Trail:
 
     @property
     def work(self) -> int:
-        """The memory that it takes, in words of text, about."""
+        """Roughly how much memory it takes, counted in words of text."""
         return self._index.work
 
     def leads_to(self, messages: Sequence[Message], end: int) -> bool:
@@ -76,7 +76,7 @@ class Trail:
         judged: Trail | None,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Read on to the message before index `end`. `check` is called now and then, and raises where time is over.
+        """Read on, up to index `end` (exclusive). `check` is called repeatedly, and raises when the time is over.
 
         `judged` has read the same messages as they were before this run edited them, if it did.
         """
@@ -247,7 +247,7 @@ class History:
         return self._trail(before, len(before))
 
     def _trail(self, messages: tuple[Message, ...], end: int) -> Trail:
-        """The trail of the first `end` messages: the longest one that leads there, read on."""
+        """The trail of the first `end` messages: the longest known trail that is their beginning, continued."""
         read = [trail for trail in self._trails if trail.leads_to(messages, end)]
         trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles)
         # It is not in the list while it reads, so that one that failed half-way is not given back.
@@ -419,7 +419,7 @@ def _joined(found: Iterable[tuple[str, Origins]]) -> Origins:
 
 
 class _FailingClosed:
-    """A block from which whatever the host's functions raise comes out as `ConfigError`, which refuses the run."""
+    """A block that turns whatever the functions of the host raise into `ConfigError`, which refuses the run."""
 
     def __enter__(self) -> None:
         pass

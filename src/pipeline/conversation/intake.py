@@ -27,7 +27,7 @@ from pipeline.provenance.registry import Lookup, Registry, look_up, retention_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenIn:
-    """How a request was taken in, for the next one that begins with its messages [PIPE-16].
+    """What was added to a request, for the next request that begins with the same messages [PIPE-16].
 
     Attributes:
         given: its messages as decoded. Where they equal those of the turn before, the objects of that turn.

@@ -114,7 +114,7 @@ def judged(value: Traffic, released: Traffic) -> frozenset[str]:
 
 
 def same_content(value: Traffic, released: Traffic) -> bool:
-    """Whether both say the same; labels and other extensions may differ."""
+    """Whether both have the same content; labels and other extensions may differ."""
     own, left = messages_of(value), messages_of(released)
     return len(own) == len(left) and all(
         (one.content, one.extra) == (other.content, other.extra) for one, other in zip(own, left, strict=True)
@@ -122,7 +122,7 @@ def same_content(value: Traffic, released: Traffic) -> bool:
 
 
 def _instead(one: Reference) -> str:
-    """What to send in place of the reference."""
+    """The advice to the client: what to send instead of the reference."""
     if one.kind is Referred.BACKGROUND:
         return "wait for the answer instead"
     if one.kind is Referred.PROMPT:
@@ -166,7 +166,7 @@ def _in_request(request: Request, since: int) -> Iterator[Reference]:
 
 
 def _levels(own: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """These fields, and those that a service reads as if they stood here."""
+    """These fields, and the nested ones that a service reads as if they were at this level."""
     yield own
     for key in _MERGED:
         if isinstance(inner := own.get(key), dict):

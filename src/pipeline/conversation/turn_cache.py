@@ -135,7 +135,7 @@ EMPTY_SECTION: Final = Section()
 
 
 def _is_unstable(line: ViewDecision) -> bool:
-    """Whether the line may come out differently next time though its view is the same.
+    """Whether the decision on the same view may be another one in the next turn.
 
     So it is after a failure, for a call that was just made and is held against its tool's schema (`fits`), and for one
     with arguments that are no object, which counts as told only as long as its result is there.
@@ -147,7 +147,7 @@ def _is_unstable(line: ViewDecision) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassBasis:
-    """What one pass was judged by, besides the policies and the messages. If it differs, less is carried over.
+    """What a pass depended on besides policies and messages. If it differs in the next turn, less is carried over.
 
     Attributes:
         session: for each kind of view whose rules read the session, what they read of it, as JSON bytes.
@@ -241,13 +241,13 @@ class KeptTurn:
 
     @property
     def work(self) -> int:
-        """The memory that it takes, in the unit of `Trail.work`: words of text, about."""
+        """Roughly how much memory it takes, in the unit of `Trail.work` (words of text)."""
         lines = sum(len(one.messages.lines) + len(one.tools.lines) for one in self.passes)
         return WORK_PER_LINE * lines
 
 
 class _Retelling:
-    """Messages with `own` as the facts of the request; the same object again for the same object."""
+    """Replaces the request facts of messages by `own`; the same message always gives the same new object."""
 
     def __init__(self, own: RequestExtension) -> None:
         self._own = own

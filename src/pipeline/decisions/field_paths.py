@@ -94,7 +94,7 @@ def names(pattern: Path, path: Path) -> bool:
 
 
 def _opened(pattern: Path, states: set[int]) -> set[int]:
-    """`states`, and where one gets from them because `**` may stand for nothing."""
+    """`states`, and the states reachable from them because `**` may match no step."""
     opened = set(states)
     for state in states:
         place = state

@@ -30,7 +30,7 @@ def log_to_standard_error(*, quiet: bool) -> None:
 
 
 class UnblockedLog(logging.Handler):
-    """Writes to a descriptor in a thread of its own: a reader that stops reading must not stop who logs.
+    """Writes to a descriptor in a thread of its own: whoever logs goes on even if nobody reads.
 
     What waits to be read is bounded. Once there is room again, a line says how many were dropped.
     """
@@ -60,7 +60,7 @@ class UnblockedLog(logging.Handler):
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait a while until everything is written; called at the end of the process."""
+        """Wait, for a limited time, until everything is written; called at the end of the process."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting_bytes, END_SECONDS)
 

@@ -43,7 +43,7 @@ def edit(value: Any, changes: Iterable[tuple[str, Change]]) -> Any:
 
 
 class _Place:
-    """The changes to one value, and those to what it holds, in the order in which they are made."""
+    """The changes to one value and to the values inside it, in the order in which they are made."""
 
     __slots__ = ("changes", "inner")
 
@@ -103,5 +103,5 @@ def message_path(path: str) -> str:
 
 
 def holds_parts(part: Any) -> bool:
-    """Whether a part is a result made of parts, whose own text is only what its parts say."""
+    """Whether a part is a tool result made of parts, so that its text is only the text of those parts."""
     return isinstance(part, ToolResultPart) and isinstance(part.content, tuple)

@@ -202,7 +202,7 @@ def form_of(cls: type) -> str | tuple[Entry, ...] | Callable[[Any], Any]:
 
 
 def _template_of(part_type: type, role: Role, hook: Hook | None) -> _native.Template | None:
-    """The outline of a type of part with its beginning; None where it has none."""
+    """The template of a type of part, with its fixed beginning; None if the type has no template."""
     outline = OUTLINES.get(part_type)
     if outline is None:
         return None
@@ -214,7 +214,7 @@ def _template_of(part_type: type, role: Role, hook: Hook | None) -> _native.Temp
 
 
 def _context_of(grants: Grants) -> _native.Context:
-    """What of a message's context the native module writes for a reader with these grants."""
+    """The fields of a message's context that the native module writes for a reader with these grants."""
     types = (Message, Extensions, HttpExtension, SecurityExtension, SubjectExtension)
     what = shown_to(grants)
     slots, subject = ([(name, None) for name in names] for names in (what.slots, what.subject))

@@ -31,10 +31,10 @@ def subject_key(subject: str | None) -> str:
 
 
 def stored_subject(subject: str) -> str:
-    """A subject as rows name it, of what people write: its id, or `anonymous`."""
+    """A subject as rows name it, from what people write: its id, or `anonymous`."""
     return subject if subject == _NOBODY else subject_key(subject)
 
 
 def shown_subject(key: str) -> str:
-    """A subject as people write it, of what rows have."""
+    """A subject as people write it, from what rows have."""
     return key.removeprefix("id:")

@@ -1,7 +1,7 @@
 """Moments as they are kept: whole microseconds since the epoch, in UTC. Spec: docs/spec/sessions.md.
 
 Sessions, approvals, exceptions, records and stores all hold moments like this: as integers they compare the same in
-every database, and no clock's zone comes in.
+every database, and time zones play no part.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def ambient(owner: object) -> Context | None:
 
 
 def within(context: Context | None, outer: Context | None) -> Context:
-    """`context`, with subject and session from around it where it has none, and the labels of both."""
+    """`context`, with subject and session of the enclosing block where it has none, and the labels of both."""
     if context is None:
         return outer or Context()
     if outer is None:
@@ -37,7 +37,7 @@ def within(context: Context | None, outer: Context | None) -> Context:
 
 
 class Block:
-    """A block of code in which a context holds: for `with` and `async with`, once."""
+    """A context manager, also asynchronous, to be entered once: its context applies to all runs inside the block."""
 
     def __init__(self, owner: object, context: Context) -> None:
         self._owner = owner

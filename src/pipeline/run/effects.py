@@ -71,7 +71,7 @@ def apply_edits(
     """`value` with the enforced redactions, rewrites and removals of all views carried out.
 
     Later paths are edited first, so that a removal never moves what is still to be edited. The paths of removed parts
-    are appended to `gone`.
+    are appended to `removed_paths`.
 
     Raises:
         EffectError: an edit does not fit what it names (a span beyond the text, say); `path` says where.
@@ -129,7 +129,7 @@ def _with_fitting_choice(before: Message | Request | Response, request: Request)
 
 
 def _without_echoes(before: Any, after: Any) -> Any:
-    """`after` without fields that may repeat, outside the model's words, what an edit took out of them."""
+    """`after` without the fields that may repeat what an edit removed from the model's words."""
     if isinstance(after, Message):
         return _silenced(before, after)
     if isinstance(after, Request):

@@ -67,7 +67,7 @@ def _checked(outcome: object) -> Outcome:
 
 
 def _unfit(code: str) -> EmissionError:
-    """For a certificate under which nothing goes out; most people meet one that was used before."""
+    """The error for a certificate that permits no emission; most often it was used before."""
     what = _USED.get(code, "the value was not judged as it stands")
     return EmissionError(what, code=code, hint="run it through the pipeline" + (" again" if code in _USED else ""))
 

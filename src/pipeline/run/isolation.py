@@ -1,7 +1,7 @@
 """What a stage is given: its own copies of what it may see; and whether it changed them. Spec: [STG-16], [STG-17].
 
 What is judged and sent are never these copies. Python cannot keep a stage from changing a value that it holds
-(`object.__setattr__`, `dict.__setitem__`), so it holds none that counts.
+(`object.__setattr__`, `dict.__setitem__`), so a stage gets copies that nothing else uses.
 """
 
 from __future__ import annotations

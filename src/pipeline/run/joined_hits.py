@@ -1,7 +1,7 @@
-"""Hits on joined texts, told of the parts whose texts were joined. Spec: docs/spec/effects.md [EFF-12].
+"""Hits on joined texts, reported on the parts whose texts were joined. Spec: docs/spec/effects.md [EFF-12].
 
 A span of a joined text becomes spans of the parts that hold it, on the lines of those parts, so that all that carries
-out and records edits treats it like any other. What a part shows by itself already is not told twice.
+out and records edits treats it like any other. A hit that a part already has of its own is not reported twice.
 """
 
 from __future__ import annotations

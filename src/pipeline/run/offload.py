@@ -1,4 +1,4 @@
-"""Calls from a coroutine that would hold its event loop up, on threads: of stores that block, and of much work."""
+"""Moves calls that would block the event loop to threads: calls of stores, and work on large inputs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _arrived: Final[ContextVar[int]] = ContextVar("arrived_bytes", default=0)
 
 
 def arrived(size: int, *, anew: bool = False) -> None:
-    """Note that `size` bytes arrived for this task to work on: the most of them decide where it works.
+    """Note that `size` bytes arrived for this task; the largest such size decides whether it works on a thread.
 
     `anew`: with what arrived before, it has done.
     """
@@ -72,7 +72,7 @@ def arrived(size: int, *, anew: bool = False) -> None:
 
 
 def arrived_bytes() -> int:
-    """How many bytes arrived at most for this task to work on."""
+    """The largest number of bytes that arrived at once for this task."""
     return _arrived.get()
 
 
@@ -82,7 +82,7 @@ def is_large() -> bool:
 
 
 def has_large_work() -> bool:
-    """Whether anything large is worked on now, for whichever task."""
+    """Whether any task works on something large now."""
     return _threads.calls > 0
 
 

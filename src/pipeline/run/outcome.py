@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Basis(NamedTuple):
-    """What a run was judged by besides value and context: the session, references seen before, and retention."""
+    """What a run was judged by besides value and context: the session, references on record, and retention."""
 
     session: SessionFacts
     seen: frozenset[str]

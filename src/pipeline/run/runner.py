@@ -82,7 +82,7 @@ _Steps: TypeAlias = Generator[Awaited, Any, Outcome]
 
 
 class _Account(NamedTuple):
-    """What a decision reports: one line per view, those of them with hits, and the records of stages."""
+    """What a decision reports: a line for each view, the lines that have hits, coverage, and the records of stages."""
 
     views: tuple[ViewDecision, ...]
     hit: tuple[ViewDecision, ...]
@@ -432,7 +432,7 @@ class Runner:
         return trusted(Outcome, decision=decision, value=value, labels=labels, answer=answer, timings={})
 
     def closed(self, value: Traffic, code: str, reason: str, *, rule: str = SESSION_RULE) -> Outcome:
-        """The refusal of a value that could not be judged, because something failed that judging needs."""
+        """The refusal of a value that could not be judged because something that judgement needs failed."""
         return self._outcome(_Account.of_unjudged(value, (_closing(code, reason, rule=rule),)))
 
     def _refused(self, account: _Account, hit: Hit, path: str, answer: ApprovalAnswer | None = None) -> Outcome:
@@ -472,7 +472,7 @@ def _broken(batch: Batch, error: BaseException) -> list[EngineResult]:
 
 
 def _is_at_fault(traffic: Traffic, deadline: Deadline) -> bool:
-    """Whether a run took too long because of its input: it worked all the time, and not on a small one."""
+    """Whether a run took too long because of its input: it worked, rather than waited, and the input is not small."""
     return deadline.spent_working and len(to_bytes(traffic)) >= SMALL_BYTES
 
 

@@ -63,7 +63,7 @@ class Staged:
             self.stopped = True
 
     def give(self, base: Traffic, context: Context, grants: Grants) -> Given:
-        """What a stage with `grants` is given. Stages in a row with the same grants share it."""
+        """What a stage with `grants` is given. Consecutive stages with the same grants share it."""
         known = self._given.get(grants)
         if known is None or known[0] is not base:
             known = self._given[grants] = (base, Given(base, context, grants))
@@ -241,7 +241,7 @@ class Stages:
         _report(stage, given, await _acalled(stage, given))
 
     async def aclose(self) -> None:
-        """Cancel what still runs in the background, and wait until it is gone."""
+        """Cancel the stages that still run in the background, and wait until they have ended."""
         tasks = list(self._background)
         for task in tasks:
             task.cancel()

@@ -191,13 +191,13 @@ def _new_message(merge: _Merge, message: Message, path: str) -> Any:
 
 
 def _new_part(merge: _Merge, part: Any, path: str) -> Any:
-    """The JSON form of a part that was not there."""
+    """The JSON form of a part that the stage added."""
     _bring_nothing(merge, messages_inside(trusted(Message, role=Role.TOOL, content=(part,))), path)
     return to_json(part)
 
 
 def _bring_nothing(merge: _Merge, messages: Iterable[Message], path: str) -> None:
-    """Refuse messages that a stage put into a part, if they, or those inside them, bring context of their own."""
+    """Refuse messages that a stage put into a part if they, or messages inside them, have extensions of their own."""
     for message in messages:
         if message.extensions is not None:
             raise merge.violation("extensions", Tier.IMMUTABLE, path)

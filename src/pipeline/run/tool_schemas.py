@@ -107,7 +107,7 @@ class SchemaChecks:
         return self._first
 
     def _stood(self, part: ToolCallPart) -> bool:
-        """Whether a settled call, which is not checked, is unchanged since the pass before."""
+        """Whether a call that was settled, and is therefore not checked, is unchanged since the last pass."""
         if self._unlooked is None:
             messages = messages_of(self._looked_at) if self._looked_at is not None else ()
             self._unlooked = {id(call): call for message in messages for _, call in calls_in(message)}

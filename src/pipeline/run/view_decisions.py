@@ -24,7 +24,7 @@ class DecisionLines:
         self._removed: dict[str, list[int]] = defaultdict(list)
 
     def add(self, views: Sequence[ViewDecision], hit: Sequence[ViewDecision] | None = None, reused: int = 0) -> None:
-        """Take in what a pass found; a view that no earlier pass had is a line of its own if something hit it.
+        """Add the decisions of a pass. A view that no earlier pass had gets a line of its own if it has hits.
 
         `hit` are those of the views with hits, where that is known already; `reused` is how many of the views, from the
         first message on, were taken over from an earlier turn.
@@ -51,7 +51,7 @@ class DecisionLines:
         self.hit = _hit(merged)
 
     def removed(self, paths: Iterable[str]) -> None:
-        """Note what an edit took away, by the paths of the pass that asked for it."""
+        """Note which paths an edit removed, as they were in the pass that requested the edit."""
         for path in [self.first_path(path) for path in paths]:
             holder, _, place = path.rpartition("[")
             self._removed[holder].append(int(place.rstrip("]")))

@@ -49,7 +49,7 @@ class Watcher:
         self.stop()
 
     def stop(self) -> None:
-        """End the thread, after any reload under way."""
+        """End the thread once the current reload, if any, is finished."""
         self._stop.set()
         self._thread.join()
 
