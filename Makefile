@@ -215,10 +215,12 @@ wheel: $(VENV)/.locked ## A manylinux2014 wheel and an sdist in dist/
 
 .PHONY: lock
 lock: ## Resolve again and write requirements/*.txt with hashes
-	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in docs:requirements/docs.in sdk:requirements/sdk.in integrations:requirements/integrations.in \
+	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:pyproject.toml wheel:requirements/wheel.in docs:requirements/docs.in sdk:requirements/sdk.in integrations:requirements/integrations.in \
 	  $(foreach one,$(patsubst requirements/integrations/%.in,%,$(wildcard requirements/integrations/*.in)),integrations/$(one):requirements/integrations/$(one).in); do \
+	  name=$${set%%:*}; more=; \
+	  case $$name in base) more='--extra all --extra ray';; dev) more='--extra dev -c requirements/base.txt';; integrations/*) more='pyproject.toml --extra all';; esac; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$(test $${set%%/*} != integrations || echo pyproject.toml) $$(test $${set%%:*} != base || echo --extra otel --extra batch --extra ray) -o requirements/$${set%%:*}.txt; \
+	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$more -o requirements/$$name.txt; \
 	done
 
 .PHONY: clean

@@ -19,6 +19,7 @@
       UnknownFormatError            no adapter has that name
       UnknownPriceError             the price table has no entry for that model
       MediaError                    media that cannot be accepted: wrong type, too large, not fetchable
+      MissingExtraError             a package that an extra installs is not there
 
 Each error has a stable `code`, the JSON `path` where it happened (when there is one) and a `hint` that says what
 to do. Texts name fields and types, never the content of a message.
@@ -26,6 +27,8 @@ to do. Texts name fields and types, never the content of a message.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
 
@@ -35,11 +38,11 @@ class CmfError(Exception):
     default_code: ClassVar[str] = "cmf.error"
 
     def __init__(self, message: str, *, path: str = "", hint: str = "", code: str = "") -> None:
+        super().__init__(message)  # first: ImportError's sets a path too
         self.message = message
         self.path = path
         self.hint = hint
         self.code = code or self.default_code
-        super().__init__(message)
 
     def __str__(self) -> str:
         where = f" at {self.path}" if self.path else ""
@@ -174,6 +177,29 @@ class MediaError(CmfError, ValueError):
     """Media that cannot be accepted."""
 
     default_code = "media.refused"
+
+
+class MissingExtraError(CmfError, ImportError):  # type: ignore[misc]  # each has its own `path`; ours stands
+    """A package that an extra installs is not there."""
+
+    default_code = "extra.missing"
+
+
+@contextmanager
+def needs(extra: str, error: Callable[..., ImportError] = MissingExtraError) -> Iterator[None]:
+    """A block of imports that works where `extra` is installed; elsewhere `error` says what to install.
+
+    Of blocks within each other the outermost names the extra: it is about what was asked for.
+    """
+    try:
+        yield
+    except ImportError as cause:
+        package = (cause.name or "").partition(".")[0]
+        if package in ("", "cmf", "pipeline") or not (isinstance(cause, ModuleNotFoundError) or hasattr(cause, "hint")):
+            raise
+        missing = error(f"the package {package} is not installed", hint=f'run: pip install "cmf-pipeline[{extra}]"')
+        missing.name = package
+        raise missing from None
 
 
 SHAPE_WORDS: Final = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import cmf.errors
-from cmf.errors import CmfError, join_path
+from cmf.errors import CmfError, MissingExtraError, join_path, needs
 
 
 def tree(cls: type[CmfError] = CmfError, depth: int = 0) -> Iterator[tuple[int, type[CmfError]]]:
@@ -23,6 +23,7 @@ def tree(cls: type[CmfError] = CmfError, depth: int = 0) -> Iterator[tuple[int, 
 LEAVES = [cls for _, cls in tree()]
 CAUGHT_AS = {
     "DecodeError": ValueError,
+    "MissingExtraError": ImportError,
     "ShapeError": ValueError,
     "UnknownRoleError": ValueError,
     "SchemaVersionError": ValueError,
@@ -108,3 +109,29 @@ def test_every_error_is_caught_as_the_builtin_that_it_is_a_case_of(cls: type[Cmf
 def test_paths_are_joined(prefix: str, path: str, joined: str) -> None:
     assert join_path(prefix, path) == joined
     assert CmfError("x", path=path).at(prefix).path == joined
+
+
+@pytest.mark.spec("GRD-17")
+def test_a_missing_package_is_one_sentence_that_says_what_to_install() -> None:
+    with pytest.raises(MissingExtraError) as caught, needs("outer"), needs("inner"):
+        raise ModuleNotFoundError(name="absent.part")
+
+    assert str(caught.value) == (
+        'the package absent is not installed; run: pip install "cmf-pipeline[outer]" [extra.missing]'
+    )
+    assert caught.value.name == "absent"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("cannot import name 'x'", name="sqlalchemy"),  # installed, and broken or too old
+        ModuleNotFoundError(name="pipeline.absent"),
+        ModuleNotFoundError(),
+    ],
+)
+def test_another_failure_of_an_import_is_no_missing_extra(error: ImportError) -> None:
+    with pytest.raises(type(error)) as caught, needs("sql"):
+        raise error
+
+    assert caught.value is error

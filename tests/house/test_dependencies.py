@@ -14,9 +14,12 @@ from tests.house.tree import ROOT, imported_names, parsed, project_settings, sou
 
 DOCUMENT = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
+NEEDS = re.compile(r"needs\(\"([a-z-]+)\"\)")
 LOCKS = sorted((ROOT / "requirements").rglob("*.txt"))
 # Extras that the package plugs into: each module of `pipeline.integrations` imports its own, when it is first used.
 PLUGGED = {"httpx", "langchain", "litellm", "openai-agents", "pydantic-ai"}
+DEVELOPING = {"dev"}
+OWN = "cmf-pipeline"  # an extra that includes another one names the package itself
 
 # What SQLAlchemy imports when a URL names it (`postgresql+psycopg`), and no code of ours does.
 DRIVERS = {"psycopg"}
@@ -52,7 +55,28 @@ def test_the_runtime_lock_pins_every_runtime_dependency() -> None:
     lock = (ROOT / "requirements" / "base.txt").read_text(encoding="utf-8")
     pinned = {match[0] for line in lock.splitlines() if (match := NAME.match(line))}
 
-    assert _runtime() - _runtime(PLUGGED) - pinned == set()
+    assert _runtime() - _runtime(PLUGGED | DEVELOPING) - pinned == set()
+
+
+def test_the_lock_for_development_pins_what_tests_and_checks_need() -> None:
+    lock = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8")
+    pinned = {_canonical(match[0]) for line in lock.splitlines() if (match := NAME.match(line))}
+
+    assert {_canonical(name) for name in _runtime(DEVELOPING)} - pinned == set()
+
+
+def test_the_extra_all_is_every_extra_of_our_own() -> None:
+    extras: dict[str, list[str]] = project_settings()["project"]["optional-dependencies"]  # type: ignore[index,assignment]
+    (listed,) = extras["all"]
+
+    assert set(listed.partition("[")[2].rstrip("]").split(",")) == set(extras) - PLUGGED - DEVELOPING - {"all", "ray"}
+
+
+def test_what_each_missing_extra_advises_is_an_extra() -> None:
+    extras = set(project_settings()["project"]["optional-dependencies"])  # type: ignore[index,call-overload]
+    advised = {name for path in source_files() for name in NEEDS.findall(path.read_text(encoding="utf-8"))}
+
+    assert advised == extras - {"all", "dev"}
 
 
 def test_what_integrations_plug_into_is_pinned_for_the_tests() -> None:
@@ -69,7 +93,7 @@ def test_the_code_imports_what_is_declared_and_declares_what_it_imports() -> Non
     imported = {name.split(".")[0] for path in files for name, _ in imported_names(parsed(path))}
     third_party = imported - sys.stdlib_module_names - {"cmf", "pipeline", "pydantic_core"}
 
-    declared = {_canonical(name) for name in _runtime() - _runtime(PLUGGED)}
+    declared = {_canonical(name) for name in _runtime() - _runtime(PLUGGED | DEVELOPING)}
 
     # Several packages can share a name to import; then those count that are declared.
     own = [{_canonical(name) for name in providers[module]} for module in third_party]
@@ -94,7 +118,7 @@ def _runtime(only: set[str] | None = None) -> set[str]:
     extras: dict[str, list[str]] = project.get("optional-dependencies", {})  # type: ignore[assignment]
     listed = [line for extra, lines in extras.items() if only is None or extra in only for line in lines]
     declared: list[str] = [*(project["dependencies"] if only is None else []), *listed]  # type: ignore[misc]
-    return {match[0] for line in declared if (match := NAME.match(line))}
+    return {match[0] for line in declared if (match := NAME.match(line))} - {OWN}
 
 
 def _explained() -> set[str]:

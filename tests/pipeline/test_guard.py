@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -392,3 +394,62 @@ def test_an_integer_beyond_doubles_is_judged(digits: int) -> None:
     decision = Guard().decide(Message(role="assistant", content=[call]))
 
     assert decision.verdict == "allow"
+
+
+BASE_ALONE = """
+import sys
+
+EXTRAS = "PIL alembic click h11 jinja2 jwt psycopg redis rich sqlalchemy starlette typer uvicorn watchfiles".split()
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+
+from pipeline import ConfigError, Denied, Guard
+from pipeline.run.assembly import open_sessions
+"""
+
+
+@pytest.mark.native
+@pytest.mark.spec("GRD-17")
+def test_without_extras_values_are_guarded_and_what_needs_one_says_which(tmp_path: Path) -> None:
+    write_rules(tmp_path / "policy", {"no": DENY}, kinds="text")
+    script = BASE_ALONE + (
+        """
+import importlib
+from cmf import Message, TextPart
+
+def asked(extra, ask):
+    try:
+        ask()
+    except ConfigError as error:
+        assert error.code == "extra.missing" and f'pip install "cmf-pipeline[{extra}]"' in str(error), error
+        print(extra)
+
+guard = Guard(["policy"])
+try:
+    guard.check(Message(role="user", content=[TextPart(text="no")]), session="s")
+except Denied as error:
+    print(error.code)
+print(guard.decide(Message(role="user", content=[TextPart(text="yes")]), session="s").verdict)
+
+@guard.tool
+def add(count: int) -> int:
+    return count + 1
+
+print(add(1))
+asked("sql", lambda: open_sessions("s.db").__enter__())
+asked("sql", lambda: importlib.import_module("pipeline.store.database"))
+asked("redis", lambda: open_sessions("redis://localhost").__enter__())
+asked("watch", guard.watch)
+asked("media", lambda: importlib.import_module("pipeline.media.media_pipeline"))
+asked("gateway", lambda: importlib.import_module("pipeline.gateway.http.server"))
+"""
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    assert done.stdout.split() == ["test.no", "allow", "2", "sql", "sql", "redis", "watch", "media", "gateway"], done

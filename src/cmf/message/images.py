@@ -11,18 +11,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from PIL import (
-    BmpImagePlugin,
-    GifImagePlugin,
-    Image,
-    ImageOps,
-    JpegImagePlugin,
-    PngImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
+from cmf.errors import MediaError, needs
 
-from cmf.errors import MediaError
+with needs("media"):
+    from PIL import (
+        BmpImagePlugin,
+        GifImagePlugin,
+        Image,
+        ImageOps,
+        JpegImagePlugin,
+        PngImagePlugin,
+        TiffImagePlugin,
+        WebPImagePlugin,
+    )
 
 READABLE: Final = {
     "image/bmp": BmpImagePlugin.BmpImageFile.format,

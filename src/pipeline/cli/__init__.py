@@ -23,6 +23,13 @@ def main() -> None:
         # The reader of the output has closed the pipe: there is nothing more to report.
         sys.stderr.close()
         sys.exit(0)
+    except ImportError as error:
+        from pipeline.decisions.errors import MissingExtraError
+
+        if not isinstance(error, MissingExtraError):
+            raise
+        sys.stderr.write(f"cmf: {error}\n")
+        sys.exit(2)  # as for other settings: `Exit.USAGE`, which is not imported without the extra
     except Exception as error:
         if not _is_interrupt(error):
             raise

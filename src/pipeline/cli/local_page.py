@@ -5,10 +5,13 @@ from __future__ import annotations
 import socket
 
 import typer
-import uvicorn
-from starlette.types import ASGIApp
 
 from pipeline.cli.reading import Exit, fail
+from pipeline.decisions.errors import needs
+
+with needs("review"):
+    import uvicorn
+    from starlette.types import ASGIApp
 
 HOST = "127.0.0.1"
 _KEEP_ALIVE_SECONDS = 10

@@ -8,9 +8,12 @@ from pathlib import Path
 import typer
 
 from pipeline.authoring.playground.project import Project
-from pipeline.authoring.playground.server import build_app
-from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 from pipeline.cli.reading import one_line_errors
+from pipeline.decisions.errors import needs
+
+with needs("review"):
+    from pipeline.authoring.playground.server import build_app
+    from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 
 
 def run(*, port: int, policies: Path | None, readonly: bool) -> None:

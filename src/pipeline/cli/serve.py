@@ -20,15 +20,17 @@ from cmf.json.codec import dumps
 from pipeline.audit.heads import Signer
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.decisions.display import counted
-from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.errors import ConfigError, needs
 from pipeline.decisions.json_log import log_to_standard_error
-from pipeline.gateway.auth.identity import hash_of, new_key
-from pipeline.gateway.config.config_file import Loaded, load
-from pipeline.gateway.config.settings import Audit, Settings
-from pipeline.gateway.http.server import address_of, allow_files, listening, server_of
-from pipeline.gateway.operations.admin import App
-from pipeline.gateway.processes import workers
-from pipeline.gateway.processes.running import admin_app, run
+
+with needs("gateway"):
+    from pipeline.gateway.auth.identity import hash_of, new_key
+    from pipeline.gateway.config.config_file import Loaded, load
+    from pipeline.gateway.config.settings import Audit, Settings
+    from pipeline.gateway.http.server import address_of, allow_files, listening, server_of
+    from pipeline.gateway.operations.admin import App
+    from pipeline.gateway.processes import workers
+    from pipeline.gateway.processes.running import admin_app, run
 
 _BINDING: Final = {
     errno.EADDRINUSE: "stop the program that listens there, or give another port ({option})",

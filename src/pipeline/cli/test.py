@@ -26,6 +26,7 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.decisions.decision import Mode
 from pipeline.decisions.display import visible
+from pipeline.decisions.errors import needs
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.prints import Printed, Printing, prints
 from pipeline.engines.recording import Tap
@@ -184,7 +185,8 @@ def _timed(
 
 def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
     """Call `once` now and whenever a policy or case file changes, until KeyboardInterrupt."""
-    import watchfiles  # imported here: it takes longer to load than the rest to run
+    with needs("watch"):
+        import watchfiles  # imported here: it takes longer to load than the rest to run
 
     def wanted(_change: watchfiles.Change, path: str) -> bool:
         hidden = any(part.startswith(".") for part in Path(path).parts[1:])

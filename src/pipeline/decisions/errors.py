@@ -22,6 +22,7 @@
       AuditError                    evidence that cannot be read or written
       LedgerError                   a conversation that cannot be read, or not be changed in this way
       ConfigError                   a setting that is missing or not valid
+        MissingExtraError           a package that an extra installs is not there
       CaseError                     a file of test cases that is not valid
       ReplayError                   a recorded input that cannot be read, written or judged again
       EngineError                   an engine that cannot answer: a query it does not support, no connection
@@ -33,7 +34,10 @@ types, never the content of a message.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
+
+import cmf.errors
 
 if TYPE_CHECKING:
     from pipeline.decisions.decision import Decision
@@ -45,11 +49,11 @@ class PipelineError(Exception):
     default_code: ClassVar[str] = "pipeline.error"
 
     def __init__(self, message: str, *, path: str = "", hint: str = "", code: str = "") -> None:
+        super().__init__(message)  # first: ImportError's sets a path too
         self.message = message
         self.path = path
         self.hint = hint
         self.code = code or self.default_code
-        super().__init__(message)
 
     def __str__(self) -> str:
         where = f" at {self.path}" if self.path else ""
@@ -249,6 +253,16 @@ class ConfigError(PipelineError, ValueError):
     """A setting that is missing or not valid."""
 
     default_code = "config.invalid"
+
+
+class MissingExtraError(ConfigError, ImportError):  # type: ignore[misc]  # as in `cmf.errors`
+    """A package that an extra installs is not there."""
+
+    default_code = "extra.missing"
+
+
+needs: Final = partial(cmf.errors.needs, error=MissingExtraError)
+"""A block of imports from packages of an extra; where it is not installed, MissingExtraError says what to install."""
 
 
 def where_from(error: BaseException) -> str:

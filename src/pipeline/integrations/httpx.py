@@ -10,12 +10,12 @@ import importlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeVar
 
-from pipeline.decisions.errors import ConfigError, PipelineError
+from pipeline.decisions.errors import ConfigError, PipelineError, needs
 from pipeline.gateway.http.dialects import JSON
 from pipeline.gateway.http.refusal import Refusal
 from pipeline.gateway.proxy.proxy import FORWARDED_HEADERS
 from pipeline.guard import Guard
-from pipeline.integrations.judged_calls import checked, missing
+from pipeline.integrations.judged_calls import checked
 from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Release, Send, Step, turn
 
 Library = Literal["httpx2", "httpx"]
@@ -149,10 +149,8 @@ def wrap(client: _C, guard: Guard) -> _C:
 
 def _library(guard: Guard, library: Library) -> Any:
     checked(guard)
-    try:
+    with needs("httpx"):
         return importlib.import_module(library)
-    except ImportError:
-        raise missing(library, "httpx") from None
 
 
 def _request_parts(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], bytes]:

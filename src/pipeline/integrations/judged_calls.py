@@ -27,12 +27,6 @@ def checked(guard: Guard) -> Guard:
     return guard
 
 
-def missing(package: str, extra: str) -> ConfigError:
-    """The error for a package that is not installed."""
-    hint = f"pip install 'cmf-pipeline[{extra}]'"
-    return ConfigError(f"{package} is not installed", code="integration.not-installed", hint=hint)
-
-
 def judged_call(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
     """The outcome of the response, and the second result of `ask`.
 
@@ -132,5 +126,4 @@ __all__ = [
     "judged_call",
     "kept_tools",
     "merged_fields",
-    "missing",
 ]

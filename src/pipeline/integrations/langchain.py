@@ -12,7 +12,7 @@ from cmf import adapters
 from cmf.errors import CmfError
 from cmf.message.request import Request, Response
 from pipeline.decisions.decision import Action
-from pipeline.decisions.errors import CallError, ConfigError
+from pipeline.decisions.errors import CallError, ConfigError, needs
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import (
     ajudged_call,
@@ -23,7 +23,6 @@ from pipeline.integrations.judged_calls import (
     judged_call,
     kept_tools,
     merged_fields,
-    missing,
 )
 from pipeline.run.emit import emit
 from pipeline.run.outcome import Outcome
@@ -49,10 +48,8 @@ def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
             response is.
         CallError: the request or the response contains something that cannot be judged.
     """
-    try:
+    with needs("langchain"):
         from langchain.agents.middleware.types import AgentMiddleware
-    except ImportError:
-        raise missing("langchain", "langchain") from None
     checked(guard)
 
     class CmfMiddleware(AgentMiddleware[Any, Any, Any]):

@@ -14,10 +14,10 @@ from cmf.errors import CmfError
 from cmf.message.headers import without_sensitive
 from cmf.message.request import Request
 from pipeline.decisions.context import Context
-from pipeline.decisions.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
+from pipeline.decisions.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable, needs
 from pipeline.decisions.stage import Traffic
 from pipeline.guard import Guard, Subject
-from pipeline.integrations.judged_calls import as_json, checked, missing
+from pipeline.integrations.judged_calls import as_json, checked
 from pipeline.run.emit import emit, emit_events
 from pipeline.run.outcome import Outcome, raised
 
@@ -58,13 +58,11 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         ConfigError: no guard, or LiteLLM is not installed; on instantiation: settings under which some requests or
             responses would go unjudged (a `mode` without both hooks, `default_on: false`, running in parallel).
     """
-    try:
+    with needs("litellm"):
         import litellm
         from litellm.exceptions import GuardrailRaisedException
         from litellm.integrations.custom_guardrail import CustomGuardrail
         from litellm.types.utils import ModelResponse, ModelResponseStream, all_litellm_params
-    except ImportError:
-        raise missing("litellm", "litellm") from None
     checked(guard)
     who = subject or _subject_of
 

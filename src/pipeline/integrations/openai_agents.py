@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cmf import adapters
 from cmf.message.request import Request, Response
 from cmf.message.tools import ToolDefinition
-from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.errors import ConfigError, needs
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import (
     ajudged_call,
@@ -23,7 +23,6 @@ from pipeline.integrations.judged_calls import (
     checked,
     kept_tools,
     merged_fields,
-    missing,
 )
 from pipeline.run.emit import emit, emit_events
 from pipeline.run.outcome import Outcome
@@ -245,10 +244,8 @@ def _made(body: Any, kind: Any) -> Any:
 
 
 def _package() -> Any:
-    try:
+    with needs("openai-agents"):
         import agents
-    except ImportError:
-        raise missing("openai-agents", "openai-agents") from None
     return agents
 
 

@@ -29,6 +29,7 @@ from cmf.message.message import (
 from cmf.message.request import Choice, Request, Response
 from cmf.message.tools import ToolDefinition
 from pipeline.decisions.decision import Action
+from pipeline.decisions.errors import needs
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import (
     ajudged_call,
@@ -38,7 +39,6 @@ from pipeline.integrations.judged_calls import (
     checked,
     kept_tools,
     merged_fields,
-    missing,
 )
 from pipeline.run.outcome import Outcome
 
@@ -422,10 +422,8 @@ def _plain(content: Any) -> Any:
 
 
 def _package() -> None:
-    try:
+    with needs("pydantic-ai"):
         import pydantic_ai  # noqa: F401 - is it installed?
-    except ImportError:
-        raise missing("pydantic-ai", "pydantic-ai") from None
 
 
 __all__ = ["capability", "guarded_model"]

@@ -14,8 +14,11 @@ from cmf.message.message import MediaPart, Message, Part
 from cmf.message.request import Request, Response
 from cmf.message.transform import map_parts
 from cmf.models.capabilities import ModelCapabilities
-from cmf.models.media import MediaLimits, carries_bytes, prepare, with_bytes
+from pipeline.decisions.errors import needs
 from pipeline.media.fetch import Fetcher, FetchSettings
+
+with needs("media"):
+    from cmf.models.media import MediaLimits, carries_bytes, prepare, with_bytes
 
 OpenFile = Callable[[MediaPart], Awaitable[bytes]]
 """The bytes behind a `file_ref` part; raises MediaError where there are none for this subject."""

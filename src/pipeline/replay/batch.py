@@ -18,7 +18,7 @@ from cmf.errors import CmfError
 from cmf.json.codec import dumps, loads
 from cmf.message.digests import content_digest
 from pipeline.decisions.context import Context
-from pipeline.decisions.errors import ConfigError, ReplayError
+from pipeline.decisions.errors import ConfigError, ReplayError, needs
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.timestamps import micros
 from pipeline.policy.policy_set import PolicySet
@@ -191,7 +191,7 @@ def lines(path: Path, column: str = COLUMN) -> Iterator[bytes]:
 
     Raises:
         ReplayError: the file cannot be read, or has no such column (`replay.unreadable`).
-        ConfigError: it is Parquet, and pyarrow is not installed (`batch.extra-missing`).
+        MissingExtraError: it is Parquet, and pyarrow is not installed.
     """
     if not is_parquet(path):
         yield from replay_file.lines(path)
@@ -225,7 +225,8 @@ def table(rows: Iterable[Judged]) -> pyarrow.Table:
 
 def table_of(kind: type[Judged | Compared], rows: Iterable[Mapping[str, Any]]) -> pyarrow.Table:
     """An Arrow table of rows with the fields of `kind`: texts, lists of texts, and one count."""
-    import pyarrow  # an extra, late: most who import this have JSON lines
+    with needs("batch"):
+        import pyarrow
 
     types = {"tuple[str, ...]": pyarrow.list_(pyarrow.string()), "int": pyarrow.int64()}
     schema = pyarrow.schema([(one.name, types.get(str(one.type), pyarrow.string())) for one in fields(kind)])
@@ -262,11 +263,8 @@ def _about(path: Path) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
-    try:
+    with needs("batch"):
         import pyarrow.parquet
-    except ImportError:
-        hint = "pip install 'cmf-pipeline[batch]'"
-        raise ConfigError("Parquet needs pyarrow", hint=hint, code="batch.extra-missing") from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             yield file

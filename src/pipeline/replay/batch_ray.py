@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.decisions.context import Context
-from pipeline.decisions.errors import ConfigError, ReplayError
+from pipeline.decisions.errors import ReplayError, needs
 from pipeline.replay.batch import COLUMN, Holds, Judging, as_lines, as_of, table, table_of
 from pipeline.replay.impact import Change, Compared
 from pipeline.replay.process_pool import Recipe, chunks
@@ -42,7 +42,7 @@ def judged(
     """A row of `batch.Judged` for each row of the dataset [BAT-4]; arguments as for `batch.judge`.
 
     Raises:
-        PolicyError: the set cannot be used. ConfigError: Ray is not installed (`batch.extra-missing`).
+        PolicyError: the set cannot be used. MissingExtraError: Ray is not installed.
     """
     recipe = partial(Judging, load_policies(policies), profiles, holds, context, as_of(moment))
     return staged(dataset, partial(_Judged, recipe, column), jobs)
@@ -124,11 +124,8 @@ def _read(batch: pyarrow.Table) -> Iterator[Compared]:
 
 def _ray() -> Any:
     """Ray, with a cluster: the one that is there, or a local one, which tells nobody that it is used."""
-    try:
+    with needs("ray"):
         import ray.data
-    except ImportError:
-        hint = "pip install 'cmf-pipeline[ray]'"
-        raise ConfigError("this needs Ray", hint=hint, code="batch.extra-missing") from None
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise it tells its makers that it is used
         logging.getLogger("ray").setLevel(logging.ERROR)

@@ -15,22 +15,23 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
-
 from cmf.json.codec import dumps
 from pipeline.audit.query import Disposition, exactly
 from pipeline.decisions.display import visible
-from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError
+from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError, needs
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
 from pipeline.review.access import Authenticator, Forms, Named, Person, Role, SignedIn
 from pipeline.review.charts import HEIGHT, WIDTH
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
+
+with needs("review"):
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp
 
 _log: Final = logging.getLogger("pipeline.review")
 MAX_FORM: Final = 64 * 1024

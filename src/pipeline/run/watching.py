@@ -9,9 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import watchfiles
-
-from pipeline.decisions.errors import PipelineError
+from pipeline.decisions.errors import PipelineError, needs
 from pipeline.policy.loading import below
 
 SETTLE_MILLISECONDS: Final = 400  # a deployment changes many files: changes this close together are one change
@@ -32,6 +30,10 @@ class Watcher:
     def __init__(
         self, places: Sequence[str | Path], reload: Callable[[], object], is_current: Callable[[], bool]
     ) -> None:
+        with needs("watch"):
+            from watchfiles import watch
+
+        self._changes = watch
         self._places = [Path(place) for place in places]
         self._reload = reload
         self._is_current = is_current
@@ -56,7 +58,7 @@ class Watcher:
     def _watch(self) -> None:
         # A bundle is replaced by renaming another over it, so its directory has to be watched.
         folders = {place if place.is_dir() else place.parent for place in self._places}
-        wakes = watchfiles.watch(
+        wakes = self._changes(
             *folders,
             watch_filter=None,
             stop_event=self._stop,

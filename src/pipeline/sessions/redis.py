@@ -10,15 +10,11 @@ from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import Any, Final, TypeVar, cast
 
-import redis
-from redis.client import Pipeline
-from redis.exceptions import RedisError, WatchError
-
 from cmf.json.codec import dumps, loads
 from cmf.message.ids import Clock
 from pipeline.decisions.approval import Approval, already_requested
 from pipeline.decisions.context import Context
-from pipeline.decisions.errors import StoreBusy, StoreError
+from pipeline.decisions.errors import StoreBusy, StoreError, needs
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.session_key import SessionKey, session_key
 from pipeline.sessions.base import (
@@ -33,6 +29,11 @@ from pipeline.sessions.base import (
 )
 from pipeline.sessions.state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 from pipeline.sessions.turns import SessionTurns
+
+with needs("redis"):
+    import redis
+    from redis.client import Pipeline
+    from redis.exceptions import RedisError, WatchError
 
 _T = TypeVar("_T")
 TIMEOUT_SECONDS: Final = 2.0

@@ -26,7 +26,7 @@ from sqlalchemy import Connection, Engine, LargeBinary, QueuePool, Table, event,
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
-from pipeline.decisions.errors import ConfigError, StoreError
+from pipeline.decisions.errors import ConfigError, StoreError, needs
 from pipeline.store.tables import METADATA
 
 SCHEMA: Final = "initial"  # the newest migration; a test compares it with the folder
@@ -106,12 +106,13 @@ def _sqlite_engine(target: URL, busy_seconds: float) -> Engine:
 def _postgres_engine(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
     """An engine for a PostgreSQL server. As with SQLite, a lock lets one transaction write at a time."""
     settings = f"-c lock_timeout={round(busy_seconds * 1000)} -c synchronous_commit=on{more}"
-    engine = sqlalchemy.create_engine(
-        target,
-        isolation_level="REPEATABLE READ",
-        pool_pre_ping=True,
-        connect_args={"options": settings, "connect_timeout": max(2, round(busy_seconds))},
-    )
+    with needs("postgres"):
+        engine = sqlalchemy.create_engine(
+            target,
+            isolation_level="REPEATABLE READ",
+            pool_pre_ping=True,
+            connect_args={"options": settings, "connect_timeout": max(2, round(busy_seconds))},
+        )
     event.listen(engine, "begin", _take_lock)
     return engine
 

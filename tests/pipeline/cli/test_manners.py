@@ -372,3 +372,27 @@ def test_lines_that_no_case_reaches_are_named_by_file(project: Path, monkeypatch
     assert told["missed"] == [11, 12, 13, 14]
     assert "not 1" not in whole
     assert "lines reached" not in RUN.invoke(app, ["test"]).stdout
+
+
+@pytest.mark.spec("GRD-17")
+@pytest.mark.parametrize(
+    ("package", "arguments", "extra"),
+    [
+        ("typer", ["eval", "x"], "cli"),
+        ("uvicorn", ["serve"], "gateway"),
+        ("sqlalchemy", ["review", "x.db"], "review"),
+        ("sqlalchemy", ["audit", "verify", "x.db"], "sql"),
+        ("starlette", ["playground"], "review"),
+    ],
+)
+def test_a_command_whose_extra_is_missing_says_what_to_install(package: str, arguments: list[str], extra: str) -> None:
+    script = f"import sys; sys.modules[{package!r}] = None\nfrom pipeline.cli import main; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f'cmf: the package {package} is not installed; run: pip install "cmf-pipeline[{extra}]" [extra.missing]\n'
+    )

@@ -118,7 +118,7 @@ def test_an_extra_that_is_not_there_is_named(tmp_path: Path, rules: PolicySet, m
     with pytest.raises(ConfigError, match=r"cmf-pipeline\[batch\]") as caught:
         list(judge([file], rules))
 
-    assert caught.value.code == "batch.extra-missing"
+    assert caught.value.code == "extra.missing"
 
 
 def test_unusable_policies_are_refused_before_anything_is_judged(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_an_extra_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ConfigError, match=r"cmf-pipeline\[ray\]") as caught:
         list(batch_ray.spread_on_ray([b"x"], lambda: lambda lines: []))
 
-    assert caught.value.code == "batch.extra-missing"
+    assert caught.value.code == "extra.missing"
 
 
 @pytest.mark.slow

@@ -14,18 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeAlias
 
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from cmf.errors import CmfError
 from cmf.json.codec import dumps, loads
 from pipeline.authoring.playground.evaluation import Evaluator, Json
 from pipeline.authoring.playground.project import Project, samples, save
 from pipeline.authoring.playground.state import FORMATS, PaneError, State, state_of
-from pipeline.decisions.errors import PipelineError
+from pipeline.decisions.errors import PipelineError, needs
+
+with needs("review"):
+    from starlette.applications import Starlette
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY: Final = 2 * 1024 * 1024
 EVALUATE_SECONDS: Final = 10.0  # then the page gets an error; the engine's own deadlines are shorter

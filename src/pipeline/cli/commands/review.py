@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.commands.options import Place, PublicKeys, SigningKey
+from pipeline.decisions.errors import needs
 
 
 class RoleChoice(StrEnum):
@@ -53,8 +54,9 @@ def review(
     ] = "X-Forwarded-Groups",
 ) -> None:
     """Review decisions on local pages: sessions that need attention, sign-offs, evidence."""
-    from pipeline.cli import review as work
-    from pipeline.review.access import Role
+    with needs("review"):
+        from pipeline.cli import review as work
+        from pipeline.review.access import Role
 
     work.run(
         store,

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
-import jwt
 from yarl import URL
 
 from cmf.errors import DecodeError
 from cmf.json.codec import loads
-from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.errors import ConfigError, needs
 from pipeline.gateway.config.access import KeySource
+
+with needs("gateway"):
+    import jwt
 
 MAX_SET_BYTES: Final = 256 * 1024
 MAX_KEYS: Final = 64

@@ -6,16 +6,18 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import jwt
-
 from cmf.errors import DecodeError
 from cmf.json.codec import dumps, loads
 from cmf.message.security import SubjectExtension
 from pipeline.decisions import base64url
+from pipeline.decisions.errors import needs
 from pipeline.gateway.auth.identity import is_name, is_token
 from pipeline.gateway.auth.key_sets import KeySet, KeysUnavailable
 from pipeline.gateway.config.access import Issuer
 from pipeline.gateway.http.refusal import Refusal, later
+
+with needs("gateway"):
+    import jwt
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_TOKEN: Final = 16 * 1024  # characters

@@ -15,14 +15,15 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
-import h11
-import uvicorn
-from h11._receivebuffer import ReceiveBuffer
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.errors import ConfigError, needs
 from pipeline.gateway.config.settings import Limits
 from pipeline.gateway.http.incoming import LASTS
+
+with needs("gateway"):
+    import h11
+    import uvicorn
+    from h11._receivebuffer import ReceiveBuffer
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
 BACKLOG: Final = 1024
 GRACE_SECONDS: Final = 20.0  # for requests in progress; then they are cancelled

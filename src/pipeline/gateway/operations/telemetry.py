@@ -12,7 +12,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.audit.record import Record
-from pipeline.decisions.errors import ConfigError
+from pipeline.decisions.errors import needs
 from pipeline.gateway.config.settings import Telemetry as TelemetrySettings
 from pipeline.gateway.http.endpoints import endpoint_of
 from pipeline.gateway.http.incoming import Event, Receive, Scope, Send
@@ -167,9 +167,9 @@ def exported(settings: TelemetrySettings) -> Iterator[Telemetry]:
     """What sends spans and metrics (OTLP over HTTP) until the end of the block; what waits is sent before that.
 
     Raises:
-        ConfigError: code config.no-otel, where the extra is not installed.
+        MissingExtraError: the extra is not installed.
     """
-    try:
+    with needs("otel"):
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.metrics import MeterProvider
@@ -177,11 +177,6 @@ def exported(settings: TelemetrySettings) -> Iterator[Telemetry]:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        hint = "pip install 'cmf-pipeline[otel]'"
-        raise ConfigError(
-            "OpenTelemetry is not installed", path="telemetry", code="config.no-otel", hint=hint
-        ) from None
     base = None if settings.endpoint is None else settings.endpoint.rstrip("/")
     resource = Resource.create({"service.name": SERVICE})
     tracers = TracerProvider(resource=resource)

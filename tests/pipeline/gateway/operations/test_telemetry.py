@@ -215,7 +215,7 @@ def test_without_the_extra_the_gateway_says_which_to_install(monkeypatch: pytest
     with pytest.raises(ConfigError) as caught, telemetry.exported(TelemetrySettings()):
         pass
 
-    assert caught.value.code == "config.no-otel"
+    assert caught.value.code == "extra.missing"
     assert "cmf-pipeline[otel]" in caught.value.hint
 
 
