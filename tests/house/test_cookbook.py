@@ -10,7 +10,7 @@ import pytest
 from scripts.cookbook import PAGES, ROOT, pages, recipes, rules
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 RECIPES = recipes()
 RUN = CliRunner()

@@ -27,9 +27,7 @@ MAY_CALL_TO_WIRE = {
 BUILT_ON = {"openrouter": "openai_chat"}
 # Only these doors offer what lies behind them; the `__init__` of any other package says what it is, and imports
 # nothing.
-DOORS = frozenset(
-    {*PACKAGES, "pipeline.cli", "pipeline.cli.commands", "cmf.adapters", *(f"cmf.adapters.{name}" for name in FORMATS)}
-)
+DOORS = frozenset({*PACKAGES, "pipeline.cli", "cmf.adapters", *(f"cmf.adapters.{name}" for name in FORMATS)})
 
 # Nothing in this package works without its extra: the door says so, once for every module behind it.
 CHECKED_AT_THE_DOOR = {"pipeline.store": {"pipeline.decisions.errors", "sqlalchemy"}}

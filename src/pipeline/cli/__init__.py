@@ -14,7 +14,7 @@ def main() -> None:
     """The console script: run the command without ever showing a traceback."""
     before, sys.unraisablehook = sys.unraisablehook, _unraised
     try:
-        from pipeline.cli.commands import app  # imported here, so that an interrupt during the import is handled too
+        from pipeline.cli.app import app  # imported here, so that an interrupt during the import is handled too
 
         app()
     except KeyboardInterrupt:

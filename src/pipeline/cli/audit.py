@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from cmf.json.codec import dumps
 from pipeline.audit.bundle_format import is_bundle
@@ -21,14 +23,19 @@ from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.manifest import Manifest
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
+from pipeline.cli import audit_content, audit_record
+from pipeline.cli.audit_content import take
+from pipeline.cli.audit_store import check_key, opened_for_search, other_key, reading
+from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.options import OutputAs, Place, PublicKeys, Second, SigningKey, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.decisions.display import counted, escaped, shortened, visible
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.decisions.session_key import shown_subject
 from pipeline.decisions.timestamps import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
-from pipeline.store.database import Store, key_beside
-from pipeline.store.engine import file_of, is_database, open_to_read
+from pipeline.store.database import key_beside
+from pipeline.store.engine import file_of, is_database
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_bundle, check_store
 from pipeline.store.record_rows import Placed, newest, rows_after
@@ -39,21 +46,55 @@ _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle
 _FOLLOW_SECONDS: Final = 0.5
 _PAGE_SIZE: Final = 1_000  # records fetched per query
 _SHOWN: Final = 20  # problems printed; the rest is only counted
+QueryText = Annotated[
+    str, typer.Argument(metavar="QUERY", help="For example: verdict:deny rule:tools/* since:7d -session:test")
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the newest.")]
+command = typer.Typer(
+    cls=FullHelpGroup, help="Records of decisions: find, verify, export.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
-def verify_place(
-    place: str, *, heads: Path | None, keys: Sequence[Path], as_json: bool, unsigned: bool = False
+class QueryCommand(TyperCommand):
+    """A command whose query may begin with a negated term, such as `-verdict:allow`: that is no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options first, and then the query."""
+        if "--" not in args and (queries := [arg for arg in args if _NEGATED.match(arg)]):
+            args = [arg for arg in args if arg not in queries] + ["--", *queries]
+        return super().parse_args(ctx, args)
+
+
+_NEGATED: Final = re.compile(r"-[a-z]+:")
+
+
+@command.command("verify")
+def verify(
+    place: Annotated[
+        str, typer.Argument(metavar="STORE|BUNDLE", help="A database, or a bundle from `cmf audit export`.")
+    ],
+    heads: Annotated[Path | None, typer.Option("--heads", help="The file that heads were exported to.")] = None,
+    keys: PublicKeys = None,
+    unsigned: Annotated[
+        bool,
+        typer.Option("--unsigned", help="Accept an unsigned bundle: removals from it are not detected."),
+    ] = False,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """Verify a database or bundle, print the report, and exit with its code."""
+    """Check that no record was changed, removed, moved or added. Works offline and changes nothing.
+
+    Exit codes: 0 valid, 1 something was changed, 2 something is missing, 3 a head is missing, or a head or the manifest
+    is not signed by a trusted key, 4 cannot be read.
+    """
     with one_line_errors(), _as_unreadable():
         exported = [] if heads is None else read_heads(heads)
-        trusted = [PublicKey.at(file) for file in keys] or None
+        trusted = [PublicKey.at(file) for file in (keys or ())] or None
         if not is_database(Path(place)) and is_bundle(place):
             report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
         else:
             with reading(place) as engine, StoreEvidence.at_one_moment(engine) as evidence:
                 report = check_store(evidence, exported=exported, keys=trusted)
-    if as_json:
+    if output is WrittenAs.JSON:
         typer.echo(escaped(dumps(report.to_json()).decode()))
     else:
         _print_report(report)
@@ -73,10 +114,36 @@ def _as_unreadable() -> Iterator[None]:
         fail(str(error), Exit.INPUT)
 
 
+@command.command("export")
 def export(
-    store: str, out: Path, *, query: str | None, contents: bool, heads: Path | None, key: Path | None = None
+    store: Place,
+    out: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A new file.")],
+    query: Annotated[
+        str | None, typer.Option("--query", help="Only records that match; by default everything.")
+    ] = None,
+    contents: Annotated[
+        bool,
+        typer.Option(
+            "--contents", help="Include content: needs --as WHO --reason WHY. Later erasures do not reach it."
+        ),
+    ] = False,
+    heads: Annotated[
+        Path | None,
+        typer.Option("--heads", help="Exported heads: with --query, prove that the log extends them."),
+    ] = None,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="WHO", help="Who exports content; it is recorded.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason; it is recorded.")] = None,
+    second: Second = None,
+    key: SigningKey = None,
 ) -> None:
-    """Write a bundle of the query's results, or of everything; `contents` are included after that is recorded."""
+    """Write records, their proofs, heads and keys into one file, which `cmf audit verify` checks anywhere.
+
+    The manifest is signed with the key that signs the store's records, if it is available.
+    """
+    if contents:
+        take(store, key, query=query, person=person, second=second, reason=reason)
     with one_line_errors():
         selection, exported = None, [] if heads is None else read_heads(heads)
         if query is not None:
@@ -119,76 +186,66 @@ def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | 
     raise other_key(store)
 
 
-def check_key(named: Path | None) -> None:
-    """Check that a named key exists: a store that has records already has a key, so none is created."""
-    if named is not None and not named.is_file():
-        raise ConfigError("no such key file", path=str(named), hint="check the path given with --signing-key")
+@command.command("find", cls=QueryCommand)
+def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = WrittenAs.TEXT) -> None:
+    """List the newest records that match a query.
 
-
-def other_key(store: str) -> ConfigError:
-    """The error for a key that is not the store's."""
-    hint = "give the key that signs its records with --signing-key FILE"
-    return ConfigError("this store's records are signed with another key", path=store, hint=hint)
-
-
-def find(store: str, query: str, *, limit: int, as_json: bool) -> None:
-    """Print the results of the query, newest first."""
+    Names are id, kind, verdict, action, subject, session, revision; rule, code, effect, severity, tool, uri, view,
+    mode, stage, environment, covered, excused, override; needs, reviewed, disposition, signed, assignee, sample; since
+    and until
+    (7d, or 2026-01-31). A value may end in *; commas separate alternatives. A - before a name negates it.
+    """
     with one_line_errors(), _finding(store, query, at_once=min(limit, _PAGE_SIZE)) as found:
         if (first := next(found, None)) is None:
             typer.echo("cmf: no record matches", err=True)
             return
-        _print_found(islice(chain([first], found), limit), as_json)
+        _print_found(islice(chain([first], found), limit), output is WrittenAs.JSON)
 
 
-def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
-    """Print the newest records, newest last; with `follow`, new ones as they arrive."""
+@command.command("tail")
+def tail(
+    store: Place,
+    limit: Limit = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new records as they arrive, until interrupted.")
+    ] = False,
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """List the newest records, newest last."""
     with one_line_errors(), reading(store) as engine:
         found = newest(engine, limit=limit)
-        _print_found(found, as_json)
+        _print_found(found, output is WrittenAs.JSON)
         while follow:
             seen = found[-1].seq if found else 0
             time.sleep(_FOLLOW_SECONDS)
             new = rows_after(engine, seen, limit=_PAGE_SIZE)
-            _print_found(new, as_json)
+            _print_found(new, output is WrittenAs.JSON)
             found = new or found
 
 
-def heads(store: str) -> None:
-    """Print the newest head of each log."""
+command.command("show")(audit_record.show)
+
+
+@command.command("head")
+def head(store: Place) -> None:
+    """Print the newest signed head of each log as a line of JSON. Keep them where writers of the store cannot."""
     with one_line_errors(), _evidence(store) as evidence:
         for log in evidence.logs():
             *_, newest = evidence.heads(log.id)
             typer.echo(escaped(dumps(newest.head.to_json()).decode()))
 
 
-def key(file: Path) -> None:
-    """Create the key if it is missing, and print its public key."""
+@command.command("key")
+def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private key; created if missing.")]) -> None:
+    """Create a key that signs heads, unless it exists, and print its public key."""
     with one_line_errors():
         typer.echo(Signer.at(file).public_key.pem, nl=False)
-
-
-@contextmanager
-def reading(store: str) -> Iterator[Any]:
-    """A read-only engine on the store."""
-    engine = open_to_read(store)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 @contextmanager
 def _evidence(store: str) -> Iterator[Evidence]:
     with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
         yield evidence
-
-
-@contextmanager
-def opened_for_search(store: str) -> Iterator[Store]:
-    """An existing store, opened for searching: nothing is recorded, so no key is needed."""
-    open_to_read(store).dispose()  # creates none, and refuses one of another schema
-    with Store.named(store, keyless=True) as opened:
-        yield opened
 
 
 @contextmanager
@@ -272,4 +329,4 @@ def _print_found(found: Iterable[Placed], as_json: bool) -> None:
             typer.echo(visible(f"{at}  {what:<16}  {one.action:<16}  {one.id}  {who}"))
 
 
-__all__ = ["check_key", "export", "find", "heads", "key", "other_key", "reading", "tail", "verify_place"]
+command.add_typer(audit_content.command)

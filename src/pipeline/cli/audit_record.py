@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from cmf.json.codec import loads
-from pipeline.cli.audit import reading
+from pipeline.cli.audit_store import reading
+from pipeline.cli.options import OutputAs, Place, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.decisions.display import counted, escaped_json, shortened, visible
 from pipeline.decisions.timestamps import iso
@@ -27,20 +28,27 @@ _MOMENTS: Final = frozenset({"at", "expires_at", "until"})
 _ELSEWHERE: Final = frozenset({"schema", "id", "timestamp"})  # fields of an act that its first line or nobody needs
 
 
-def show(store: str, record_id: str, *, as_json: bool) -> None:
-    """Describe a record, with file and line of each rule; with `as_json`, as stored. Its place is in both."""
+def show(
+    store: Place,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")],
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """Describe one record, with the file and line of each rule that hit.
+
+    With --format json it is printed as stored. Either way its place in its log is shown.
+    """
     with one_line_errors(), reading(store) as engine:
-        found = stored_record(engine, record_id)
+        found = stored_record(engine, id)
         if found is None:
-            problem = f"{store} has no record {record_id}; `cmf audit find` and `cmf audit tail` list them"
+            problem = f"{store} has no record {id}; `cmf audit find` and `cmf audit tail` list them"
             fail(visible(problem), Exit.INPUT)
         body = None if found.body is None else loads(found.body)
-        if as_json:
+        if output is WrittenAs.JSON:
             kept = {"erased": True} if body is None else body
             typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": kept}))
             return
         policies = PoliciesAtHand([load_policies(None)]).with_kept(lambda: StoreEvidence(engine).policies())
-        for line in _lines(found, body, policies, lambda: _erased(erasure_of(engine, record_id))):
+        for line in _lines(found, body, policies, lambda: _erased(erasure_of(engine, id))):
             typer.echo(visible(line))
 
 
@@ -140,6 +148,3 @@ def _erased(state: Mapping[str, Any] | None) -> str | None:
     if not state:
         return "missing, and no erasure of it is on record: check the store with `cmf audit verify`"
     return f"erased {state['timestamp']} by {state['actor'] or 'the store'}: {state['reason']} [{state['id']}]"
-
-
-__all__ = ["show"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -14,6 +13,7 @@ from rich.text import Text
 from cmf.errors import CmfError
 from cmf.json.codec import loads
 from pipeline.cli.findings import write_json
+from pipeline.cli.options import OutputAs, PolicyOption, ProfilesOption, WrittenAs
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
@@ -28,17 +28,28 @@ SHOWN_RULES: Final = 10
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
 
 
-def run(
-    file: Path,
-    *,
-    policies: Sequence[Path] | None,
-    baseline: Path | None,
-    max_regress: str,
-    rounds: int,
-    as_json: bool,
-    profiles: Path | None,
+def command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE|DIR", help="Recorded inputs, or a directory of *.jsonl and *.jsonl.gz.")
+    ],
+    policies: PolicyOption = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Figures to compare with, from a run with --format json.")
+    ] = None,
+    max_regress: Annotated[
+        str,
+        typer.Option("--max-regress", metavar="PERCENT", help="How much slower p50 and p95 may be than --baseline."),
+    ] = "10%",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often to judge each record.")] = 5,
+    output: OutputAs = WrittenAs.TEXT,
+    profiles: ProfilesOption = None,
 ) -> None:
-    """Measure and print; exit with 1 if it is slower than `baseline` allows."""
+    """Measure how long decisions take on recorded inputs, and which rules take longest.
+
+    Each has the context and session that it was recorded with.
+
+    Exit codes: 0 done, 1 slower than the baseline allows, 2 usage, 3 policy does not compile, 4 input not readable.
+    """
     percent = _PERCENT.fullmatch(max_regress.strip())
     if percent is None:
         fail(f"--max-regress {max_regress}: not a percentage; write for example 10%", Exit.USAGE)
@@ -66,7 +77,7 @@ def run(
             slower = regressions(shown, before, float(percent[1]) / 100)
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             fail(f"{baseline}: not the output of `cmf bench --format json`; measure again", Exit.INPUT)
-    if as_json:
+    if output is WrittenAs.JSON:
         write_json(shown | ({} if before is None else {"slower": slower}))
     else:
         _text(figures)
@@ -98,6 +109,3 @@ def _text(figures: Figures) -> None:
         out.print(Text.assemble(f"{name:<10}", (spelled, "bold")))
     for rule, value in list(figures.rules_us.items())[:SHOWN_RULES]:
         out.print(Text.assemble(f"{value:>9.2f} µs a view  ", (rule, "cyan")))
-
-
-__all__ = ["run"]

@@ -6,37 +6,62 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
 from pipeline.cli.findings import write_json
+from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.options import Algorithm, AlgorithmOption, OutputAs, PolicyOption, WrittenAs
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.decisions.display import counted, visible
 from pipeline.decisions.errors import PolicyError
-from pipeline.policy import policy_set
-from pipeline.policy.bundle_signature import Key, Verification, claims, key_text, verify
-from pipeline.policy.bundle_signing import SigningKey, packed, sign
+from pipeline.policy import bundle_signature, bundle_signing, policy_set
+from pipeline.policy.bundle_signature import Key, Verification, claims, key_text
+from pipeline.policy.bundle_signing import SigningKey, packed
 from pipeline.policy.loading import MANIFEST, SIGNATURES, Files, bundle_files
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.assembly import load_policies
 
 ARCHIVES: Final = (".tar.gz", ".tgz")
+Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A directory, or a .tar.gz.")]
+PrivateKey = Annotated[
+    Path, typer.Option("--signing-key", metavar="FILE", help="The private key in PEM; for HS…, the secret.")
+]
+KeyId = Annotated[str, typer.Option("--key-id", help="The key's id in OPA's configuration.")]
+Scope = Annotated[str, typer.Option("--scope", help="The signature's scope.")]
+command = typer.Typer(
+    cls=FullHelpGroup, help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
-def build(out: Path, *, policies: Sequence[Path] | None, key: SigningKey | None = None) -> None:
-    """Write the bundle, signed if a key is given, and print its revision."""
+@command.command("build")
+def build(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new directory, or a new .tar.gz.")],
+    policies: PolicyOption = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--signing-key", metavar="FILE", help="Sign it: the private key in PEM; for HS…, the secret."),
+    ] = None,
+    algorithm: AlgorithmOption = Algorithm.RS256,
+    key_id: KeyId = "",
+    scope: Scope = "",
+) -> None:
+    """Write a policy set as an OPA bundle: `opa run --server --bundle OUT` then serves it.
+
+    Exit codes: 0 written, 2 usage, 3 policy or key cannot be used.
+    """
+    signing = None if key is None else _signing_key(key, algorithm, key_id, scope)
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies)
         files = loaded.bundle()
-        if key is not None:
-            files[SIGNATURES] = sign(files, key)
+        if signing is not None:
+            files[SIGNATURES] = bundle_signing.sign(files, signing)
     if out.name.endswith(ARCHIVES):
         if out.exists():
             fail(f"{out}: already exists; give a new name", Exit.USAGE)
@@ -46,32 +71,55 @@ def build(out: Path, *, policies: Sequence[Path] | None, key: SigningKey | None 
             fail(f"{out}: not an empty directory; give a new name", Exit.USAGE)
         for name, content in files.items():
             _replace(out / name, content)
-    typer.echo(f"{out}: revision {loaded.revision}{'' if key is None else f', signed with {key.algorithm}'}")
+    typer.echo(f"{out}: revision {loaded.revision}{'' if signing is None else f', signed with {signing.algorithm}'}")
 
 
-def sign_bundle(bundle: Path, key: SigningKey) -> None:
-    """Sign the bundle in place, replacing any signature."""
+@command.command("sign")
+def sign(
+    bundle: Bundle,
+    key: PrivateKey,
+    algorithm: AlgorithmOption = Algorithm.RS256,
+    key_id: KeyId = "",
+    scope: Scope = "",
+) -> None:
+    """Sign a bundle in place, as `opa sign` does.
+
+    Exit codes: 0 signed, 2 usage, 3 bundle or key cannot be used.
+    """
+    signing = _signing_key(key, algorithm, key_id, scope)
     with one_line_errors():
         files = bundle_files(bundle)
         files.pop(SIGNATURES, None)
         if MANIFEST not in files:
             fail(f"{bundle}: not a bundle, it has no {MANIFEST}; build one with `cmf bundle build`", Exit.USAGE)
-        files[SIGNATURES] = sign(files, key)
+        files[SIGNATURES] = bundle_signing.sign(files, signing)
     if bundle.is_dir():
         _replace(bundle / SIGNATURES, files[SIGNATURES])
     else:
         _replace(bundle, packed(files))
-    typer.echo(f"{bundle}: {counted(len(files) - 1, 'file')} signed with {key.algorithm}")
+    typer.echo(f"{bundle}: {counted(len(files) - 1, 'file')} signed with {signing.algorithm}")
 
 
-def verify_bundle(bundle: Path, key: Key) -> None:
-    """Report whether the key signed exactly these files and the set loads; exits with 1 if it did not sign them."""
-    verification = Verification({"key": key}, key_id="key")
+@command.command("verify")
+def verify(
+    bundle: Bundle,
+    key: Annotated[
+        Path,
+        typer.Option("--public-key", metavar="FILE", help="The public key or certificate in PEM; for HS…, the secret."),
+    ],
+    algorithm: AlgorithmOption = Algorithm.RS256,
+    scope: Scope = "",
+) -> None:
+    """Report whether this key signed exactly the content of a bundle.
+
+    Exit codes: 0 it did, 1 it did not, 2 usage, 3 bundle or key cannot be used.
+    """
+    verification = Verification({"key": _read_key(key, algorithm, scope)}, key_id="key")
     try:
         with one_line_errors():
             files = bundle_files(bundle)
         signatures = files.pop(SIGNATURES, None)
-        verify(files, signatures, verification)
+        bundle_signature.verify(files, signatures, verification)
     except PolicyError as error:
         fail(f"{bundle}: {error}", Exit.REFUSED if error.code == "policy.bad-signature" else Exit.POLICY)
     with one_line_errors():
@@ -79,8 +127,15 @@ def verify_bundle(bundle: Path, key: Key) -> None:
     typer.echo(f"{bundle}: signed by this key; {counted(len(files), 'file')}, revision {loaded.revision}")
 
 
-def inspect(bundle: Path, *, as_json: bool) -> None:
-    """Show the content of a bundle, and whether it loads; no signature is verified."""
+@command.command("inspect")
+def inspect(
+    bundle: Bundle,
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """Show the content of a bundle: revision, roots, signature, rules, files.
+
+    Exit codes: 0 shown, 3 bundle cannot be used.
+    """
     with one_line_errors():
         files = bundle_files(bundle)
         signatures = files.pop(SIGNATURES, None)
@@ -88,7 +143,7 @@ def inspect(bundle: Path, *, as_json: bool) -> None:
         loaded = _loaded(files)
     manifest = _manifest(files)
     stated = manifest.get("revision") if isinstance(manifest, dict) else None
-    if as_json:
+    if output is WrittenAs.JSON:
         write_json(_document(loaded, files, manifest, signature))
         return
     out = console()
@@ -156,13 +211,13 @@ def _description(signature: dict[str, Any]) -> str:
     return f"{visible(signature['algorithm'])}{named}{scope}, of {counted(signature['files'], 'file')} (not verified)"
 
 
-def read_signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:
+def _signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:
     """Read the key from a file."""
     with one_line_errors():
         return SigningKey(key_text(path), algorithm=algorithm, key_id=key_id, scope=scope)
 
 
-def read_key(path: Path, algorithm: str, scope: str) -> Key:
+def _read_key(path: Path, algorithm: str, scope: str) -> Key:
     """Read the key from a file."""
     with one_line_errors():
         return Key.at(path, algorithm=algorithm, scope=scope)
@@ -196,6 +251,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-__all__ = ["build", "inspect", "read_key", "read_signing_key", "sign_bundle", "verify_bundle"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from pipeline.authoring.case import read_cases
 from pipeline.authoring.case_from_record import case_text, left_out
 from pipeline.authoring.run_cases import CaseRunner
+from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.options import PolicyOption
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import one_line_errors
 from pipeline.cli.recorded import entry_in
@@ -18,19 +21,33 @@ from pipeline.decisions.display import visible
 from pipeline.run.assembly import load_policies
 from pipeline.run.masking import Masking
 
+Records = Annotated[
+    str, typer.Option("--records", help="Recorded inputs: a file from `cmf eval --record` (also .gz), or a store.")
+]
+SigningKey = Annotated[
+    Path | None, typer.Option("--signing-key", metavar="PEM", help="The key that signs a store's records.")
+]
+command = typer.Typer(cls=FullHelpGroup, help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
 
-def run(
-    id: str,
-    *,
-    records: str,
-    key: Path | None,
-    person: str | None,
-    reason: str | None,
-    policies: Sequence[Path] | None,
-    name: str | None,
-    with_secrets: bool,
+
+@command.command("from-record")
+def from_record(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id, from `cmf impact`.")],
+    records: Records,
+    policies: PolicyOption = None,
+    name: Annotated[str | None, typer.Option("--name", help="The name of the case; by default its id.")] = None,
+    with_secrets: Annotated[bool, typer.Option("--with-secrets", help="Do not replace secrets.")] = False,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="WHO", help="Your id, for a store; it is recorded.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason, for a store; it is recorded.")] = None,
+    key: SigningKey = None,
 ) -> None:
-    """Print the case; on standard error, report where it differs from the recorded input or its decision."""
+    """Print a record as a test case for `cmf test`: the input and the decision.
+
+    Secrets are replaced by placeholders of the same shape. If that, or different policies, changes the decision, or a
+    case cannot express everything that was known, standard error reports it.
+    """
     with one_line_errors():
         entry = entry_in(records, key, id, person=person, reason=reason)
         case = entry if with_secrets or entry.masked else Masking().masked(entry)
@@ -53,6 +70,3 @@ def _problems(text: str, policies: Sequence[Path] | None) -> tuple[str, ...]:
             return runner.run(read_cases(place)[0]).problems
     finally:
         runner.close()
-
-
-__all__ = ["run"]

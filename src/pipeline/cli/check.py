@@ -9,15 +9,15 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import typer
 
 from pipeline.authoring.check import Job, check, is_error
 from pipeline.authoring.schemas import schema_of
 from pipeline.cli.binaries import found, run_program
-from pipeline.cli.commands.options import FindingsAs
 from pipeline.cli.findings import (
     Finding,
     JUnitCase,
@@ -28,6 +28,7 @@ from pipeline.cli.findings import (
     write_sarif,
     write_text,
 )
+from pipeline.cli.options import FindingsAs, PolicyOption
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.test import case_files
@@ -37,22 +38,46 @@ from pipeline.policy.loading import below
 from pipeline.policy.shipped import PACKAGE
 
 
-def run(
-    directory: Path,
-    *,
-    policies: Sequence[Path] | None,
-    output: FindingsAs,
-    entrypoint: str | None,
-    builtin_errors: str,
-    ignored: Sequence[str],
-    fails_on_warnings: bool,
-    with_opa: bool | None,
-    with_regal: bool | None,
-) -> None:
-    """Print the findings; exit with 1 if there are errors, with 3 if the policies do not compile.
+class BuiltinErrors(StrEnum):
+    """What a failing builtin does."""
 
-    Without `policies` they are those of the project. OPA and Regal run too if they are installed, but not on what is
-    shipped; Regal's findings are warnings unless it was requested.
+    STRICT = "strict"
+    UNDEFINED = "undefined"
+
+
+Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a policy directory.")]
+
+
+def command(
+    directory: Project = Path(),
+    policies: PolicyOption = None,
+    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
+    entrypoint: Annotated[
+        str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
+    ] = None,
+    builtin_errors: Annotated[
+        BuiltinErrors, typer.Option("--builtin-errors", help="How failing builtins are handled when the set is loaded.")
+    ] = BuiltinErrors.STRICT,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Ignore findings with this code (repeatable).")
+    ] = None,
+    fail_on_warn: Annotated[bool, typer.Option("--fail-on-warn", help="Exit with 1 for warnings too.")] = False,
+    with_opa: Annotated[
+        bool | None,
+        typer.Option(
+            "--with-opa/--without-opa", help="Run `opa check --strict` with types; by default if opa is installed."
+        ),
+    ] = None,
+    with_regal: Annotated[
+        bool | None,
+        typer.Option(
+            "--with-regal/--without-regal", help="Run Regal; by default if it is installed, with findings as warnings."
+        ),
+    ] = None,
+) -> None:
+    """Report everything that is wrong with the policies of DIR.
+
+    Exit codes: 0 clean, 1 errors, 2 usage, 3 policy does not compile.
     """
     places = [*(policies or [policy_directory(directory)])]
     own = [place for place in places if place != policy_set.shipped()]
@@ -89,11 +114,11 @@ def run(
         listed += [one for one in others if one.code != _TYPE_ERROR or (one.file, one.line) not in reported]
         regal = [one for folder in own if _wanted(with_regal, "regal", folder) for one in _regal(folder)]
         listed += regal if with_regal else [dataclasses.replace(one, severity="warning") for one in regal]
-    shown = [one for one in listed if one.code not in ignored]
-    _write(shown, output, fails_on_warnings=fails_on_warnings)
+    shown = [one for one in listed if one.code not in (ignore or ())]
+    _write(shown, output, fails_on_warnings=fail_on_warn)
     if not report.compiles:
         raise typer.Exit(int(Exit.POLICY))
-    failed = any(one.severity == "error" or fails_on_warnings for one in shown)
+    failed = any(one.severity == "error" or fail_on_warn for one in shown)
     raise typer.Exit(int(Exit.REFUSED if failed else Exit.OK))
 
 
@@ -216,6 +241,3 @@ def _document(text: str, name: str) -> dict[str, Any]:
 
 def _here(file: str) -> str:
     return file_of(file, ())
-
-
-__all__ = ["run"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -14,6 +15,7 @@ from cmf.errors import LossyProjectionError, ShapeError
 from cmf.json.codec import dumps, loads
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
+from pipeline.cli.options import File, From, Wire
 from pipeline.cli.reading import one_line_errors, read_bytes, read_traffic
 from pipeline.decisions.display import escaped, visible
 from pipeline.run.emit import with_wire_model
@@ -22,8 +24,25 @@ NDJSON_FORMATS: Final = frozenset({"ollama"})
 """The formats whose streams are JSON lines; all others are server-sent events."""
 
 
-def run(file: str, *, source: str, target: str, kind: str, strict: bool) -> None:
-    """Print `file` in the format `target`; losses go to standard error, or are an error with `strict`."""
+class ConvertKind(StrEnum):
+    """What a file to convert holds."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    STREAM = "stream"
+
+
+def command(
+    file: File,
+    source: From,
+    target: Annotated[Wire, typer.Option("--to", help="The format to write.")],
+    kind: Annotated[ConvertKind, typer.Option("--kind", help="What FILE holds.")] = ConvertKind.REQUEST,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if anything would be lost.")] = False,
+) -> None:
+    """Translate between wire formats. What the target cannot express is dropped and listed on standard error.
+
+    No policy is evaluated: this converts files, and is not meant for traffic.
+    """
     logging.getLogger("cmf").addHandler(logging.NullHandler())  # losses are reported once, below
     with one_line_errors(file), loss.collecting() as losses:
         output = _stream(file, source, target) if kind == "stream" else _document(file, source, target, kind)

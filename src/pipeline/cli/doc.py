@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -19,10 +19,16 @@ from pipeline.policy import policy_set
 from pipeline.run.assembly import load_policies
 
 MAKER: Final = "cmf doc"
+Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a policy directory.")]
 
 
-def run(directory: Path, *, out: Path | None) -> None:
-    """Write the pages of the project in `directory`, and remove pages of rules that no longer exist."""
+def command(
+    directory: Project = Path(),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The output directory; by default DIR/docs/rules.")
+    ] = None,
+) -> None:
+    """Write a page for each rule from its METADATA, settings, samples and cases, and an index."""
     with one_line_errors(policies=[policy_directory(directory)]):
         policies = load_policies(policy_directory(directory))
         cases = [case for path in case_files(directory) for case in read_cases(path)]
@@ -65,6 +71,3 @@ def _write(made: Mapping[Path, str], folder: Path) -> None:
         path.write_text(text, encoding="utf-8")
     for path in stale:
         path.unlink()
-
-
-__all__ = ["run"]

@@ -19,12 +19,13 @@ from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
 
 from cmf.errors import CmfError
+from pipeline.cli.options import OutputAs, WrittenAs
 from pipeline.decisions.display import counted, visible
 from pipeline.decisions.errors import PipelineError, PolicyError, StoreError
 
@@ -42,6 +43,7 @@ KEYS_SECONDS: Final = 5.0  # timeout of a connection to an issuer's keys
 LONG_JOURNAL: Final = 256 * 1024**2
 _SKEW_SECONDS: Final = 1.0
 _REINSTALL: Final = f"install it again: pip install --force-reinstall {DISTRIBUTION}"
+DEFAULT = Path("cmf.yaml")
 
 
 class Status(StrEnum):
@@ -63,11 +65,25 @@ class CheckResult:
     code: str = ""
 
 
-def run(config: Path | None, *, upstreams: bool, as_json: bool) -> None:
-    """Run all checks, print their results, and exit with 1 if one found a problem."""
-    found = [pasteable(one) for one in examined(config, upstreams=upstreams)]
+def command(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The settings file; by default cmf.yaml, if it exists.")
+    ] = None,
+    upstreams: Annotated[
+        bool, typer.Option("--upstreams", help="Connect to upstreams, MCP servers and issuers; nothing is sent.")
+    ] = False,
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """Check that everything needed is present and works, and say what to do if not.
+
+    Changes nothing and does not run the policies' tests. The output is safe to paste: no secrets, no content.
+
+    Exit codes: 0 no problem (there may be warnings), 1 a problem.
+    """
+    file = config if config is not None or not DEFAULT.exists() else DEFAULT
+    found = [pasteable(one) for one in examined(file, upstreams=upstreams)]
     counts = {status: sum(one.status is status for one in found) for status in Status}
-    if as_json:
+    if output is WrittenAs.JSON:
         typer.echo(json.dumps({"ok": not counts[Status.PROBLEM], "checks": [asdict(one) for one in found]}, indent=1))
     else:
         for one in found:
@@ -227,7 +243,7 @@ class _Known:
 
 def _settings(file: Path, known: _Known) -> Iterator[CheckResult]:
     """Whether the gateway could start with them; a problem of its policies is reported there."""
-    from pipeline.cli.serve import check_begins, served
+    from pipeline.cli.config import check_begins, served
     from pipeline.gateway.config.config_file import load
     from pipeline.gateway.http.server import allow_files
 
@@ -284,7 +300,7 @@ def storage_checks(settings: Settings) -> Iterator[CheckResult]:
 
 def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResult]:
     """Whether the store can be read and written, has this version's schema, and has disk space."""
-    from pipeline.cli.serve import check_store
+    from pipeline.cli.config import check_store
     from pipeline.store.engine import SCHEMA, check_can_write, file_of
     from pipeline.store.health import condition_of, disk_space_of
 
@@ -349,7 +365,7 @@ def _sessions(place: str) -> Iterator[CheckResult]:
 def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
     """Whether records can be signed, which key signed the newest, and whether the clock is behind it."""
     from pipeline.audit.heads import Signer
-    from pipeline.cli.serve import check_audit
+    from pipeline.cli.config import check_audit
     from pipeline.store.database import key_beside
     from pipeline.store.engine import file_of
 
@@ -435,6 +451,3 @@ async def _connected(known: dict[str, tuple[str, float]]) -> list[CheckResult]:
         )
         for name, one in zip(known, found, strict=True)
     ]
-
-
-__all__ = ["CheckResult", "Status", "examined", "pasteable", "remote_checks", "run", "storage_checks"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -11,9 +12,15 @@ from pipeline.cli.binaries import found, run_program
 from pipeline.cli.policy_places import policy_directory
 from pipeline.cli.reading import Exit, fail
 
+Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a policy directory.")]
 
-def run(directory: Path, *, check: bool, diff: bool) -> None:
-    """Format in place, or list the files that need it; exits with 1 if `check` finds one."""
+
+def command(
+    directory: Project = Path(),
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file would change.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Change nothing; show the changes.")] = False,
+) -> None:
+    """Format Rego with OPA's formatter; needs the `opa` binary."""
     opa = found("opa", directory)
     if opa is None:
         fail("`cmf fmt` needs the `opa` binary, which is not on PATH; install it from openpolicyagent.org", Exit.USAGE)
@@ -44,6 +51,3 @@ def _difference(name: str, formatted: str) -> str:
     """A unified diff from the file to its formatted text; OPA's own is coloured even in a pipe."""
     old = Path(name).read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(difflib.unified_diff(old, formatted.splitlines(keepends=True), name, f"{name} (formatted)"))
-
-
-__all__ = ["run"]

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.cli.commands.options import ReportAs
 from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit
+from pipeline.cli.options import ProfilesOption, ReportAs, policy_option
 from pipeline.cli.policy_places import policies_at
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
@@ -29,23 +29,42 @@ from pipeline.run.assembly import load_policies
 
 SHOWN_IDS: Final = 20
 _CHANGED: Final = (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT)
+Records = Annotated[
+    str, typer.Option("--records", help="Recorded inputs: a file from `cmf eval --record` (also .gz), or a store.")
+]
+SigningKey = Annotated[
+    Path | None, typer.Option("--signing-key", metavar="PEM", help="The key that signs a store's records.")
+]
 
 
-def run(
-    *,
-    base: str,
-    head: str,
-    records: str,
-    policies: Sequence[Path] | None,
-    key: Path | None,
-    sample: int | None,
-    max_newly_denied: int | None,
-    output: ReportAs,
-    profiles: Path | None,
-    jobs: int | None,
-    ray: bool,
+def command(
+    base: Annotated[str, typer.Option("--base", metavar="DIR|REV", help="The current policies.")],
+    head: Annotated[str, typer.Option("--head", metavar="DIR|REV", help="The changed policies.")],
+    records: Records,
+    policies: Annotated[
+        list[Path] | None,
+        policy_option("Policies that both stand on (repeatable), such as the word shipped."),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Use only this many records, evenly spread.")
+    ] = None,
+    max_newly_denied: Annotated[
+        int | None,
+        typer.Option("--max-newly-denied", min=0, help="Exit with 1 if more records than this are newly denied."),
+    ] = None,
+    output: Annotated[ReportAs, typer.Option("--format", help="The output format.")] = ReportAs.TEXT,
+    profiles: ProfilesOption = None,
+    key: SigningKey = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="The number of processes; by default one per core.")
+    ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Run on Ray: an existing cluster, or a local one.")] = False,
 ) -> None:
-    """Compare base and head, each on top of `policies`; exit with 1 if more records than allowed are newly denied."""
+    """Report what a policy change would have done to recorded inputs: newly denied, newly allowed, changed.
+
+    REV is the other directory at that git revision; write git:REV if a directory has the same name. Exit codes: 0 done,
+    1 more newly denied than allowed, 2 usage, 3 a policy does not compile, 4 the records cannot be read.
+    """
     with one_line_errors(), ExitStack() as opened:
         before = load_policies([*(policies or ()), opened.enter_context(policies_at(base, beside=head))])
         after = load_policies([*(policies or ()), opened.enter_context(policies_at(head, beside=base))])
@@ -162,6 +181,3 @@ def _findings(impact: Impact, records: str, *, exceeded: bool) -> list[Finding]:
         for change in _CHANGED
         for rule, count in impact.rules.get(change, Counter()).most_common()
     ]
-
-
-__all__ = ["run"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+from enum import StrEnum
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -15,8 +17,20 @@ from pipeline.cli.reading import Exit, fail
 HIDDEN = "dot-"  # stands for a leading dot in the templates, because packaging tools skip dotfiles
 
 
-def run(directory: Path, *, template: str) -> None:
-    """Write the template into `directory`, which must be new or empty."""
+class Template(StrEnum):
+    """The templates of `cmf init`."""
+
+    TOOLS = "tools"
+    PII = "pii"
+    MCP = "mcp"
+    EMPTY = "empty"
+
+
+def command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")] = Path(),
+    template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = Template.TOOLS,
+) -> None:
+    """Start a policy project: rules with tests, test cases, settings for editors and CI. All tests pass."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         fail(f"{directory}: not an empty directory; give a new one", Exit.USAGE)
     templates = importlib.resources.files("pipeline").joinpath("templates")
@@ -39,6 +53,3 @@ def _copy(source: Traversable, target: Path) -> None:
             _copy(entry, place)
         else:
             place.write_bytes(entry.read_bytes())
-
-
-__all__ = ["run"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from cmf.adapters.wire import loss
 from cmf.json.codec import dumps
 from cmf.models.pricing import PriceTable, parse_table
+from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.options import Place, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.decisions.display import counted, escaped, visible
 from pipeline.decisions.errors import ConfigError
@@ -26,22 +29,49 @@ from pipeline.store.database import Store
 from pipeline.store.engine import check_is_store, open_to_read
 
 
-def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
-    """Print the most recently changed conversations."""
+class Conversation(StrEnum):
+    """The file formats of a conversation."""
+
+    CANONICAL = "canonical"
+    AGENT_THREADS = "agent_threads"
+    OPENAI_CHAT = "openai_chat"
+    ANTHROPIC_MESSAGES = "anthropic_messages"
+    AISDK = "aisdk"
+
+
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
+OutputAs = Annotated[WrittenAs, typer.Option("--format", help="The output format.")]
+command = typer.Typer(cls=FullHelpGroup, help="Stored conversations.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@command.command("list")
+def list_sessions(
+    store: Place,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many.")] = 20,
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """List the most recently changed conversations: id, subject, the client's session id, time."""
     with _opened(store) as ledger:
         found = ledger.sessions(limit=limit)
     if not found:
         typer.echo("cmf: no conversations here", err=True)
     for one in found:
-        if as_json:
+        if output is WrittenAs.JSON:
             typer.echo(escaped(dumps(asdict(one)).decode()))
             continue
         at = instant_of(one.updated_at).strftime("%Y-%m-%d %H:%M:%S")
         typer.echo(visible(f"{one.id}  {at}  {shown_subject(one.subject or '-')}  {one.session or '-'}"))
 
 
-def read(store: str, file: str, *, source: str, session: str, subject: str | None) -> None:
-    """Append a conversation from a file, and print its id."""
+@command.command("import")
+def read(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The database; a file is created if it is missing.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The conversation, or - for standard input.")],
+    source: Annotated[Conversation, typer.Option("--from", help="The format of FILE.")],
+    session: Annotated[str, typer.Option("--session", help="The client's id for it.")],
+    subject: Annotated[str | None, typer.Option("--subject", help="Whose it is; without it, anonymous.")] = None,
+) -> None:
+    """Append the messages of a file to a conversation, new or known, and print the conversation's id."""
     with one_line_errors(file):
         messages = read_conversation(read_bytes(file), source)
         with Store.named(store, keyless=True) as opened:
@@ -49,8 +79,13 @@ def read(store: str, file: str, *, source: str, session: str, subject: str | Non
     typer.echo(known)
 
 
-def write(store: str, session: str, *, target: str) -> None:
-    """Print a conversation; losses go to standard error."""
+@command.command("export")
+def write(
+    store: Place,
+    session: SessionId,
+    target: Annotated[Conversation, typer.Option("--to", help="The format to write.")] = Conversation.CANONICAL,
+) -> None:
+    """Print the committed messages of a conversation, in order."""
     with _opened(store) as ledger, loss.collecting() as losses:
         ledger.session(session)
         written = write_conversation(ledger.messages(session), target)
@@ -59,15 +94,24 @@ def write(store: str, session: str, *, target: str) -> None:
     typer.echo(escaped(written.decode().rstrip("\n")))
 
 
-def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_json: bool) -> None:
-    """Print what a conversation cost, or would cost; with `write_it`, store that."""
-    with _opened(store, to_write=write_it) as ledger:
+@command.command("cost")
+def cost(
+    store: Place,
+    session: SessionId,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="Use this price table (YAML) instead of the recorded costs.")
+    ] = None,
+    reprice: Annotated[bool, typer.Option("--write", help="Store the new costs in the conversation.")] = False,
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """Print the exact cost of a conversation by model. Exits with 1 if a model has no price."""
+    with _opened(store, to_write=reprice) as ledger:
         ledger.session(session)
         table = _table(prices)
-        if write_it and table is None:
+        if reprice and table is None:
             raise ConfigError("--write needs a price table", hint="give it with --prices")
-        found = ledger.reprice(session, table) if write_it and table else cost_of(ledger.messages(session), table)
-    if as_json:
+        found = ledger.reprice(session, table) if reprice and table else cost_of(ledger.messages(session), table)
+    if output is WrittenAs.JSON:
         typer.echo(escaped(dumps(_cost_shown(found)).decode()))
     else:
         for model, amount in sorted(found.by_model.items()):
@@ -77,14 +121,24 @@ def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_js
         fail(f"{counted(len(found.unpriced), 'message')} without a price, not included", Exit.REFUSED)
 
 
-def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None:
+@command.command("tally")
+def tally(
+    store: Place,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the most recently changed.")
+    ] = 100,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="Use this price table (YAML) instead of the recorded costs.")
+    ] = None,
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
     """Print the cost, unanswered calls and tool failures of each conversation."""
     with _opened(store) as ledger:
         found = tallies(ledger, limit=limit, prices=_table(prices))
     if not found:
         typer.echo("cmf: no conversations here", err=True)
     for one in found:
-        if as_json:
+        if output is WrittenAs.JSON:
             counted = {"unanswered": one.unanswered, "failed": dict(one.failed)}
             shown = {"session": asdict(one.session), "cost": _cost_shown(one.cost), **counted}
             typer.echo(escaped(dumps(shown).decode()))
@@ -96,14 +150,21 @@ def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None
         )
 
 
-def calls(store: str, *, failed: bool, as_json: bool) -> None:
-    """Print the unanswered calls, or how often each tool failed."""
+@command.command("calls")
+def calls(
+    store: Place,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Failed calls instead, counted by tool and conversation.")
+    ] = False,
+    output: OutputAs = WrittenAs.TEXT,
+) -> None:
+    """List the tool calls without a result."""
     with _opened(store) as ledger:
         if failed:
             counted = ledger.failed_tools()
             if not counted:
                 typer.echo("cmf: no failed calls", err=True)
-            if as_json:
+            if output is WrittenAs.JSON:
                 typer.echo(escaped(dumps(counted).decode()))
             else:
                 for session, tools in counted.items():
@@ -114,7 +175,7 @@ def calls(store: str, *, failed: bool, as_json: bool) -> None:
         if not waiting:
             typer.echo("cmf: no unanswered calls", err=True)
         for one in waiting:
-            if as_json:
+            if output is WrittenAs.JSON:
                 typer.echo(escaped(dumps(asdict(one)).decode()))
             else:
                 typer.echo(visible(f"{one.session_id}  {one.message_id}  {one.id}  {one.name}"))
@@ -139,6 +200,3 @@ def _opened(store: str, *, to_write: bool = False) -> Iterator[Ledger]:
             open_to_read(store).dispose()  # creates none, and refuses one of another schema
         with Store.named(store, keyless=True) as opened:
             yield opened.ledger()
-
-
-__all__ = ["calls", "cost", "list_sessions", "read", "tally", "write"]

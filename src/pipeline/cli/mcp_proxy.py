@@ -7,11 +7,11 @@ import logging
 import re
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -42,54 +42,83 @@ SHIPPED: Final = "shipped"
 POLICY_SECONDS: Final = 5.0  # generous, because a workstation may be busy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The command's options."""
+class ProxyMode(StrEnum):
+    """Whether decisions are enforced."""
 
-    command: tuple[str, ...] = ()
-    url: str | None = None
-    key_env: str | None = None
-    name: str | None = None
-    policies: list[Path] | None = None
-    mode: Literal["enforce", "observe"] = "enforce"
-    profiles: tuple[Path, ...] = ()
-    pins: Path | None = None
-    store: Path | None = None
-    session: str | None = None
-    subject: str | None = None
-    roles: tuple[str, ...] = ()
-    answer_seconds: float = 300.0
-    quiet: bool = False
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
 
 
-def run(options: Options) -> None:
-    """Serve one client on standard input and output until either side ends."""
-    _check(options)
+def command(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="The command that starts the server, after --.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="A server over streamable HTTP, instead of a command.")
+    ] = None,
+    key_env: Annotated[
+        str | None, typer.Option("--key-env", help="The environment variable with the server's bearer token.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The server's name in URIs: tool://NAME/…")] = None,
+    policies: Annotated[
+        list[Path] | None, typer.Option("--policies", "-p", metavar="DIR", help="A policy directory (repeatable).")
+    ] = None,
+    mode: Annotated[ProxyMode, typer.Option("--mode", help="Whether policy is enforced.")] = ProxyMode.ENFORCE,
+    profiles: Annotated[
+        list[Path] | None, typer.Option("--profiles", metavar="FILE", help="Tool profiles (repeatable).")
+    ] = None,
+    pins: Annotated[Path | None, typer.Option("--pins", help="The file that pins tool definitions.")] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="A file for sessions and records.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="The session's id; by default a new one.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The client's subject id.")] = None,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="A role of the client (repeatable).")
+    ] = None,
+    answer_seconds: Annotated[
+        float, typer.Option("--answer-seconds", min=0.1, max=86_400, help="Timeout of a call.")
+    ] = 300.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log allowed messages.")] = False,
+) -> None:
+    """Proxy an MCP client on standard input and output to one server, judging every message.
+
+    Exit codes: 0 ended, 1 the server ended first, 2 usage, 3 policy does not compile, 5 the store cannot be opened.
+    """
+    if (url is None) == (not command):
+        fail("give either the server's command after --, or --url", Exit.USAGE)
+    if name is not None and not _NAME.fullmatch(name):
+        fail("--name takes up to 64 letters, digits and ._-", Exit.USAGE)
+    if subject == "":
+        fail("--subject is empty: give the client's subject id", Exit.USAGE)
+    if role and subject is None:
+        fail("--role needs --subject", Exit.USAGE)
+    if key_env is not None and url is None:
+        fail("--key-env needs --url; a command inherits its environment", Exit.USAGE)
+    client = None if subject is None else SubjectExtension(id=subject, roles=frozenset(role or ()))
     with one_line_errors(), ExitStack() as opened:
-        log_to_standard_error(quiet=options.quiet)
-        address = None if options.url is None else _address(options, options.url)
-        pins = Pins(options.pins)
-        sessions, recorder = (None, None) if options.store is None else _kept(options.store, opened)
-        policies: Policies = None if options.policies is None else [_place(one) for one in options.policies]
+        log_to_standard_error(quiet=quiet)
+        server = command or () if url is None else _address(url, key_env)
+        pinned = Pins(pins)
+        sessions, recorder = (None, None) if store is None else _kept(store, opened)
+        places: Policies = None if policies is None else [_place(policy) for policy in policies]
         guard = opened.enter_context(
             Guard(
-                policies,
-                config=Config(mode=Mode(options.mode), timeout_seconds=POLICY_SECONDS),
+                places,
+                config=Config(mode=Mode(mode), timeout_seconds=POLICY_SECONDS),
                 sessions=sessions,
-                profiles=Profiles.load(*options.profiles),
+                profiles=Profiles.load(*(profiles or ())),
                 recorder=recorder,
             )
         )
         link = Link(
             guard,
-            _context(options),
-            server=options.name,
-            pins=pins,
+            Context(subject=client, session=session or f"mcp_{new_ulid()}"),
+            server=name,
+            pins=pinned,
             clock=time.monotonic,
-            answer_seconds=options.answer_seconds,
-            enforce=options.mode == "enforce",
+            answer_seconds=answer_seconds,
+            enforce=mode is ProxyMode.ENFORCE,
         )
-        ended = asyncio.run(_serve(link, options, address))
+        ended = asyncio.run(_serve(link, server))
     if not ended:
         logging.getLogger("pipeline.mcp").error("the server ended first")  # the log waits for no reader
         raise typer.Exit(int(Exit.REFUSED))
@@ -107,24 +136,24 @@ def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
     return store.sessions(), Recorder(store)
 
 
-async def _serve(link: Link, options: Options, address: Address | None) -> bool:
+async def _serve(link: Link, place: Sequence[str] | Address) -> bool:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    async with _server(link, options, address) as server:
+    async with _server(link, place) as server:
         return await StdioProxy(link, Pipes(_READS, _WRITES, MAX_MESSAGE_BYTES), server).run(stop)
 
 
 @asynccontextmanager
-async def _server(link: Link, options: Options, address: Address | None) -> AsyncIterator[Server]:
-    if address is None:
-        yield ProcessServer(await Process.begin(options.command, None, MAX_MESSAGE_BYTES))
+async def _server(link: Link, place: Sequence[str] | Address) -> AsyncIterator[Server]:
+    if isinstance(place, Sequence):
+        yield ProcessServer(await Process.begin(place, None, MAX_MESSAGE_BYTES))
         return
     from pipeline.mcp.http_server import HttpServer, connections
 
     async with connections() as http:
-        yield UrlServer(HttpServer(http, address), link)
+        yield UrlServer(HttpServer(http, place), link)
 
 
 def _place(policies: Path) -> str | Path:
@@ -132,20 +161,7 @@ def _place(policies: Path) -> str | Path:
     return str(policies) if policies == Path(SHIPPED) and not policies.exists() else policies
 
 
-def _check(options: Options) -> None:
-    if (options.url is None) == (not options.command):
-        fail("give either the server's command after --, or --url", Exit.USAGE)
-    if options.name is not None and not _NAME.fullmatch(options.name):
-        fail("--name takes up to 64 letters, digits and ._-", Exit.USAGE)
-    if options.subject == "":
-        fail("--subject is empty: give the client's subject id", Exit.USAGE)
-    if options.roles and options.subject is None:
-        fail("--role needs --subject", Exit.USAGE)
-    if options.key_env is not None and options.url is None:
-        fail("--key-env needs --url; a command inherits its environment", Exit.USAGE)
-
-
-def _address(options: Options, url: str) -> Address:
+def _address(url: str, key_env: str | None) -> Address:
     from pipeline.gateway.config.config_file import secret_of
     from pipeline.gateway.config.mcp_settings import endpoint
     from pipeline.gateway.config.settings_base import Secret
@@ -156,14 +172,6 @@ def _address(options: Options, url: str) -> Address:
     except ValueError as error:
         fail(f"the URL cannot be used: {error}", Exit.USAGE)
     headers = {}
-    if options.key_env is not None:
-        headers["authorization"] = f"Bearer {secret_of(Secret(env=options.key_env))}"
+    if key_env is not None:
+        headers["authorization"] = f"Bearer {secret_of(Secret(env=key_env))}"
     return Address(url=url, headers=headers)
-
-
-def _context(options: Options) -> Context:
-    subject = None if options.subject is None else SubjectExtension(id=options.subject, roles=frozenset(options.roles))
-    return Context(subject=subject, session=options.session or f"mcp_{new_ulid()}")
-
-
-__all__ = ["Options", "run"]

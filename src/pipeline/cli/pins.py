@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,14 +15,19 @@ from cmf.message.message import Message
 from cmf.message.request import Request
 from cmf.message.tools import ToolDefinition
 from cmf.views.iterate import iter_views
+from pipeline.cli.options import File, From
 from pipeline.cli.reading import one_line_errors, read_bytes, traffic_in
 from pipeline.decisions.display import escaped_json
 
 _SHOWN: Final = ("type", "input_schema", "side_effects", "extra")
 
 
-def run(file: str, *, source: str, namespace: str | None) -> None:
-    """Print the pins of the tools in `file`, ordered by URI."""
+def command(
+    file: File,
+    source: From,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="The server that the tools belong to.")] = None,
+) -> None:
+    """Print the tool definitions of a request or an MCP `tools/list` result as data that pins them."""
     with one_line_errors(file):
         pins = pins_of(_tools(file, source), namespace)
     data = {"cmf": {"defaults": {"tools": {"definition_pinned": {"pins": pins}}}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -16,8 +17,15 @@ with needs("review"):
     from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 
 
-def run(*, port: int, policies: Path | None, readonly: bool) -> None:
-    """Serve the page on the loopback interface until interrupted; print its address."""
+def command(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for any free one.")] = 8787,
+    policies: Annotated[
+        Path | None,
+        typer.Option("--policies", "-p", metavar="DIR", help="A project or its policies; by default the current one."),
+    ] = None,
+    readonly: Annotated[bool, typer.Option("--readonly", help="Never write: cases cannot be saved.")] = False,
+) -> None:
+    """Try out policies as you type, on a local web page; nothing leaves this machine."""
     directory = policies or (Path() if (Path() / "policy").is_dir() else None)
     with one_line_errors():
         project = None if directory is None else Project.at(directory)
@@ -29,6 +37,3 @@ def run(*, port: int, policies: Path | None, readonly: bool) -> None:
     app = build_app(token=token, hosts=own_hosts(port), project=project, readonly=readonly)
     typer.echo(f"playground: http://{HOST}:{port}/#t={token}")
     serve(app, listening)
-
-
-__all__ = ["run"]

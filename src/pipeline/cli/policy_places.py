@@ -30,7 +30,7 @@ def policy_directory(directory: Path) -> Path:
     return inner if inner.is_dir() else directory
 
 
-def chosen(policies: Sequence[Path] | None) -> Sequence[Path] | None:
+def chosen(policies: list[Path] | None) -> list[Path] | None:
     """The named policies; by default those of the current project, which is noted on standard error."""
     here = Path("policy")
     if policies or not here.is_dir():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.cli.audit import check_key, other_key, reading
+from pipeline.cli.audit_store import check_key, other_key, reading
 from pipeline.decisions.authority import holder
 from pipeline.decisions.errors import ConfigError
 from pipeline.run.recorded_input import Entry, find, read_entry

@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey
-from pipeline.cli.audit import opened_for_search
-from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
+from pipeline.cli.audit_store import opened_for_search
+from pipeline.cli.options import Place, PublicKeys, SigningKey
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
-from pipeline.decisions.errors import ConfigError
-from pipeline.review.access import Authenticator, Named, Person, Proxied, Role
-from pipeline.review.rules import PoliciesAtHand
-from pipeline.review.site import Site
-from pipeline.review.web import build_site
+from pipeline.decisions.errors import ConfigError, needs
 from pipeline.store.engine import check_is_store
+
+with needs("review"):
+    from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
+    from pipeline.review.access import Authenticator, Named, Person, Proxied, Role
+    from pipeline.review.rules import PoliciesAtHand
+    from pipeline.review.site import Site
+    from pipeline.review.web import build_site
 
 MIN_SECRET = 16
 
 
-def run(
-    store: str,
-    *,
-    port: int,
-    person: str | None,
-    role: Role,
-    policies: Sequence[Path],
-    heads: Path | None,
-    keys: Sequence[Path],
-    key: Path | None,
-    seal_key: Path | None,
-    proxy_secret: Path | None,
-    user_header: str,
-    role_header: str,
+class RoleChoice(StrEnum):
+    """The roles on the site; each includes the ones before it."""
+
+    VIEWER = "viewer"
+    REVIEWER = "reviewer"
+    SIGNER = "signer"
+    ADMIN = "admin"
+
+
+def command(
+    store: Place,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for any free one.")] = 8788,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="WHO", help="Your id; recorded with everything you do.")
+    ] = None,
+    role: Annotated[RoleChoice, typer.Option("--role", help="Your role.")] = RoleChoice.REVIEWER,
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--policies",
+            "-p",
+            metavar="DIR",
+            help="Policies to explain and compare decisions with (repeatable); the shipped ones are always included.",
+        ),
+    ] = None,
+    heads: Annotated[Path | None, typer.Option("--heads", help="The file that heads were exported to.")] = None,
+    keys: PublicKeys = None,
+    signing_key: SigningKey = None,
+    seal_key: Annotated[
+        Path | None, typer.Option("--seal-key", help="A file with the key that opens the content of approvals.")
+    ] = None,
+    proxy_secret: Annotated[
+        Path | None, typer.Option("--proxy-secret", help="Trust a proxy that sends this secret as X-Cmf-Proxy-Secret.")
+    ] = None,
+    user_header: Annotated[
+        str, typer.Option("--user-header", help="The header with the user's id.")
+    ] = "X-Forwarded-User",
+    role_header: Annotated[
+        str, typer.Option("--role-header", help="The header with the user's role.")
+    ] = "X-Forwarded-Groups",
 ) -> None:
-    """Serve the site on the loopback interface until interrupted; print its address."""
+    """Review decisions on local pages: sessions that need attention, sign-offs, evidence."""
     if (person is None) == (proxy_secret is None):
         fail("give your id with --as WHO, or the proxy's secret with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():
@@ -46,14 +76,14 @@ def run(
         if heads is not None:
             read_heads(heads)  # the integrity page reads it on each request: report a bad one now
         opens = None if seal_key is None else read_seal_key(seal_key)
-        trusted = [PublicKey.at(file) for file in keys] or None
+        trusted = [PublicKey.at(file) for file in (keys or ())] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
-        hand = PoliciesAtHand.of_directories(policies)
-    reads = person is not None and role is Role.VIEWER  # viewers record nothing, so no key is needed
+        hand = PoliciesAtHand.of_directories(policies or ())
+    reads = person is not None and Role(role.value) is Role.VIEWER  # viewers record nothing, so no key is needed
     with (
         one_line_errors(),
         listening_at(port) as listening,
-        opened_for_search(store) if reads else opened_store(store, key) as opened,
+        opened_for_search(store) if reads else opened_store(store, signing_key) as opened,
     ):
         port = listening.getsockname()[1]
         keeper: Authenticator
@@ -61,7 +91,7 @@ def run(
         if person is None:
             keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"
         else:
-            named = Named(Person(person, role), f"cmf_review_{port}")
+            named = Named(Person(person, Role(role.value)), f"cmf_review_{port}")
             keeper, hosts = named, own_hosts(port)
             where = f"http://{HOST}:{port}/?t={named.token}"
         site = Site(opened, policies=hand, seal_key=opens, heads=heads, keys=trusted)
@@ -82,6 +112,3 @@ def _secret(file: Path) -> str:
             "the proxy's secret is too short", path=str(file), hint=f"use at least {MIN_SECRET} characters"
         )
     return secret
-
-
-__all__ = ["run"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +13,21 @@ from pipeline.authoring.schemas import schema_of
 from pipeline.policy.schemas import DIALECT
 
 
-def run(name: str) -> None:
-    """Print one schema, indented."""
+class SchemaName(StrEnum):
+    """The schemas of `cmf schema`."""
+
+    VIEW = "view"
+    MESSAGE = "message"
+    DECISION = "decision"
+    PROFILES = "profiles"
+    CASE = "case"
+    CONFIG = "config"
+
+
+def command(
+    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = SchemaName.VIEW,
+) -> None:
+    """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, test cases, or cmf.yaml."""
     typer.echo(json.dumps(_schema(name), indent=2))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
@@ -18,8 +18,8 @@ from rich.text import Text
 from cmf.json.codec import dumps
 from pipeline.authoring.case import Case, read_cases
 from pipeline.authoring.run_cases import CaseResult, CaseRunner
-from pipeline.cli.commands.options import FindingsAs
 from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit, write_sarif
+from pipeline.cli.options import FindingsAs, PolicyOption
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
@@ -43,29 +43,34 @@ _SETTLE_MILLISECONDS: Final = 50  # an editor saves a file in several steps, whi
 _Timed: TypeAlias = tuple[CaseResult, float]
 
 
-def run(
-    directory: Path,
-    *,
-    policies: Sequence[Path] | None,
-    output: FindingsAs,
-    select: str | None,
-    shows_coverage: bool,
-    threshold: float | None,
-    watches: bool = False,
+def command(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A project: policies in DIR/policy, cases in DIR/cases.")
+    ] = Path(),
+    policies: PolicyOption = None,
+    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
+    select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name contains this.")] = None,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="Report rules that hit in no case, and lines not reached.")
+    ] = False,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", min=0, max=100, help="Fail if a smaller percentage of the rules hit in some case."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file changes, until Ctrl-C.")] = False,
 ) -> None:
-    """Run the cases of `directory`/cases and the Rego tests under `directory`/policy.
+    """Run the test cases of DIR, conversations with the expected decisions, and the Rego tests of its policies.
 
-    Exits with 1 if one fails or coverage is below the threshold. With `watches`, runs again whenever a file changes,
-    until interrupted.
+    Exit codes: 0 all passed, 1 something failed, 2 no cases and no tests, 3 policy does not compile.
     """
     places = [*policies] if policies else [policy_directory(directory)]
 
     def once() -> Exit:
         with one_line_errors(policies=places):
-            report = judge(directory, places, select, counts_lines=shows_coverage)
-        return _shown(report, output, shows_coverage=shows_coverage, threshold=threshold)
+            report = judge(directory, places, select, counts_lines=coverage)
+        return _shown(report, output, shows_coverage=coverage, threshold=threshold)
 
-    if watches:
+    if watch:
         _watch(once, [directory, *places])
     raise typer.Exit(int(once()))
 
@@ -339,6 +344,3 @@ def _findings(report: TestReport) -> list[Finding]:
         if test.problem
     ]
     return [*cases, *tests]
-
-
-__all__ = ["Coverage", "TestReport", "case_files", "judge", "run"]

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Annotated
+
 import typer
 from rich.text import Text
 
 from cmf.json.codec import dumps
 from cmf.views.iterate import iter_views
+from pipeline.cli.options import File, FromOrSeen, KindOrSeen
 from pipeline.cli.reading import one_line_errors, read_wire
 from pipeline.cli.rendering import console
 from pipeline.decisions.display import escaped, escaped_json, rego_paths, visible
 
 
-def run(file: str, *, source: str | None, kind: str | None, output: str) -> None:
-    """Print the views of `file`."""
+class ViewFormat(StrEnum):
+    """The output formats of `cmf view`."""
+
+    TREE = "tree"
+    JSON = "json"
+    PATHS = "paths"
+
+
+def command(
+    file: File,
+    source: FromOrSeen = None,
+    kind: KindOrSeen = None,
+    output: Annotated[ViewFormat, typer.Option("--format", help="The output format.")] = ViewFormat.TREE,
+) -> None:
+    """Show what a policy sees of FILE: every value with its Rego path."""
     with one_line_errors(file):
         documents = [view.to_dict() for view in iter_views(read_wire(file, source, kind).traffic)]
     if output == "json":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from cmf.enums import ViewKind
 from pipeline.authoring.case import Case, read_cases
 from pipeline.authoring.explain import Body, Failing, RuleWhy, Why
 from pipeline.authoring.run_cases import CaseRunner
+from pipeline.cli.options import File, FromOrSeen, KindOrSeen, OutputAs, PolicyOption, WrittenAs
 from pipeline.cli.policy_places import chosen, file_of
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_wire
@@ -41,23 +42,31 @@ class ViewExplanation:
     own: tuple[Body, ...] = ()
 
 
-def run(
-    file: str,
-    *,
-    source: str | None,
-    kind: str | None,
-    policies: Sequence[Path] | None,
-    context: Path | None,
-    subject: str | None,
-    view: str | None,
-    rule: str | None,
-    as_json: bool,
-    entrypoint: str | None = None,
-    case: str | None = None,
+def command(
+    file: File,
+    source: FromOrSeen = None,
+    kind: KindOrSeen = None,
+    policies: PolicyOption = None,
+    context: Annotated[
+        Path | None, typer.Option("--context", help="The context, with subject and session: JSON or YAML.")
+    ] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The subject's id.")] = None,
+    view: Annotated[str | None, typer.Option("--view", help="Only this view: its number or its path.")] = None,
+    rule: Annotated[str | None, typer.Option("--rule", help="Only this rule, in full: <category>/<rule>.")] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="NAME", help="The case to explain, if FILE is a file of test cases.")
+    ] = None,
+    entrypoint: Annotated[
+        str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
+    ] = None,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
-    """Judge `file`, or a test case in it, and explain each view, or the named one, for each rule, or the named one.
+    """Explain a decision: which rules hit and with which values, and at which expression the others stopped.
 
-    Policies without rules are explained by the bodies of `entrypoint`.
+    FILE may be a file of test cases, or a recorded input, as `cmf audit reveal` writes it: these have their own context
+    and session.
+
+    Exit codes: 0 explained, 2 usage, 3 policy does not compile, 4 input not readable.
     """
     if rule is not None and entrypoint is not None:
         fail("--rule cannot be used with --entrypoint; leave out one of them", Exit.USAGE)
@@ -86,7 +95,7 @@ def run(
         with progress("explaining", len(views)) as done:
             explanations = [explanation_of(why, loaded, one, seen.get(one.path, []), done, rule=rule) for one in views]
     places = {each.path: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.modules}
-    if as_json:
+    if output is WrittenAs.JSON:
         typer.echo(escaped_json(_document(decision, explanations, places), indent=1))
     else:
         _show(explanations, places, rule)
@@ -295,6 +304,3 @@ def _failing_lines(failing: Sequence[Failing], shown: Callable[[Any], str], inde
 
 def _plain(text: str) -> str:
     return visible(" ".join(text.split()))
-
-
-__all__ = ["ViewExplanation", "body_lines", "explanation_of", "headline", "run", "value_text"]

@@ -22,7 +22,7 @@ from pipeline.approvals.declassification import declassify
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.record import act_of
 from pipeline.audit.verification import Report
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.approval import ApprovalRequest
 from pipeline.decisions.authority import APPROVE, DECLASSIFY
 from pipeline.decisions.errors import StoreError

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pipeline.authoring.case import read_cases
 from pipeline.authoring.case_schema import case_schema
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.errors import CaseError
 
 ROOT = Path(__file__).resolve().parents[3]

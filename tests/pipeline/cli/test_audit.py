@@ -20,7 +20,7 @@ from cmf.json.codec import dumps
 from pipeline.approvals import declassification
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.query import COLUMNS, FACTS, KINDS, REVIEWS, TIMES, parse
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import AuditError
 from pipeline.gateway.operations.operational_records import _PREFIX

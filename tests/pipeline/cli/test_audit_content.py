@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from cmf import SubjectExtension
 from pipeline import Config, Context, Guard, Pipeline
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 

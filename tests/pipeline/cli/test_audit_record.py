@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from cmf import Message, Role, TextPart, ToolCallPart
 from pipeline import Config, Guard
 from pipeline.audit.record import act_of
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.display import visible
 from pipeline.policy.shipped import shipped
 from pipeline.store.database import Store

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner, Result
 
 import pipeline
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.policy.bundle_signature import ALGORITHMS
 from pipeline.policy.bundle_signing import packed
 from pipeline.policy.loading import bundle_files

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipeline.cli.commands import app
-from pipeline.cli.commands.policies import Template
+from pipeline.cli.app import app
+from pipeline.cli.init import Template
 
 RUN = CliRunner()
 RULE = """\

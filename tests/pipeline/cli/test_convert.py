@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 REQUESTS = Path(__file__).resolve().parents[3] / "examples" / "requests"
 STREAM = (

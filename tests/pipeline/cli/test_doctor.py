@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 import cmf
 from pipeline.audit.heads import Signer
 from pipeline.cli import doctor
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.engine import Undefined
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.gateway.config.config_file import load

@@ -11,7 +11,7 @@ import pytest
 from tests.opa_server import free_port, serving
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 CASES = [

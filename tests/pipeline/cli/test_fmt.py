@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 UGLY = "package a\n\nx   := 1\n"
 GOOD = "package a\n\nx := 1\n"

@@ -13,7 +13,7 @@ from cmf import adapters
 from cmf.adapters import FORMATS
 from cmf.errors import ShapeError
 from cmf.message.request import Request, Response
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.cli.format_detection import detected
 
 ROOT = Path(__file__).resolve().parents[3]

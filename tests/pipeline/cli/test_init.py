@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.authoring.case_schema import case_schema
-from pipeline.cli.commands import app
-from pipeline.cli.commands.policies import Template
+from pipeline.cli.app import app
+from pipeline.cli.init import Template
 
 RUN = CliRunner()
 

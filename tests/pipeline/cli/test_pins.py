@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cmf import adapters
 from pipeline import Guard
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 pytestmark = pytest.mark.spec("CLI-34")
 

@@ -22,7 +22,7 @@ from tests.pipeline.replaying import KEY, asks, judged, said
 from typer.testing import CliRunner, Result
 
 from cmf.json.codec import dumps
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.cli.policy_places import Places
 from pipeline.decisions.decision import Effect, Hit
 from pipeline.policy import policy_set

@@ -18,7 +18,7 @@ from tests.pipeline.gateway.servers import until
 from tests.pipeline.gateway.test_crossing import post
 from typer.testing import CliRunner, Result
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.gateway.auth.identity import hash_of
 
 UP = {"dialect": "anthropic_messages", "base_url": "https://h", "key": {"env": "NO_SUCH_KEY"}}

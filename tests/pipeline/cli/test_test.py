@@ -18,7 +18,7 @@ import yaml
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.cli.test import judge
 from pipeline.policy import policy_set
 

@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 Run = Callable[..., Result]
 RULES = {

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.authoring.schemas import schema_of
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.display import rego_paths
 
 CALL = {

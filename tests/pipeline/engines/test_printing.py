@@ -8,7 +8,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.engines.prints import Printed, Printing, prints
 from pipeline.policy import policy_set
 from pipeline.policy.entrypoints import is_generated

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import yaml
 from tests.pipeline.new_store import migrated
 
-from pipeline.cli.serve import server_of
 from pipeline.gateway.auth.identity import hash_of
 from pipeline.gateway.config import config_file
 from pipeline.gateway.config.settings import Limits
+from pipeline.gateway.http.server import server_of
 from pipeline.gateway.service import built
 
 KEY = "cmf_a-key-of-a-test"

@@ -13,7 +13,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.servers import ANN, KEY, running, script, serving
 from tests.pipeline.gateway.test_crossing import asks, post
 
-from pipeline.cli.people import decide
+from pipeline.cli.approvals import decide
 from pipeline.gateway.auth.identity import hash_of
 from pipeline.gateway.config import config_file
 from pipeline.gateway.service import built

@@ -20,7 +20,7 @@ from tests.pipeline.review.traffic import keep, record
 from typer.testing import CliRunner
 
 from pipeline.audit.heads import Signer
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.errors import ConfigError, PolicyError
 from pipeline.gateway.auth.identity import hash_of
 from pipeline.gateway.config import config_file

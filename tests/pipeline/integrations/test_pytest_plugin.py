@@ -12,7 +12,7 @@ from tests.house.tree import ROOT
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 pytest_plugins = ["pytester"]
 

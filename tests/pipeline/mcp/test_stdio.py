@@ -21,8 +21,8 @@ from mcp_types import CreateMessageResult, ElicitResult, TextContent
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
-from pipeline.cli.people import decide
+from pipeline.cli.app import app
+from pipeline.cli.approvals import decide
 
 HERE = Path(__file__).parent
 CMF = [sys.executable, "-c", "from pipeline.cli import main; main()", "mcp-proxy"]

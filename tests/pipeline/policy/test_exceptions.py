@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from cmf import Request
 from pipeline.audit.record import Run, record_of
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import Action, Effect, Hit, Mode, Verdict
 from pipeline.guard import Guard

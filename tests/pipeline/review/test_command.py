@@ -14,7 +14,7 @@ from tests.pipeline.review.traffic import opened, record
 from typer.testing import CliRunner, Result
 
 from pipeline.cli import review as command
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 pytestmark = [pytest.mark.native, pytest.mark.spec("CLI-90")]
 

@@ -16,7 +16,7 @@ from tests.pipeline.browser import Watch, context, origin, running
 from tests.pipeline.review.traffic import HOSTILE, keep, record
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.store.database import Store
 
 pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow, pytest.mark.no_cover]

@@ -20,7 +20,7 @@ from pipeline.approvals.declassification import declassify
 from pipeline.audit.bundle import open_bundle
 from pipeline.audit.query import Disposition
 from pipeline.audit.record import Record
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.authority import DECLASSIFY, holder
 from pipeline.review.catalog import Catalog
 from pipeline.review.charts import spread

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cmf import Message
 from cmf.errors import CmfError
 from cmf.models.pricing import parse_table
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.errors import LedgerError
 from pipeline.store.conversation_costs import cost_of
 from pipeline.store.conversation_formats import FORMATS, read_conversation, write_conversation

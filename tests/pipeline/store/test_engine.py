@@ -19,7 +19,7 @@ from tests.pipeline.postgres_server import Postgres
 from tests.pipeline.run_records import made_record
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.store.database import Store
 from pipeline.store.engine import (

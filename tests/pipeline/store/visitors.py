@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from cmf import Message, TextPart
 from pipeline import Guard
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.review.site import Site
 from pipeline.store.database import Store
 

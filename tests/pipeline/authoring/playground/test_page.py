@@ -17,7 +17,7 @@ from tests.pipeline.authoring.playground.states import PATH, RULE
 from tests.pipeline.browser import REBOUND, Watch, context, running
 from typer.testing import CliRunner
 
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow, pytest.mark.no_cover]
 

@@ -14,7 +14,7 @@ from pipeline.authoring.case import read_cases
 from pipeline.authoring.playground.evaluation import Evaluator
 from pipeline.authoring.playground.project import MAX_NAME, Project, samples, save
 from pipeline.authoring.playground.state import State
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.errors import ConfigError
 
 pytestmark = pytest.mark.native

@@ -13,7 +13,7 @@ from tests.pipeline.session_stores import taint, who
 from typer.testing import CliRunner, Result
 
 from pipeline.audit.heads import Signer
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 from pipeline.decisions.authority import holder
 from pipeline.run.assembly import open_sessions
 from pipeline.store.content_access import TWO_PEOPLE

@@ -16,7 +16,7 @@ from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
 from pipeline.authoring.schemas import schema_of
-from pipeline.cli.commands import app
+from pipeline.cli.app import app
 
 Run = Callable[..., Result]
 HELLO = {"role": "user", "content": [{"content_type": "text", "text": "hello"}]}
