@@ -14,10 +14,12 @@ from pipeline.audit.record import Record
 from pipeline.decisions.decision import Mode
 from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.override import Overrides
+from pipeline.engines.circuit_breaker import Breaker
 from pipeline.gateway.app import PROBES, Gateway
 from pipeline.gateway.auth.identity import Identities, TrustedProxy
 from pipeline.gateway.config.config_file import secret_of
 from pipeline.gateway.config.mcp_settings import McpServer
+from pipeline.gateway.config.routing import HealthSettings
 from pipeline.gateway.config.settings import CHECK_ROUTE, Check, Route, Settings
 from pipeline.gateway.config.settings import Upstream as UpstreamSettings
 from pipeline.gateway.operations.metrics import Counted, Metrics
@@ -28,7 +30,6 @@ from pipeline.gateway.operations.telemetry import Application, exported
 from pipeline.gateway.proxy.admission import Admission
 from pipeline.gateway.proxy.proxy import Backend, RouteRuntime
 from pipeline.gateway.proxy.response_sessions import Links
-from pipeline.gateway.upstreams.health import Health
 from pipeline.gateway.upstreams.http_upstream import HttpUpstream
 from pipeline.gateway.upstreams.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.upstreams.upstream import Upstream
@@ -71,7 +72,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         StoreError: the store cannot be opened.
     """
     upstreams = {name: _upstream(name, one, settings, environment) for name, one in settings.upstreams.items()}
-    healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
+    breakers = {name: _breaker(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
         _ = store.key_id  # made if missing: a store that cannot sign fails now, not at each request
@@ -86,7 +87,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
                 "own_record_failures_total": chronicle.failures,
                 "overrides": len(overrides.holding()),
             },
-            lambda: {name: health.is_up for name, health in healths.items()},
+            lambda: {name: breaker.is_closed for name, breaker in breakers.items()},
         )
         store.writer.expect(lambda: metrics.in_flight)
         chronicle = Chronicle(store, settings, metrics.tally)
@@ -110,7 +111,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             RouteRuntime(
                 route=route,
                 guard=by_route[route.name],
-                backends=_backends(route, settings, upstreams, healths),
+                backends=_backends(route, settings, upstreams, breakers),
                 links=links,
                 admission=Admission(route.limits),
             )
@@ -208,11 +209,16 @@ def _checks(settings: Settings, by_route: Mapping[str, Guard]) -> Checks | None:
     return Checks(by_route[CHECK_ROUTE], settings.check)
 
 
+def _breaker(settings: HealthSettings) -> Breaker:
+    first, longest = settings.cooldown_seconds, settings.max_cooldown_seconds
+    return Breaker(faults=settings.failures, first_seconds=first, longest_seconds=longest)
+
+
 def _backends(
-    route: Route, settings: Settings, upstreams: Mapping[str, Upstream], healths: Mapping[str, Health]
+    route: Route, settings: Settings, upstreams: Mapping[str, Upstream], breakers: Mapping[str, Breaker]
 ) -> tuple[Backend, ...]:
     return tuple(
-        Backend(name=one.upstream, upstream=upstreams[one.upstream], health=healths[one.upstream], model=one.model)
+        Backend(name=one.upstream, upstream=upstreams[one.upstream], breaker=breakers[one.upstream], model=one.model)
         for one in route.candidates(settings.aliases)
     )
 

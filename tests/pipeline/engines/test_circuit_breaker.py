@@ -49,6 +49,27 @@ def test_an_answer_closes_it_and_whoever_gives_up_lets_another_try() -> None:
     assert all(breaker.allows(1) for _ in range(9))
 
 
+@pytest.mark.spec("GW-84")
+def test_it_says_how_long_to_wait_and_is_closed_only_after_an_answer() -> None:
+    breaker = broken(Breaker(faults=3, first_seconds=9, longest_seconds=2))
+    waits = (breaker.wait_seconds(0.5), breaker.wait_seconds(2))
+    trial = (breaker.allows(2), breaker.wait_seconds(2.5), breaker.is_closed)
+    breaker.note(3, fault=False)
+
+    assert waits == (1.5, 0)
+    assert trial == (True, 1.5, False)
+    assert (breaker.is_closed, breaker.wait_seconds(3)) == (True, 0)
+
+
+@pytest.mark.spec("POL-33", "GW-84")
+def test_a_try_that_never_ends_lets_another_try_after_a_pause() -> None:
+    breaker = broken(Breaker(faults=3, first_seconds=1))
+    assert breaker.allows(1)
+
+    assert not breaker.allows(1.9)
+    assert breaker.allows(2)
+
+
 @pytest.mark.spec("POL-33")
 def test_answers_to_what_was_asked_before_it_opened_change_no_pause() -> None:
     breaker = broken(Breaker(faults=3, first_seconds=1))

@@ -15,14 +15,14 @@ from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, Tool
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.message.message import Message, Part, TextPart, ThinkingPart
 from cmf.message.request import Choice, Request, Response
-from pipeline.gateway.config.routing import HealthSettings, WindowMode
+from pipeline.engines.circuit_breaker import Breaker
+from pipeline.gateway.config.routing import WindowMode
 from pipeline.gateway.config.settings import Route
 from pipeline.gateway.http import endpoints
 from pipeline.gateway.http.client_response import Answer, Reply
 from pipeline.gateway.http.refusal import Refusal
 from pipeline.gateway.http.timeouts import SharedTimeout
 from pipeline.gateway.proxy.proxy import Backend, IncomingRequest, RouteRuntime, exchange, read_request
-from pipeline.gateway.upstreams.health import Health
 from pipeline.gateway.upstreams.upstream import StreamObserver
 from pipeline.guard import Guard
 
@@ -116,7 +116,7 @@ async def aserved(
     runtime = RouteRuntime(
         route=Route(name="r", upstream="u", stream=mode),
         guard=guard,
-        backends=tuple(Backend(name="up", upstream=one, health=Health(HealthSettings())) for one in upstreams),
+        backends=tuple(Backend(name="up", upstream=one, breaker=Breaker()) for one in upstreams),
     )
     path, body = asks(dialect, "m", "hi", stream=True)
     path, _, query = path.partition("?")

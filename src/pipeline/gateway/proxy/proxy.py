@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from time import monotonic
 from typing import Any, Final
 
 from cmf import adapters
@@ -26,6 +27,7 @@ from pipeline.conversation.references import references
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ApprovalError, DecisionError, EmissionError, StoreError, Unjudgeable
 from pipeline.decisions.ids import made_at
+from pipeline.engines.circuit_breaker import Breaker
 from pipeline.gateway.config.routing import WindowMode
 from pipeline.gateway.config.settings import Route, RouteLimits
 from pipeline.gateway.http.client_response import Answer, Reply, decision_headers
@@ -38,7 +40,6 @@ from pipeline.gateway.proxy.answer_ids import identified
 from pipeline.gateway.proxy.response_sessions import Links
 from pipeline.gateway.proxy.window import Window
 from pipeline.gateway.proxy.window_events import Diverged
-from pipeline.gateway.upstreams.health import Health
 from pipeline.gateway.upstreams.upstream import ACCOUNT, Upstream, UpstreamError, retryable_error
 from pipeline.guard import Guard
 from pipeline.run.emit import emit, emit_events, with_provider
@@ -52,14 +53,14 @@ FORWARDED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they chang
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """Where a request may be sent: an upstream by its name in the settings, its health, and the model to ask for.
+    """Where a request may be sent: an upstream by its name in the settings, its breaker, and the model to ask for.
 
     `model` None asks for the one requested.
     """
 
     name: str
     upstream: Upstream
-    health: Health
+    breaker: Breaker
     model: str | None = None
 
 
@@ -179,8 +180,8 @@ async def _answer(
     waits: list[float] = []
     used_approvals: set[str] = set()
     for backend in runtime.backends:
-        if not backend.health.admits():
-            waits.append(backend.health.wait_seconds)
+        if not backend.breaker.allows(monotonic()):
+            waits.append(backend.breaker.wait_seconds(monotonic()))
             continue
         attempt = _Attempt(runtime, backend, incoming, request, context, reply, used_approvals)
         try:
@@ -308,20 +309,17 @@ class _Attempt:
     async def _ask_upstream(
         self, sent: Request, body: Any, known: Context, window: Window | None, receive: Receive, *, is_last: bool
     ) -> Answer | None:
-        health = self._backend.health
+        breaker = self._backend.breaker
         self._reply.upstream = self._backend.name
         try:
             response = await until_disconnect(receive, self._backend.upstream.ask(sent, body, window))
         except UpstreamError as error:
-            health.failed()
+            breaker.note(monotonic(), fault=True)
             if self._reply.begun:
                 raise error.refusal() from None
             raise _TryNext(error.refusal()) from None
         retryable = retryable_error(response)
-        if retryable is not None and retryable.status >= 500:
-            health.failed()
-        else:
-            health.answered()
+        breaker.note(monotonic(), fault=retryable is not None and retryable.status >= 500)
         if retryable is not None and not is_last and not self._reply.begun:
             raise _TryNext(retryable)
         facts = known

@@ -17,9 +17,8 @@ from tests.pipeline.gateway.test_upstreams import CHAT, HELLO, WHOLE
 from tests.pipeline.gateway.windows import Pieces, events, served, spoken
 
 from pipeline.decisions.errors import ConfigError
-from pipeline.gateway.config.routing import Candidate, HealthSettings
+from pipeline.gateway.config.routing import Candidate
 from pipeline.gateway.config.settings import Route
-from pipeline.gateway.upstreams.health import Health
 from pipeline.gateway.upstreams.upstream import UpstreamError
 from pipeline.guard import Guard
 
@@ -310,39 +309,3 @@ def test_an_upstream_that_keeps_failing_is_skipped_and_the_client_gets_retry_aft
     assert [status for status, _, _ in found] == [502, 502, 502, 503]
     _, headers, _ = found[-1]
     assert (headers["x-cmf-code"], headers["retry-after"]) == ("upstream.unwell", "30")
-
-
-# -- health ------------------------------------------------------------------------------------------------------------
-
-
-class _Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.mark.spec("GW-84")
-def test_cooldowns_double_up_to_their_bound_and_an_answer_makes_all_well() -> None:
-    clock = _Clock()
-    health = Health(HealthSettings(failures=2, cooldown_seconds=1, max_cooldown_seconds=3), clock)
-    waits = []
-
-    health.failed()
-    assert (health.admits(), health.wait_seconds) == (True, 0)
-    for _ in range(4):
-        health.failed()
-        waits.append(health.wait_seconds)
-        assert not health.admits()
-        clock.now += waits[-1]
-        assert [health.admits() for _ in range(3)] == [True, False, False], "one finds out, the others wait"
-        assert not health.is_up
-    health.answered()
-
-    assert waits == [1, 2, 3, 3]
-    assert health.admits()
-    assert health.is_up
-    health.failed()
-    assert health.admits()
-    health.failed()
-    assert health.wait_seconds == 1
