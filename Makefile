@@ -160,6 +160,10 @@ docs: $(VENV)/.native ## The generated pages: docs/reference.md, docs/rules, doc
 	$(BIN)/python -m scripts.settings_reference
 	$(BIN)/python -m scripts.architecture
 
+.PHONY: cldr
+cldr: $(SITE)/.locked ## Names of countries, languages, months and units from CLDR: src/pipeline/provenance/cldr.json
+	$(SITE)/bin/python scripts/cldr.py
+
 .PHONY: proof
 proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md
 	mkdir -p docs/proofs

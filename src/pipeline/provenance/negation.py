@@ -12,118 +12,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-_IRREGULAR: Final[dict[str, str]] = {
-    "bring": "brought",
-    "build": "built",
-    "buy": "bought",
-    "choose": "chose chosen",
-    "do": "does did done",
-    "draw": "drew drawn",
-    "feed": "fed",
-    "find": "found",
-    "forbid": "forbade forbidden",
-    "forget": "forgot forgotten",
-    "freeze": "froze frozen",
-    "get": "got gotten",
-    "give": "gave given",
-    "go": "goes went gone",
-    "hide": "hid hidden",
-    "hold": "held",
-    "keep": "kept",
-    "leave": "left",
-    "lend": "lent",
-    "make": "made",
-    "meet": "met",
-    "pay": "paid",
-    "rebuild": "rebuilt",
-    "rerun": "reran",
-    "resend": "resent",
-    "rewrite": "rewrote rewritten",
-    "ring": "rang rung",
-    "run": "ran",
-    "say": "said",
-    "sell": "sold",
-    "send": "sent",
-    "shut": "shutting",
-    "speak": "spoke spoken",
-    "spend": "spent",
-    "take": "took taken",
-    "teach": "taught",
-    "tell": "told",
-    "throw": "threw thrown",
-    "undo": "undid undone",
-    "unfreeze": "unfroze unfrozen",
-    "wake": "woke woken",
-    "withdraw": "withdrew withdrawn",
-    "write": "wrote written",
-}
-_ALIKE: Final = (
-    ("enable", "activate", "turn on", "switch on"),
-    ("disable", "deactivate", "turn off", "switch off"),
-    (
-        "approve",
-        "accept",
-        "say yes to",
-        "sign off",
-        "agree to",
-        "give the go ahead",
-        "give the green light",
-        "wave through",
-    ),
-    ("reject", "decline", "refuse", "deny", "turn down", "say no to"),
-    ("cancel", "call off", "void"),
-    ("delete", "erase", "get rid of", "throw out", "clear out"),
-    ("dismiss", "acknowledge", "get rid of"),
-    ("remove", "take off", "take down", "take out", "take away", "kick out", "kick off", "cross off", "strike off"),
-    ("reschedule", "postpone", "put off", "put back", "push back", "bring forward", "rebook", "delay"),
-    ("buy", "purchase", "order a", "order an", "order some", "order more", "order another", "order me", "order us"),
-    ("update", "change", "modify", "amend", "edit", "adjust", "alter"),
-    ("enter", "type in", "key in"),
-    ("revoke", "withdraw", "take away"),
-    ("grant", "give access", "need access"),
-    ("scale", "resize", "double", "halve"),
-    ("arrange", "organize", "organise"),
-    ("transfer", "wire"),
-    ("start", "launch", "kick off"),
-    ("stop", "shut down", "halt"),
-    ("tell", "inform", "notify", "let know", "drop a line", "drop a note", "get word to", "give a heads up"),
-    ("reply", "answer", "respond", "write back", "get back to"),
-    ("message", "mail", "email", "write to", "write back", "get back to", "reach out to", "get in touch with", "ping"),
-    ("message", "mail", "email", "thank", "apologize", "apologise", "congratulate", "drop a line", "drop a note"),
-    ("forward", "pass on", "pass along"),
-    ("lower", "reduce", "decrease", "cut", "bring down", "knock off", "percent off", "euros off", "discount"),
-    ("raise", "increase", "bump", "put up"),
-    ("refund", "reimburse", "pay back", "give back", "money back", "euros back", "dollars back", "pounds back"),
-    ("deploy", "roll out", "push out"),
-    ("switch", "swap", "exchange"),
-    ("move", "relocate", "shift", "swap over", "bring over", "move over"),
-    ("enrol", "enroll", "sign up"),
-    ("ship", "dispatch", "release", "send out", "send off", "go out"),
-    ("assign", "hand over", "hand off", "give to", "put on", "allocate", "delegate", "take over"),
-    ("publish", "put online", "put up", "go live"),
-    ("unpublish", "take down", "take offline", "pull"),
-    ("close", "wrap up", "mark as done", "mark done", "mark as closed", "mark as resolved"),
-    ("block", "freeze", "lock", "lock out", "ban"),
-    ("invite", "ask along", "bring in"),
-    ("share", "give access", "let see"),
-    ("remind", "nudge", "chase", "follow up with"),
-    ("record", "note", "log", "write down", "jot down", "put down", "make a note"),
-    ("submit", "hand in", "send in", "turn in"),
-    ("book", "reserve", "hold", "fit in", "squeeze in", "pencil in", "make a booking", "make a reservation"),
-    ("extend", "prolong"),
-    ("unsubscribe", "opt out"),
-    ("subscribe", "opt in"),
-    ("set", "put at", "put to", "make it"),
-    ("create", "set up", "open a", "open an", "file a", "file an", "raise a", "raise an", "draw up"),
-    ("add", "include", "put on", "put in"),
-    ("return", "send back", "bring back"),
-    ("pause", "suspend", "put on hold"),
-    ("correct", "fix", "put right"),
-    ("archive", "file away", "put away"),
-    ("restart", "reboot", "turn off and on again"),
-    ("pay", "settle", "pay out", "pay off"),
-)
-"""Acts that have two names and are one: who lists one of them as what asks for a tool means the others too."""
+from pipeline.provenance.words import words
+
 _PARTICLES: Final = frozenset(["away", "back", "down", "in", "off", "on", "out", "over", "up"])
 _BETWEEN: Final = r"(?:\s+(?!and\b|or\b|but\b|then\b)[^\s,;:!?]*[^\s.,;:!?]){0,5}?"
 """What may stand between a verb and what goes with it: "call the meeting off", "let #ops know", "set a reminder"."""
@@ -163,22 +53,22 @@ _QUESTION: Final = re.compile(r"[^.!?\n]{1,400}\?")
 _REACH: Final = 60  # characters before a word that are read for what forbids it
 
 
-def says_any(words: tuple[str, ...], text: str, *, acts: bool = False) -> bool:
+def says_any(wanted: tuple[str, ...], text: str, *, acts: bool = False) -> bool:
     """Whether `text` says one of the words or phrases, in any form, at a place where it is not forbidden.
 
     If they are `acts`, a word that tells of a thing does not count, and what goes with a verb may stand apart from it.
     """
     if not acts:
-        return any(matches(inflected(word), text) for word in words)
-    said = with_alike(words)
-    return any(_requests(inflected(word, apart=True), text, named=" " not in word) for word in said)
+        return any(matches(inflected(word), text) for word in wanted)
+    return any(_requests(inflected(word, apart=True), text, named=" " not in word) for word in with_alike(wanted))
 
 
 @lru_cache(maxsize=1024)
-def with_alike(words: tuple[str, ...]) -> tuple[str, ...]:
+def with_alike(named: tuple[str, ...]) -> tuple[str, ...]:
     """The words, and the other names of the acts that they name."""
-    named = {word.lower() for word in words}
-    return tuple(dict.fromkeys((*words, *(word for alike in _ALIKE if named.intersection(alike) for word in alike))))
+    known = {word.lower() for word in named}
+    more = (word for alike in words("acts") if known.intersection(alike) for word in alike)
+    return tuple(dict.fromkeys((*named, *more)))
 
 
 def asked_in(text: str) -> str | None:
@@ -227,7 +117,7 @@ def inflected(phrase: str, *, apart: bool = False) -> str:
     """
     first, *rest = phrase.split() or [phrase]
     stem = re.escape(first)
-    forms = [f"{stem}(?:s|es|d|ed|ing)?", *map(re.escape, _IRREGULAR.get(first.lower(), "").split())]
+    forms = [f"{stem}(?:s|es|d|ed|ing)?", *map(re.escape, words("irregular_verbs").get(first.lower(), ()))]
     if len(first) > 2 and first[-1] in "bdgklmnprt":
         forms.append(f"{stem}{re.escape(first[-1])}(?:ed|ing)")
     if first[-1] == "e":

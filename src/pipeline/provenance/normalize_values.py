@@ -15,58 +15,32 @@ from typing import Final, NamedTuple
 
 from pipeline.provenance import normalize_dates
 from pipeline.provenance.url_parts import parts_in
+from pipeline.provenance.words import names_of, words
 
-_ONES: Final = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-)
-_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
-_CODES: Final = "aed aud brl cad dkk hkd huf ils krw kwd mxn nok nzd ron sar sgd thb twd uah"
-_CURRENCIES: Final = {
-    "USD": "$ us$ usd dollar dollars",
-    "EUR": "\u20ac eur euro euros",
-    "GBP": "\u00a3 gbp pound pounds",
-    "JPY": "\u00a5 jpy yen",
-    "INR": "\u20b9 inr rupee rupees",
-    "CHF": "chf franc francs",
-    "CNY": "cny yuan rmb renminbi",
-    "PLN": "pln zloty zlotys",
-    "SEK": "sek kronor",
-    "CZK": "czk koruna korunas",
-    "TRY": "lira liras",  # its code is a word
-    "ZAR": "zar rand",
-    **{code.upper(): code for code in _CODES.split()},
-}
+_ONES: Final[list[str]] = words("ones")
+_TENS: Final[list[str]] = words("tens")
+_CURRENCIES: Final[dict[str, list[str]]] = words("currencies")
+_NUMBERS: Final = dict(enumerate(_ONES, 1)) | {number * 10: word for number, word in enumerate(_TENS, 2)}
 _WORD_KEYS: Final[dict[str, str]] = {
-    **{word: f"number:{number}" for number, word in enumerate(_ONES.split(), 1)},
-    **{word: f"number:{number * 10}" for number, word in enumerate(_TENS.split(), 2)},
-    **{word: f"currency:{code}" for code, words in _CURRENCIES.items() for word in words.split()},
-    "once": "number:1",
-    "twice": "number:2",
-    "thrice": "number:3",
-    "fiver": "number:5",
-    "tenner": "number:10",
+    **{word: f"number:{number}" for number, word in _NUMBERS.items()},
+    **{word: f"currency:{code}" for code, names in _CURRENCIES.items() for word in names},
+    **{word: f"number:{number}" for word, number in words("times_over").items()},
     "noon": "time:12:00",
     "midnight": "time:00:00",
 }
 _VALUES: Final[dict[str, Decimal]] = {
-    **{word: Decimal(number) for number, word in enumerate(_ONES.split(), 1)},
-    **{word: Decimal(number * 10) for number, word in enumerate(_TENS.split(), 2)},
-    "a": Decimal(1),
-    "an": Decimal(1),
-    "half": Decimal("0.5"),
-    "couple": Decimal(2),
-    "pair": Decimal(2),
+    **{word: Decimal(number) for number, word in _NUMBERS.items()},
+    **{word: Decimal(number) for word, number in words("counts").items()},
 }
-_SCALES: Final = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 1_000_000}
+_SCALES: Final[dict[str, int]] = words("scales")
 _MOST: Final = Decimal(10) ** 15  # larger numbers are not read from words
-_ONE_WORD: Final = rf"(?:{'|'.join(f'{_ONES} {_TENS} couple pair'.split())})"
+_ONE_WORD: Final = rf"(?:{'|'.join([*_ONES, *_TENS, 'couple', 'pair'])})"
 _NUMBER_WORDS: Final = re.compile(
     rf"(?<![\w.,-])(?:(?:half\s+a|an?|\d{{1,9}}(?:\.\d{{1,6}})?)(?=\s+(?:{'|'.join(_SCALES)})(?!\w))|{_ONE_WORD}|dozen)"
     rf"(?![\w])(?:[\s-]+(?:and\s+)?(?:{'|'.join(_SCALES)}|{_ONE_WORD})(?!\w))*",
     re.I,
 )
-_CURRENCY_NAMES: Final = [word for words in _CURRENCIES.values() for word in words.split() if word.isalpha()]
+_CURRENCY_NAMES: Final = [word for names in _CURRENCIES.values() for word in names if word.isalpha()]
 _CURRENCY_WORD: Final = re.compile(
     rf"[$\u20ac\u00a3\u00a5\u20b9]|(?<![^\W\d_])(?:{'|'.join(_CURRENCY_NAMES)})(?!\w)", re.I
 )
@@ -75,7 +49,7 @@ _AND_A_HALF: Final = re.compile(
     rf"(?:\s+(?P<scale>{'|'.join(_SCALES)})(?!\w))?",
     re.I,
 )
-_TIMES_OVER: Final = re.compile(r"(?<!\w)(?:once|twice|thrice|fiver|tenner)(?!\w)", re.I)
+_TIMES_OVER: Final = re.compile(rf"(?<!\w)(?:{'|'.join(words('times_over'))})(?!\w)", re.I)
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:\.\d{3}){1,4}|\d{1,12}),\d{1,2}(?![.,]?\w)")
 _SPACED: Final = re.compile(
     r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f'\u2019]\d{3}){1,4}(?:[.,](?P<rest>\d{1,2}))?"
@@ -84,7 +58,7 @@ _SPACED: Final = re.compile(
 """Thousands set apart by a space or an apostrophe."""
 _THOUSANDS: Final = re.compile(r"(?<![\w.,])(\d{1,9})(?:\.(\d{1,3}))?\s?k(?!\w)", re.I)
 
-_FACTORS: Final = {"minute": 60, "hour": 60, "day": 24, "week": 7, "fortnight": 14, "month": 30, "year": 12}
+_FACTORS: Final[dict[str, int]] = words("smaller_units")
 _SPAN: Final = re.compile(
     rf"(?<![\w.,])(?:(?P<half>half)\s+an?[\s-](?P<thing>\w+)"
     rf"|(?P<count>an?|\d{{1,4}}(?:\.\d{{1,2}})?|{_ONE_WORD})[\s-](?P<unit>{'|'.join(_FACTORS)})s?(?!\w))",
@@ -101,22 +75,13 @@ _MONTH: Final = (
 )
 MAX_DAYS: Final = 14  # between a day that is told by its name and one that is known
 MAX_MONTH: Final = 31  # the same for one that is told by its number in the month, or as its end
-_DAYS_AWAY: Final = {
-    1: ("tomorrow",),
-    2: ("day after tomorrow", "in two days", "in 2 days"),
-    3: ("in three days", "in 3 days"),
-    7: ("in a week", "in one week", "a week from now", "a week from today"),
-    14: ("in two weeks", "in 2 weeks", "two weeks from now", "two weeks from today", "in a fortnight"),
-}
+_DAYS_AWAY: Final = {int(number): names for number, names in words("days_away").items()}
 _SUFFIXES: Final = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
-_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_ORDINALS: Final = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
-    "sixteenth seventeenth eighteenth nineteenth twentieth"
-)
+_WEEKDAYS: Final = names_of("weekdays")
+_ORDINALS: Final[list[str]] = words("ordinals")
 _ORDINAL_DAYS: Final = {
-    **{word: day for day, word in enumerate(_ORDINALS.split(), 1)},
-    **{f"twenty-{word}": day for day, word in enumerate(_ORDINALS.split()[:9], 21)},
+    **{word: day for day, word in enumerate(_ORDINALS, 1)},
+    **{f"twenty-{word}": day for day, word in enumerate(_ORDINALS[:9], 21)},
     "thirtieth": 30,
     "thirty-first": 31,
 }
@@ -137,7 +102,7 @@ _TIME: Final = re.compile(
     r"(?:\s{0,2}(?P<half>[ap])\.?m\b\.?)?(?![\d:])",
     re.I,
 )
-_HOUR: Final = rf"\d{{1,2}}|{'|'.join(_ONES.split()[:12])}"
+_HOUR: Final = rf"\d{{1,2}}|{'|'.join(_ONES[:12])}"
 _CLOCK: Final = re.compile(
     rf"(?<!\w)(?:(?P<past>half\s+past|quarter\s+past|quarter\s+to)\s+(?P<hour>{_HOUR})|(?P<clock>{_HOUR})\s+o['\u2019]?clock"
     rf"|(?:at|by|from|until|till)\s+(?P<bare>{_HOUR})(?![:.,]\d|\s{{0,2}}[ap]\.?m\b|[%/-]))(?!\w)",
@@ -350,15 +315,11 @@ def count_of(word: str) -> Decimal:
 
 
 def _near(day: datetime.date, most: int) -> Iterator[tuple[str, list[str]]]:
-    for word in (
-        _WEEKDAYS[day.weekday()],
-        *normalize_dates.weekday(day.weekday()),
-        *(["weekend"] if day.weekday() > 4 else []),
-    ):
+    for word in (*_WEEKDAYS[str(day.weekday())], *(["weekend"] if day.weekday() > 4 else [])):
         yield word, _around(day, most)
-    for away, words in _DAYS_AWAY.items():
+    for away, names in _DAYS_AWAY.items():
         known = [(day - datetime.timedelta(days=away)).isoformat()]
-        yield from ((word, known) for word in (*words, *normalize_dates.days_away(away)))
+        yield from ((word, known) for word in names)
     month = _around(day, MAX_MONTH)
     yield ordinal(day), month
     if (day + datetime.timedelta(days=1)).day == 1:

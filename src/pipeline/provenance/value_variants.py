@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pipeline.provenance import locale_names
+from pipeline.provenance.words import names_of, words
 
 MAX_CHARACTERS: Final = 128  # of a value that has other forms
 MIN_DIGITS: Final = 4  # of a code that is told by its figures alone
@@ -29,51 +29,16 @@ _TITLE: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|mx|miss|sir)(?:\. ?| )(?=\S)",
 _ONE_HOST: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}/32")
 _NOUN: Final = re.compile(r"[^\W\d_]{3,30}(?: [^\W\d_]{3,30})?")
 _DONE: Final = re.compile(r"([a-z]{3,20})ed", re.I)
-_ALIKE: Final = [
-    (names.split(), said.split(","))
-    for names, said in (
-        ("approved accepted granted", "approve,accept,grant,allow,agree"),
-        ("rejected refused declined denied", "reject,refuse,decline,deny,turn down,turn it down"),
-        ("completed done fixed resolved", "complete,completed,done,fixed,finished,resolved"),
-        ("viewer reader view read", "view,read,see,look at"),
-        ("editor writer edit write", "edit,write"),
-        ("commenter comment", "comment"),
-        ("production", "prod,live"),
-        ("staging", "stage"),
-        ("development", "dev"),
-        ("admin administrator", "admin,administrator"),
-    )
-]
+_SAID_AS: Final = {name: said for names, said in words("states") for name in names}
 """Words of a tool for states, roles and places, each with the words in which people say them."""
-_SAID_AS: Final = {name: said for names, said in _ALIKE for name in names}
 _WEEK: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MAIL: Final = re.compile(r"[^\s@]+@[^\s@]+")
-_STREETS: Final = (
-    "street st,avenue ave,road rd,boulevard blvd,drive dr,lane ln,court ct,square sq,apartment apt,suite ste"
-    ",stra\u00dfe str"
-)
-_SHORT: Final = dict(pair.split() for pair in _STREETS.split(","))
+_SHORT: Final[dict[str, str]] = words("streets")
 _LONG: Final = {short: name for name, short in _SHORT.items()}
 _STREET: Final = re.compile(rf"(?:(?<!\w)|(?<=\w)(?=str))({'|'.join((*_SHORT, *_LONG))})(?!\w)\.?", re.I)
 _CALLED: Final = re.compile(r"(?:mailto|tel|sms):(?=[^/])", re.I)
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(%|[^\W\d_]+)")
-_UNITS: Final = [
-    names.split(",")
-    for names in (
-        "s,sec,secs,second,seconds",
-        "min,mins,minute,minutes",
-        "h,hr,hrs,hour,hours",
-        "d,day,days",
-        "%,percent,per cent",
-        "mg,milligram,milligrams",
-        "g,gram,grams",
-        "kg,kilo,kilos,kilogram,kilograms",
-        "ml,milliliter,milliliters,millilitre,millilitres",
-        "l,liter,liters,litre,litres",
-        "km,kilometer,kilometers,kilometre,kilometres",
-    )
-]
-_UNIT: Final = {name: names for names in _UNITS for name in names}
+_UNIT: Final = {name: names for names in words("measures") for name in names}
 
 
 def readings(value: str) -> list[str | float]:
@@ -115,7 +80,7 @@ def _forms(text: str) -> Iterator[str | float]:
         yield text.removesuffix("/32")  # a network of one address
     if _NOUN.fullmatch(text):
         yield from (text[:-1],) if text[-1] in "sS" else (f"{text}s", f"{text}es", f"{text[:-1]}ies")
-    yield from locale_names.names_of(text)
+    yield from names_of("countries" if text.isupper() else "languages").get(text, ())
     yield from _states(text)
     yield from _streets(text)
     yield from _names(text)
