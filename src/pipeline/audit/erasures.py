@@ -166,8 +166,6 @@ class Erasures:
         self._contents_here.append(at)
         if leaf.content.filed is not None:
             subject, session, moment, until = leaf.content.filed
-            # Older records do not state when their content expires.
-            until = until if committed.says_when else None
             if (subject, session, moment, until) != (
                 *map(leaf.row.get, ("subject", "session", "at")),
                 committed.expires_at,
@@ -202,7 +200,7 @@ class Erasures:
                     "content.held", *erased_content.at, f"its content was erased while under hold {hold.held.id}"
                 )
         until = erased_content.committed.expires_at
-        if erased.by_age and erased_content.committed.says_when and (until is None or erased.at + _SKEW < until):
+        if erased.by_age and (until is None or erased.at + _SKEW < until):
             yield Problem("content.early", *erased_content.at, "retention erased its content too early")
 
     def _of_holds(self, holds: Sequence[_RecordedHold]) -> Iterator[Problem]:

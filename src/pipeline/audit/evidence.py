@@ -42,26 +42,16 @@ def _tagged_bytes(held: bytes) -> dict[str, str]:
     return {"bytes": held.hex()}
 
 
-def strays_noted(leaves: Iterable[bytes]) -> dict[str, Any]:
-    """What the opening of a log notes about records in no log: their number, and the digest of their leaves."""
-    every = list(leaves)
-    return {"records": len(every), "digest": sha256(b"".join(every)).hexdigest()}
-
-
 def commitment_of(salt: bytes, body: bytes) -> str:
     """A record's commitment to its content: SHA-256 of salt and bytes, as hex [AUD-70]."""
     return sha256(salt + body).hexdigest()
 
 
 class Committed(NamedTuple):
-    """A record's commitment to its content, and the moment when that expires, if it does.
-
-    `says_when`: whether the record states an expiry at all; older records do not.
-    """
+    """A record's commitment to its content, and the moment when that expires, if it does."""
 
     commitment: str
     expires_at: int | None
-    says_when: bool
 
 
 def committed_in(record: bytes | None) -> Committed | None:
@@ -75,7 +65,7 @@ def committed_in(record: bytes | None) -> Committed | None:
         return None
     if not isinstance(commitment, str) or type(expires_at) not in (int, NoneType):
         return None
-    return Committed(commitment, expires_at, "expires_at" in content_fields)
+    return Committed(commitment, expires_at)
 
 
 class Kept(NamedTuple):
@@ -222,5 +212,4 @@ __all__ = [
     "fields_of",
     "leaf_of",
     "leaves_of",
-    "strays_noted",
 ]

@@ -29,14 +29,13 @@ class Opening(NamedTuple):
     Attributes:
         seq: the number of its record. log: the log's id.
         named: the log's id, key, public key and time, as in its `LogRow`.
-        seen: the heads that it notes. before: what it notes of records in no log.
+        seen: the heads that it notes.
     """
 
     seq: int
     log: str
     named: tuple[Any, ...]
     seen: tuple[Noted, ...]
-    before: Any
 
     @classmethod
     def of(cls, log: str, leaf: Leaf, body: bytes) -> Opening:
@@ -45,7 +44,7 @@ class Opening(NamedTuple):
         named = tuple(details[name] for name in ("log", "key", "public_key", "at"))
         heads = [(texts([head["log"], head["root"]]), int(head["size"])) for head in details["seen"]]
         seen = tuple(Noted(noted, root, size) for (noted, root), size in heads)
-        return cls(leaf.seq, log, named, seen, details["before"])
+        return cls(leaf.seq, log, named, seen)
 
 
 class Numbers(NamedTuple):

@@ -16,7 +16,7 @@ from operator import itemgetter, lt
 from typing import Any, Final
 
 from pipeline.audit.erasures import MALFORMED, READ, Erasures, Problem, malformed
-from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaves_of, strays_noted
+from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaves_of
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.log_order import Numbers, Opening, inserted, misnumbered
 from pipeline.audit.manifest import Manifest
@@ -345,19 +345,11 @@ class _Check:
         return True
 
     def _check_strays(self) -> None:
-        """Check that the records of no log are those noted by the first opening."""
-        strays = list(self._evidence.strays())
-        for leaf in strays:
-            if not leaf.whole:
-                self._found("record.changed", "", None, leaf.id, "its body does not match its digest")
+        """Check that no record is in no log."""
+        for leaf in self._evidence.strays():
+            self._found("record.stray", "", None, leaf.id, "it is in no log")
             if leaf.content is not None:
                 self._found("content.stray", "", None, leaf.id, "content is stored for this record, which is in no log")
-        found = strays_noted(leaf.hash for leaf in strays)
-        noted = [opening.before for opening in self._openings] or ([found] if not strays else [])
-        if any(one != found for one in noted) or not noted:
-            first = strays[0].id if strays else None
-            problem = f"records in no log: {found['records']}, which does not match the logs' openings"
-            self._found("record.stray", "", None, first, problem)
 
 
 _READ: Final = READ | {"log"}

@@ -69,7 +69,7 @@ def _lines(found: Stored, body: Any, policies: PoliciesAtHand, erased: Callable[
         yield f"{name:<{_WIDTH}}  {shortened(value, _LONGEST)}"
     if written is _decision:
         yield f"{'content':<{_WIDTH}}  {shortened(_content(body, erased), _LONGEST)}"
-    where = "in no log: written before there were logs" if found.log is None else f"{found.log}, place {found.place}"
+    where = "in no log" if found.log is None else f"{found.log}, place {found.place}"
     yield f"{'log':<{_WIDTH}}  {where}"
     yield f"{'digest':<{_WIDTH}}  {found.digest}"
 

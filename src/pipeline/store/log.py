@@ -15,13 +15,13 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from cmf.json.codec import dumps
 from cmf.message.ids import Clock
-from pipeline.audit.evidence import FIELDS, fields_of, leaf_of, leaves_of, strays_noted
+from pipeline.audit.evidence import fields_of, leaves_of
 from pipeline.audit.heads import Head, Signer, batch_digest
 from pipeline.audit.merkle import Tree
 from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.timestamps import micros
 from pipeline.store.engine import insert_rows
-from pipeline.store.tables import HEADS, LOGS, RECORDS
+from pipeline.store.tables import HEADS, LOGS
 
 Row = Mapping[str, Any]
 _NO_DECISION: Final = {"subject": "anonymous", "session": None, "verdict": "none", "revision": ""}
@@ -123,7 +123,7 @@ class Log:
         row = {"id": self._id, "key": key.id, "public_key": key.pem, "opened_at": now, "seen": 0}
         connection.execute(insert(LOGS), row)
         fields = {"log": self._id, "key": key.id, "public_key": key.pem, "at": now, "seen": seen}
-        body = dumps({"schema": 1, **fields, "before": _strays(connection)})
+        body = dumps({"schema": 1, **fields})
         opening = {"id": self._id, "kind": "log", "at": now, "action": "open", "body": body}
         return {**_NO_DECISION, **opening, "digest": hashlib.sha256(body).hexdigest()}
 
@@ -142,13 +142,6 @@ def _grown_logs(connection: Connection) -> list[dict[str, Any]]:
         .order_by(HEADS.c.log)
     )
     return [row._asdict() for row in connection.execute(pending)]
-
-
-def _strays(connection: Connection) -> dict[str, Any]:
-    """The number of records in no log, written before there were logs, and a digest of them."""
-    of_no_log = select(*(RECORDS.c[name] for name in FIELDS)).where(RECORDS.c.log.is_(None)).order_by(RECORDS.c.seq)
-    rows = connection.execute(of_no_log).mappings().all()
-    return strays_noted(leaf_of(dict(row)) for row in rows)
 
 
 __all__ = ["Log"]

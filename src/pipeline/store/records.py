@@ -26,7 +26,7 @@ class Stored:
     """A record as stored.
 
     Attributes:
-        seq: its number in this database. log, place: its place in a log; None for records older than the log.
+        seq: its number in this database. log, place: its place in a log; None for one that is in none.
         body: its bytes; None if they were erased. digest: their SHA-256 as hex.
     """
 

@@ -186,7 +186,7 @@ RECORDS: Final = Table(
     _word("revision"),
     Column("body", LargeBinary, nullable=True),  # null once erased; the digest stays [AUD-40]
     _text("digest"),
-    _text("log", nullable=True),  # null in records older than the log
+    _text("log", nullable=True),  # null in a record that no log vouches for
     Column("place", BigInteger, nullable=True),
     Index("records_session", "subject", "session", "seq"),
     Index("records_at", "at"),
