@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,7 @@ from pipeline.cli.app import app
 pytest_plugins = ["pytester"]
 
 RULES = {"no": 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'}
-PLUGIN = ["-p", "no:cmf", "-p", "pipeline.integrations.pytest_plugin", "-p", "no:cacheprovider"]
+PLUGIN = ["-p", "no:cmf", "-p", "cmf_pytest", "-p", "no:cacheprovider"]
 
 
 @pytest.fixture
@@ -113,13 +114,51 @@ def test_the_shipped_policies_judge_where_there_are_no_others(run: pytest.Pytest
 def test_pytest_finds_the_plugin_which_imports_nothing_until_it_is_asked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     module = project["entry-points"]["pytest11"]["cmf"]
-    script = (
-        f"import sys, {module}; print(*sorted(name for name in sys.modules if name[:4] in ('cmf', 'pipe', 'pyte')))"
-    )
+    prefixes = ("cmf", "pipeline", "pytest")
+    script = f"import sys, {module}; print(*(name for name in sys.modules if name.startswith({prefixes})))"
 
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT / "src", capture_output=True, text=True, check=True, timeout=60
     )
 
-    assert done.stdout.split() == ["pipeline", "pipeline.integrations", module]
-    assert Path(ROOT / "src" / module.replace(".", "/")).with_suffix(".py").is_file()
+    assert done.stdout.split() == [module]
+
+
+@pytest.mark.spec("INT-63")
+@pytest.mark.parametrize("name", ["pipeline", "cmf"])
+def test_a_project_with_a_package_of_our_name_runs_its_own_tests(tmp_path: Path, name: str) -> None:
+    own = tmp_path / "src" / name
+    own.mkdir(parents=True)
+    (own / "__init__.py").write_text("", encoding="utf-8")
+    (own / "steps.py").write_text("def double(x):\n    return 2 * x\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = src\nfilterwarnings = error\n", encoding="utf-8")
+    (tmp_path / "test_own.py").write_text(
+        f"from {name}.steps import double\n\ndef test_it():\n    assert double(2) == 4\n", encoding="utf-8"
+    )
+    (tmp_path / "test_ours.py").write_text(
+        f"import {name}.steps\n\ndef test_it(cmf_guard):\n    pass\n", encoding="utf-8"
+    )
+    plugin = tmp_path / "installed" / "cmf_pipeline-0.dist-info"  # as pip leaves it
+    plugin.mkdir(parents=True)
+    module = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["pytest11"]["cmf"]
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: cmf-pipeline\nVersion: 0\n", encoding="utf-8")
+    (plugin / "entry_points.txt").write_text(f"[pytest11]\ncmf = {module}\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(plugin.parent), str(ROOT / "src")])}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        *(f"-pno:{other}" for other in ("cacheprovider", "langsmith_plugin", "asyncio")),
+    ]
+
+    own_tests, ours = (
+        subprocess.run(
+            [*command, file], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        for file in ("test_own.py", "test_ours.py")
+    )
+
+    assert "1 passed" in own_tests.stdout, own_tests
+    assert "need its packages `cmf` and `pipeline`" in ours.stdout, ours
+    assert "Traceback" not in ours.stdout

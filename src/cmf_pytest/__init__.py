@@ -1,7 +1,8 @@
 """pytest fixtures: guards under the project's own policies. Spec: docs/spec/integrations.md [INT-62] ff.
 
-Wherever this package is installed, every pytest run loads this module first, and most do not need it. So it imports
-nothing of ours until a test uses a fixture.
+Wherever this distribution is installed, every pytest run loads this module first, and most do not need it. So it
+imports nothing of ours until a test uses a fixture, and stands outside `pipeline` and `cmf`: a project may have
+packages of these names.
 """
 
 from __future__ import annotations
@@ -80,10 +81,15 @@ def _place(config: pytest.Config, named: str) -> Path | str:
 
 def _guard(policies: Policies, profiles: Sequence[Path | str]) -> Guard | str:
     """The guard, or why it cannot be built."""
-    from pipeline.decisions.errors import PipelineError
-    from pipeline.guard import Guard
-    from pipeline.policy.policy_set import PolicySet
-    from pipeline.provenance.profiles import Profiles
+    try:
+        from pipeline.decisions.errors import PipelineError
+        from pipeline.guard import Guard
+        from pipeline.policy.policy_set import PolicySet
+        from pipeline.provenance.profiles import Profiles
+    except ImportError as error:
+        if str(error.name).partition(".")[0] not in ("cmf", "pipeline"):
+            raise
+        return f"the fixtures of cmf-pipeline need its packages `cmf` and `pipeline`: {error.name} is another one here"
 
     try:
         known = Profiles.load(*profiles)
