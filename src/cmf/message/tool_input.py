@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from cmf.message.tools import ToolDefinition
 MAX_STEPS: Final = 100_000  # of one validation: a part of the schema held to a part of the arguments
 MAX_MATCHED: Final = 4_000_000  # characters that patterns are held to, times patterns
 MAX_LOOKED_AROUND: Final = 4_000  # the same, for patterns that look around: they may take 1,000 steps a character
+MAX_TRACKED: Final = 20_000_000  # steps, times the most items or properties that one of them notes
 _BACKTRACKS: Final = 1_000
 _PATTERN_BYTES: Final = 1_000_000  # of a compiled pattern
 _MAX_KEPT: Final = 512  # schemas that stay compiled
@@ -73,6 +75,7 @@ class _Compiled:
 
         self._root = schema
         self._most = MAX_MATCHED
+        self._enums: dict[int, int] = {}  # for each schema with an `enum`, how many of its values are slow to compare
         options: Any = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
         try:
             self.validator = self._built(options)
@@ -91,7 +94,7 @@ class _Compiled:
 
     def count(self, arguments: Any) -> None:
         """Return if holding `arguments` to the schema takes few steps; _UnboundedError otherwise."""
-        steps = matched = 0
+        steps = matched = widest = 0
         waiting = [(self._root, arguments)]
         while waiting:
             schema, instance = waiting.pop()
@@ -99,9 +102,22 @@ class _Compiled:
             if not isinstance(schema, dict):
                 continue
             matched += _matched(schema, instance)
-            if steps > MAX_STEPS or matched > self._most:
+            steps += self._compared(schema)
+            if _is_tracked(schema) and isinstance(instance, dict | list):
+                widest = max(widest, len(instance))
+            # What waits is a step too, and one schema can have thousands of parts.
+            waiting.extend(islice(self._parts(schema, instance), max(0, MAX_STEPS - steps - len(waiting)) + 1))
+            if len(waiting) > MAX_STEPS - steps or matched > self._most or steps * widest > MAX_TRACKED:
                 raise _UnboundedError
-            waiting.extend(self._parts(schema, instance))
+
+    def _compared(self, schema: dict[str, Any]) -> int:
+        """How many values of an `enum` are compared one by one: all that are no text, whole number or constant."""
+        listed = schema.get("enum")
+        if not listed:
+            return 0
+        if id(schema) not in self._enums:
+            self._enums[id(schema)] = sum(isinstance(each, float | list | dict) for each in listed)
+        return self._enums[id(schema)]
 
     def _parts(self, schema: dict[str, Any], instance: Any) -> Iterator[tuple[Any, Any]]:
         """What holding `instance` to `schema` comes to: at least the pairs that the validator looks at."""
@@ -139,6 +155,11 @@ class _Compiled:
             name = unquote(token).replace("~1", "/").replace("~0", "~")
             found = found[int(name)] if isinstance(found, list) else found[name]
         return found
+
+
+def _is_tracked(schema: dict[str, Any]) -> bool:
+    """Whether the validator notes of each item and property which parts of the schema looked at it."""
+    return "unevaluatedProperties" in schema or "unevaluatedItems" in schema
 
 
 def _matched(schema: dict[str, Any], instance: Any) -> int:

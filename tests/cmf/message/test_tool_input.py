@@ -41,6 +41,13 @@ def doubling(depth: int) -> dict[str, Any]:
         (doubling(40), {}),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}}, {}),
         ({"properties": {"a": {"items": {"anyOf": [{"type": "null"}] * 200}}}}, {"a": [1] * MAX_STEPS}),
+        ({"allOf": [{"$ref": "#"}] * 1_000}, {}),
+        ({"properties": {"a": {"items": {"enum": [n + 0.5 for n in range(4_000)]}}}}, {"a": [3_999.5] * 4_000}),
+        ({"properties": {"a": {"items": {"enum": [[n] for n in range(15_000)]}}}}, {"a": [[14_999]] * 15_000}),
+        (
+            {"allOf": [{"properties": {f"k{n}": True}} for n in range(30_000)], "unevaluatedProperties": False},
+            {f"k{n}": 1 for n in range(30_000)},
+        ),
     ],
 )
 def test_what_would_take_long_is_refused_soon(schema: Any, arguments: Any) -> None:
@@ -48,6 +55,17 @@ def test_what_would_take_long_is_refused_soon(schema: Any, arguments: Any) -> No
 
     assert problem(schema, arguments) is not None
     assert process_time() - begin < SECONDS
+
+
+@pytest.mark.spec("TOOL-6")
+def test_long_lists_of_values_and_tracked_properties_of_honest_schemas_are_validated() -> None:
+    codes = {"items": {"properties": {"code": {"enum": [f"c{n}" for n in range(5_000)]}, "rate": {"enum": [0.5, 1.5]}}}}
+    closed = {"allOf": [{"properties": {f"k{n}": True}} for n in range(100)], "unevaluatedProperties": False}
+
+    assert problem({"properties": {"rows": codes}}, {"rows": [{"code": "c4999", "rate": 1.5}] * 5_000}) is None
+    assert problem({"properties": {"rows": codes}}, {"rows": [{"code": "c5000"}]}) == "$.rows[0].code"
+    assert problem(closed, {f"k{n}": 1 for n in range(100)}) is None
+    assert problem(closed, {"other": 1}) == "$"
 
 
 @pytest.mark.spec("TOOL-6")
