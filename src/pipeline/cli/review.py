@@ -10,19 +10,19 @@ import typer
 
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey
-from pipeline.cli.audit_store import opened_for_search
 from pipeline.cli.options import Place, PublicKeys, SigningKey
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
-from pipeline.cli.recorded import opened_store
 from pipeline.decisions.errors import ConfigError, needs
-from pipeline.store.engine import check_is_store
 
 with needs("review"):
+    from pipeline.cli.audit_store import opened_for_search
     from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
+    from pipeline.cli.recorded import opened_store
     from pipeline.review.access import Authenticator, Named, Person, Proxied, Role
     from pipeline.review.rules import PoliciesAtHand
     from pipeline.review.site import Site
     from pipeline.review.web import build_site
+    from pipeline.store.engine import check_is_store
 
 MIN_SECRET = 16
 
