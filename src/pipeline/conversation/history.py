@@ -65,7 +65,7 @@ class Trail:
         return self._index.work
 
     def leads_to(self, messages: Sequence[Message], end: int) -> bool:
-        """Whether what was read is the beginning of the first `end` messages, so that reading can go on from there."""
+        """Whether what was read so far is a beginning of the first `end` messages, so that it can be continued."""
         return len(self.messages) <= end and _alike(self.messages, messages) == len(self.messages)
 
     def read(

@@ -97,7 +97,7 @@ def take_in(
     before: Sequence[Message] | None,
     kept: TakenIn | None = None,
 ) -> Ingested:
-    """`traffic` with the context's facts, what is registered of what it names, and the labels that its data brings.
+    """`traffic` with the context's facts, the facts registered for what it names, and the labels of its data.
 
     `kept` is how the request of the turn before was taken in; what it says of unchanged messages is not worked out
     again. The result has `taken`, for the turn after this one, only for a request of a session.

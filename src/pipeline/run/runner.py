@@ -96,7 +96,7 @@ class _Account(NamedTuple):
 
     @classmethod
     def of_unreadable(cls, error: CmfError, stages: tuple[StageRecord, ...]) -> _Account:
-        """The account of a value that has what no view can show: what its sender has to change."""
+        """The account of a value that no view can show in full; its record says what to change."""
         record = _closing(
             error.code, f"{error.message}; {error.hint}" if error.hint else error.message, rule=INPUT_RULE
         )
