@@ -96,29 +96,8 @@ def without_prints(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def foreign_pattern(pattern: str) -> tuple[str, str] | None:
     """What keeps a pattern from being used as in OPA, and what to write instead; None if nothing does."""
 
-def spaces_in(text: str) -> int | None:
-    """How many bytes of this text of an object are spaces between tokens; None if it may be spelled otherwise.
-
-    Spelled otherwise than `cmf.json.codec.dumps` does, that is; the text has been read by a parser already.
-    """
-
 def same_but_spaces(left: bytes, right: bytes) -> bool:
     """Whether two texts are the same once the spaces of JSON are left out of both, those in strings too."""
-
-def is_token(text: str, prefix: str) -> bool:
-    """Whether a text is 1 to 64 letters, digits, `_` and `-` of ASCII, and does not begin with `prefix`."""
-
-def plain_copy(item: list[Any], text: bytes, levels: int) -> list[Any] | None:
-    """A copy that shares no container with `item` and is what `text` says, written by `cmf.json.codec.dumps`.
-
-    None if that is not plain to see, or if it has a null, what is no plain JSON, or more levels.
-    """
-
-def shape_maker(cls: type, slots: tuple[tuple[str, tuple[Any, ...]], ...], takes: int) -> Callable[..., Any]:
-    """A function of `takes` arguments that makes an instance of `cls` with these slots: `(name, source)`.
-
-    A source is `("given", number)`, `("always", thing)`, `("several", sources)` or `("made", cls, slots)`.
-    """
 
 def filler(
     fields_of: Callable[[type], tuple[tuple[str, Any], ...]],
@@ -128,12 +107,8 @@ def filler(
     `fields_of(cls)` gives the fields of a type, each with its default; it is asked once for each.
     """
 
-def dict_maker(cls: type) -> Callable[[Mapping[str, Any]], Any]:
-    """A function that makes an instance of `cls`, a type of dicts, with what a mapping holds."""
-
 def freezing(
     dict: type,
-    sealed: type,
     list: type,
     freeze: Callable[[Any, int], Any],
     same_json: Callable[[Any, Any], bool],
@@ -142,8 +117,8 @@ def freezing(
 ) -> tuple[Callable[..., Any], Callable[[Any, Any], bool], Callable[[Any, Any], bool]]:
     """Three functions: `freeze(item, levels=levels)`, `same_json(left, right)` and `same_spelling(left, right)`.
 
-    They ask those that are given about what is not of the plainest types. `dict`, `sealed` and `list` are the types of
-    what is frozen.
+    They ask those that are given about what is not of the plainest types. `dict` and `list` are the types of what is
+    frozen.
     """
 
 @final

@@ -3,7 +3,6 @@
 //!
 //! Such a function must not panic, since nothing around it catches panics.
 
-use crate::json::spelling;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::UnsafeCell;
@@ -16,11 +15,6 @@ pub(crate) struct Method(UnsafeCell<ffi::PyMethodDef>);
 unsafe impl Sync for Method {}
 
 impl Method {
-    /// A function of one argument.
-    pub(crate) const fn of_one(name: &'static CStr, call: ffi::PyCFunction) -> Self {
-        Self::new(name, ffi::PyMethodDefPointer { PyCFunction: call }, ffi::METH_O)
-    }
-
     /// A function of positional arguments.
     pub(crate) const fn of_several(name: &'static CStr, call: ffi::PyCFunctionFast) -> Self {
         Self::new(name, ffi::PyMethodDefPointer { PyCFunctionFast: call }, ffi::METH_FASTCALL)
@@ -44,45 +38,6 @@ impl Method {
             let made = ffi::PyCFunction_NewEx(self.0.get(), bound.as_ptr(), std::ptr::null_mut());
             Bound::from_owned_ptr_or_err(bound.py(), made)
         }
-    }
-}
-
-static SPACES_IN: Method = Method::of_one(c"spaces_in", spaces_in);
-static IS_TOKEN: Method = Method::of_several(c"is_token", is_token);
-
-/// Adds `spaces_in` and `is_token`: see [`spelling`].
-pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("spaces_in", SPACES_IN.of(module)?)?;
-    module.add("is_token", IS_TOKEN.of(module)?)
-}
-
-/// `spaces_in(text)`: see [`spelling::spaces`]; None also if `text` is not a `str`.
-unsafe extern "C" fn spaces_in(_: *mut ffi::PyObject, text: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the caller is attached to the interpreter, and holds the argument.
-    unsafe {
-        match bytes_of(&text).and_then(spelling::spaces) {
-            Some(spaces) => ffi::PyLong_FromSize_t(spaces),
-            None => ffi::Py_NewRef(ffi::Py_None()),
-        }
-    }
-}
-
-/// `is_token(text, prefix)`: see [`spelling::is_token`]; false also if either is not a `str` or cannot be written as
-/// UTF-8.
-unsafe extern "C" fn is_token(
-    _: *mut ffi::PyObject,
-    given: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
-    // SAFETY: the caller is attached to the interpreter, and holds `count` arguments.
-    unsafe {
-        if count != 2 {
-            ffi::PyErr_SetString(ffi::PyExc_TypeError, c"is_token takes a text and a prefix".as_ptr());
-            return std::ptr::null_mut();
-        }
-        let (text, prefix) = (bytes_of(&*given), bytes_of(&*given.add(1)));
-        let is_one = text.zip(prefix).is_some_and(|(text, prefix)| spelling::is_token(text, prefix));
-        ffi::Py_NewRef(if is_one { ffi::Py_True() } else { ffi::Py_False() })
     }
 }
 

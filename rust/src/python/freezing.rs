@@ -1,10 +1,9 @@
-//! JSON in Python objects, frozen and compared: what `py_freeze`, `py_same_json` and `py_same_spelling` of `cmf.json.frozen`
+//! JSON in Python objects, frozen and compared: what `_freeze`, `_same_json` and `_same_spelling` of `cmf.json.frozen`
 //! do, in a tenth of the time.
 //!
 //! Other types than the interpreter's own are left to those functions, which also word the errors.
 
 use crate::python::c_functions::{bytes_of, Method};
-use crate::python::shapes::blank;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,7 +15,6 @@ const LEVELS: u32 = 128;
 #[pyclass(frozen, module = "cmf._native")]
 struct Frozen {
     dict: Py<PyType>,
-    sealed: Py<PyType>,
     list: Py<PyType>,
     freeze: Py<PyAny>,
     same_json: Py<PyAny>,
@@ -32,22 +30,21 @@ enum By {
 }
 
 /// Three functions, `freeze(item, levels=levels)`, `same_json(left, right)` and `same_spelling(left, right)`, which
-/// call the given ones for other types. `dict`, `sealed` and `list` are the types of frozen values.
+/// call the given ones for other types. `dict` and `list` are the types of frozen values.
 #[pyfunction]
 pub(crate) fn freezing<'py>(
     dict: &Bound<'py, PyType>,
-    sealed: &Bound<'py, PyType>,
     list: &Bound<'py, PyType>,
     freeze: Py<PyAny>,
     same_json: Py<PyAny>,
     same_spelling: Py<PyAny>,
     levels: u32,
 ) -> PyResult<[Bound<'py, PyAny>; 3]> {
-    if !(dict.is_subclass_of::<PyDict>()? && sealed.is_subclass_of::<PyDict>()? && list.is_subclass_of::<PyList>()?) {
+    if !(dict.is_subclass_of::<PyDict>()? && list.is_subclass_of::<PyList>()?) {
         return Err(PyValueError::new_err("not subclasses of dict and list"));
     }
-    let (py, dict, sealed, list) = (dict.py(), dict.clone().unbind(), sealed.clone().unbind(), list.clone().unbind());
-    let frozen = Bound::new(py, Frozen { dict, sealed, list, freeze, same_json, same_spelling, levels })?;
+    let (py, dict, list) = (dict.py(), dict.clone().unbind(), list.clone().unbind());
+    let frozen = Bound::new(py, Frozen { dict, list, freeze, same_json, same_spelling, levels })?;
     let frozen = frozen.as_any();
     Ok([FREEZE.of(frozen)?, SAME_JSON.of(frozen)?, SAME_SPELLING.of(frozen)?])
 }
@@ -138,7 +135,6 @@ impl Frozen {
                 || (ffi::PyFloat_CheckExact(item) != 0 && ffi::PyFloat_AsDouble(item).is_finite())
                 || kind == self.dict.as_ptr()
                 || kind == self.list.as_ptr()
-                || kind == self.sealed.as_ptr()
         }
     }
 
@@ -315,6 +311,25 @@ impl Frozen {
                 || ffi::PyTuple_CheckExact(item) != 0
                 || ffi::Py_TYPE(item).cast() == self.list.as_ptr()
         }
+    }
+}
+
+/// An empty instance of `cls`, made by the `__new__` of its base `kind`, whatever `__new__` of its own `cls` has; or
+/// null with an error set.
+///
+/// SAFETY: the caller is attached; both are types, `kind` is `dict` or `list`, and a base of `cls`.
+unsafe fn blank(kind: *mut ffi::PyTypeObject, cls: *mut ffi::PyTypeObject) -> *mut ffi::PyObject {
+    // SAFETY: the `tp_new` of these two makes instances of `cls`, and ignores arguments.
+    unsafe {
+        let new = ffi::PyType_GetSlot(kind, ffi::Py_tp_new);
+        let new = std::mem::transmute::<*mut std::ffi::c_void, ffi::newfunc>(new);
+        let nothing = ffi::PyTuple_New(0);
+        if nothing.is_null() {
+            return nothing;
+        }
+        let made = new(cls, nothing, std::ptr::null_mut());
+        ffi::Py_DECREF(nothing);
+        made
     }
 }
 

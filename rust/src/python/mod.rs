@@ -4,8 +4,7 @@
 //!   work.
 //! - Policy inputs: [`input_writer`] writes them from views, by [`template`] and [`context`]; [`value_writer`] writes
 //!   values.
-//! - Values: [`shapes`] and [`named_fields`] make them, [`freezing`] freezes and compares JSON, [`plain_copy`] copies
-//!   it.
+//! - Values: [`named_fields`] makes them, [`freezing`] freezes and compares JSON.
 //! - Repeated conversations: [`fingerprints`] tells what was there before, by [`polynomial_hash`] and [`tuples`].
 //! - [`type_table`] holds what Python told of its types; [`c_functions`] defines functions without PyO3's wrapper.
 
@@ -15,9 +14,7 @@ mod fingerprints;
 mod freezing;
 mod input_writer;
 mod named_fields;
-mod plain_copy;
 mod polynomial_hash;
-mod shapes;
 mod template;
 mod tuples;
 mod type_table;
@@ -187,8 +184,8 @@ fn traceless_errors() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        c_functions, polynomial_hash, quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes,
-        PyBackedStr, PyBytes, PyModule, PyModuleMethods, PyResult, Python,
+        polynomial_hash, quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes,
+        PyModule, PyModuleMethods, PyResult, Python,
     };
     use crate::addresses::address;
     use crate::builtins::{self, regexes};
@@ -211,10 +208,6 @@ mod _native {
     use crate::python::input_writer::InputWriter;
     #[pymodule_export]
     use crate::python::named_fields::filler;
-    #[pymodule_export]
-    use crate::python::plain_copy::plain_copy;
-    #[pymodule_export]
-    use crate::python::shapes::{dict_maker, shape_maker};
     #[pymodule_export]
     use crate::python::template::Template;
     #[pymodule_export]
@@ -309,7 +302,6 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         quiet_panics();
         traceless_errors();
-        c_functions::add_to(module)?;
         // The default of 256 compiled patterns is fewer than a large set has, and all others are compiled again at
         // every evaluation (127 ms against 3 ms for 400 patterns).
         regorus::cache::configure(regorus::cache::Config { regex: 8_192, glob: 4_096 });

@@ -1,5 +1,4 @@
-//! Values made from named fields, and copied with some fields replaced: what `py_trusted` and `py_replace` of
-//! `cmf.json.value` do, but faster.
+//! Values made from named fields, and copied with some fields replaced: `trusted` and `replace` of `cmf.json.value`.
 //!
 //! Python tells the fields of a type once, when it is first used. Python checks what it passes: nothing is checked
 //! here.

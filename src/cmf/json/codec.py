@@ -14,13 +14,13 @@ from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import Any, Final, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import orjson
 
-from cmf.errors import DecodeError, ShapeError
-from cmf.json.frozen import MAX_DEPTH, FrozenDict, freeze_parsed, sealed
-from cmf.json.native import same_but_spaces, spaces_in
+from cmf._native import same_but_spaces
+from cmf.errors import DecodeError
+from cmf.json.frozen import MAX_DEPTH
 
 MAX_BYTES = 32 * 1024 * 1024  # one document; providers stop at 20 to 32 MiB
 MAX_BRACKETS = 512 * 1024  # of a document from outside: reading one is one call, during which no other thread runs
@@ -29,12 +29,7 @@ SAFE_INTEGER = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _STRICT = _OPTIONS | orjson.OPT_STRICT_INTEGER
 _EXPONENT = "e+" if b"e+" in orjson.dumps(1e22) else "e"
-_SPACES = b" \t\n\r"
-_CONTAINERS = frozenset({dict, list})
 _LONG = 8192  # to count the brackets in more text takes longer than to have orjson count levels
-_SHORT = 2 * MAX_DEPTH
-_SHALLOW = 5 * MAX_DEPTH - 3
-_WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
 _ALWAYS_EXACT = 16  # so many characters with a point hold no more than 15 digits, as all doubles do
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -78,24 +73,16 @@ def loads(
     # what differs in spaces alone: all tokens are still there, in their order, and those in texts are alike on both
     # sides. Text that is spelled in yet another way (escapes, exponents) takes the reader that looks at every key.
     plain = None
-    if len(raw) > 2 * max_depth and (len(raw) > _LONG or brackets(raw) > max_depth):
+    if len(raw) > 2 * max_depth and (len(raw) > _LONG or _brackets(raw) > max_depth):
         plain = _written_if_shallow(value) if max_depth >= MAX_DEPTH else None
         if plain is None:
             # Before it is written again: orjson writes no more than 254 levels, and fails with another error.
             _checked_depth(value, max_depth)
     if plain is None:
         plain = orjson.dumps(value)
-    if plain != raw and not _same_but_spaces(plain, raw):
+    if plain != raw and not same_but_spaces(plain, raw):
         value = _slow_loads(raw, is_embedded=is_embedded)
     return value
-
-
-def py_same_but_spaces(left: bytes, right: bytes) -> bool:
-    """`native.same_but_spaces`, where the native module is not built."""
-    return left.translate(None, _SPACES) == right.translate(None, _SPACES)
-
-
-_same_but_spaces: Final = same_but_spaces or py_same_but_spaces
 
 
 def dumps(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
@@ -167,74 +154,7 @@ def loads_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def plain_bytes(value: Any) -> bytes | None:
-    """`value` as `dumps` gives it, if `loads_plain` reads the same value from it; else None.
-
-    Numbers that are not finite are written as null, which the caller has to look for.
-    """
-    try:
-        return orjson.dumps(value, None, _OPTIONS)
-    except orjson.JSONEncodeError:
-        return None
-
-
-def loads_plain(text: bytes) -> Any:
-    """The JSON value that `plain_bytes` has written: nothing has to be proved, and no depth is kept."""
-    return orjson.loads(text)
-
-
-def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
-    """`loads_object`, frozen or sealed, and how many bytes of the text are spelling: 0 for what `dumps` makes of it.
-
-    Where the text differs in more than spaces, all of it counts as spelling.
-    """
-    try:
-        if text.isascii() and len(text) <= _WORTH_SEALING:
-            value = orjson.loads(text)
-            if type(value) is dict and (spaces := spaces_in(text)) is not None:
-                return sealed(value), spaces
-        raw = text.encode()
-        value = orjson.loads(raw)
-        # The same check as in `loads`, repeated here since calls take half of the time of short texts.
-        spelt = orjson.dumps(value)
-        if type(value) is dict and (spelt == raw or _same_but_spaces(spelt, raw)):
-            size = len(spelt)
-            # A level takes two bytes if it is an array, and else five; the innermost one may do with two. Brackets are
-            # left out and not counted, which takes twice as long.
-            if size <= _SHORT or size + 3 * (size - len(spelt.replace(b"[", b""))) <= _SHALLOW:
-                return sealed(value), len(raw) - size
-            return sealed_object(value, MAX_DEPTH, spelt), len(raw) - size
-    except (ValueError, ShapeError):
-        pass  # not text, no JSON, too deep: `loads` has the last word
-    found = loads_object(text)
-    if found is None:
-        return None, 0
-    return freeze_parsed(found), 0 if dumps(found) == text.encode() else len(text)
-
-
-def sealed_object(value: dict[str, Any], max_depth: int, text: bytes | None = None) -> FrozenDict:
-    """An object that a parser has just given, sealed where that is safe; a frozen one as it is.
-
-    Args:
-        value: used up.
-        max_depth: ceiling on containers inside containers.
-        text: what `dumps` makes of it, where that is known.
-
-    Raises:
-        ShapeError: nested deeper than `max_depth` levels.
-    """
-    if isinstance(value, FrozenDict):
-        return value
-    if not _CONTAINERS.isdisjoint(map(type, value.values())):
-        if text is None:
-            text = dumps(value)
-        if len(text) <= _WORTH_SEALING and brackets(text) <= max_depth:
-            return sealed(value)
-    frozen: FrozenDict = freeze_parsed(value, max_depth)
-    return frozen
-
-
-def brackets(text: bytes) -> int:
+def _brackets(text: bytes) -> int:
     """How many of them open in a JSON text, those in strings included: it cannot be nested more deeply."""
     # To leave them out takes a third of the time of counting them: it skips what is between them.
     return 2 * len(text) - len(text.replace(b"{", b"")) - len(text.replace(b"[", b""))

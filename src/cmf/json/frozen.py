@@ -7,14 +7,14 @@ ones. Every method that would change them raises.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from cmf._native import freezing
 from cmf.errors import ShapeError
-from cmf.json import native
 
 JsonValue: TypeAlias = "bool | int | float | str | FrozenList | FrozenDict | None"
 
@@ -114,48 +114,11 @@ class FrozenList(list[Any]):
         return self
 
 
-class SealedDict(FrozenDict):
-    """A `FrozenDict` around an object that was just parsed. Its content is frozen when it is first accessed.
-
-    Any access but `len` and `in` turns it into the `FrozenDict` that `freeze_parsed` would have returned; from then on
-    that is its type. Most arguments and schemas are only written out again, by orjson, which needs no access, and
-    freezing is half the cost of reading them.
-    """
-
-    __slots__ = ()
-
-
-def _opened(held: FrozenDict) -> FrozenDict:
-    for key, item in dict.items(held):
-        kind = type(item)
-        if kind is dict or kind is list:
-            dict.__setitem__(held, key, freeze_parsed(item))
-    held.__class__ = FrozenDict
-    return held
-
-
-def _opening(name: str) -> Any:
-    def look(self: SealedDict, *arguments: Any) -> Any:
-        return getattr(_opened(self), name)(*arguments)
-
-    return look
-
-
-# Whatever hands out items, also to the interpreter: it copies a dict's storage only if `__iter__` is that of `dict`.
-for _name in (
-    *("__getitem__", "get", "items", "keys", "values", "__iter__", "__reversed__"),
-    *("__eq__", "__ne__", "__hash__", "__or__", "__ror__", "__reduce__", "__repr__"),
-):
-    setattr(SealedDict, _name, _opening(_name))
-
-
 _new_dict: Final = dict.__new__
 _fill: Final = dict.update
-_new_list: Final = list.__new__
-_extend: Final = list.extend
 
 
-def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
+def _freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     """`value` as a frozen JSON value; a frozen one is returned as it is.
 
     Raises:
@@ -164,7 +127,7 @@ def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     kind = type(value)
     if kind is str:
         return value if value.isascii() else _checked_text(value)
-    if kind is FrozenDict or kind is FrozenList or kind is bool or kind is int or value is None or kind is SealedDict:
+    if kind is FrozenDict or kind is FrozenList or kind is bool or kind is int or value is None:
         return value
     if kind is float:
         if not math.isfinite(value):
@@ -175,13 +138,13 @@ def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     if _depth == 0:
         raise too_deep()
     if isinstance(value, dict):
-        return frozen_mapping({_checked_key(key): py_freeze(item, _depth - 1) for key, item in value.items()})
+        return frozen_mapping({_checked_key(key): _freeze(item, _depth - 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
         array = list.__new__(FrozenList)
-        list.extend(array, [py_freeze(item, _depth - 1) for item in value])
+        list.extend(array, [_freeze(item, _depth - 1) for item in value])
         return array
     if isinstance(value, str):
-        return py_freeze(str.__str__(value))
+        return _freeze(str.__str__(value))
     raise ShapeError(
         f"{kind.__name__} is not a JSON type",
         code="shape.not-json",
@@ -194,55 +157,6 @@ def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
 def too_deep() -> ShapeError:
     """The error for a value that is nested deeper than `MAX_DEPTH`."""
     return ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
-
-
-def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
-    """`freeze` for the output of a JSON parser, whose texts and types are known to be valid.
-
-    `value` is changed: the containers inside it are replaced by frozen ones.
-
-    Raises:
-        ShapeError: deeper than 64 levels.
-    """
-    kind = type(value)
-    if kind is dict:
-        if not _depth:
-            raise too_deep()
-        for key, item in value.items():
-            inner = type(item)
-            if inner is dict or inner is list:
-                value[key] = freeze_parsed(item, _depth - 1)
-        frozen = _new_dict(FrozenDict)
-        _fill(frozen, value)
-        return frozen
-    if kind is list:
-        if not _depth:
-            raise too_deep()
-        for item in value:
-            inner = type(item)
-            if inner is dict or inner is list:
-                value = [freeze_parsed(each, _depth - 1) for each in value]
-                break
-        array = _new_list(FrozenList)
-        _extend(array, value)
-        return array
-    return value
-
-
-def py_sealed(value: dict[str, Any]) -> FrozenDict:
-    """`sealed` in Python, where the native module is not built."""
-    made = _new_dict(SealedDict)
-    _fill(made, value)
-    return made
-
-
-sealed: Final[Callable[[dict[str, Any]], FrozenDict]] = (
-    py_sealed if native.dict_maker is None else native.dict_maker(SealedDict)
-)
-"""A parsed object that is frozen when it is first accessed (see `SealedDict`): a tenth of the cost of freezing.
-
-The caller may not use the object any more, and vouches that it is nested no deeper than `MAX_DEPTH`.
-"""
 
 
 def frozen_mapping(items: dict[str, Any]) -> FrozenDict:
@@ -261,26 +175,26 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def py_same_json(left: Any, right: Any) -> bool:
+def _same_json(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal as JSON: true is not 1, but 1 is 1.0 (both are the number one)."""
     if isinstance(left, dict):
         return (
             isinstance(right, dict)
             and len(left) == len(right)
-            and all(key in right and py_same_json(item, right[key]) for key, item in left.items())
+            and all(key in right and _same_json(item, right[key]) for key, item in left.items())
         )
     if isinstance(left, list | tuple):
         return (
             isinstance(right, list | tuple)
             and len(left) == len(right)
-            and all(py_same_json(a, b) for a, b in zip(left, right, strict=True))
+            and all(_same_json(a, b) for a, b in zip(left, right, strict=True))
         )
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)
 
 
-def py_same_spelling(left: Any, right: Any) -> bool:
+def _same_spelling(left: Any, right: Any) -> bool:
     """`same_json`, with numbers spelled alike: 1 is not 1.0. The order of keys does not count."""
     if left is right:
         return True
@@ -288,26 +202,25 @@ def py_same_spelling(left: Any, right: Any) -> bool:
         return (
             isinstance(right, dict)
             and len(left) == len(right)
-            and all(key in right and py_same_spelling(item, right[key]) for key, item in left.items())
+            and all(key in right and _same_spelling(item, right[key]) for key, item in left.items())
         )
     if isinstance(left, list | tuple):
         return (
             isinstance(right, list | tuple)
             and len(left) == len(right)
-            and all(py_same_spelling(a, b) for a, b in zip(left, right, strict=True))
+            and all(_same_spelling(a, b) for a, b in zip(left, right, strict=True))
         )
     if isinstance(left, str):
         return isinstance(right, str) and left == right
     return type(left) is type(right) and left == right
 
 
-# Every adapter asks these of whole bodies: the native module does the same in a tenth of the time.
-if TYPE_CHECKING or native.freezing is None:
-    freeze, same_json, same_spelling = py_freeze, py_same_json, py_same_spelling
+# Every adapter asks these of whole bodies: the native module does the same in a tenth of the time, and asks the
+# functions above about what is not of the plainest types.
+if TYPE_CHECKING:
+    freeze, same_json, same_spelling = _freeze, _same_json, _same_spelling
 else:
-    freeze, same_json, same_spelling = native.freezing(
-        *(FrozenDict, SealedDict, FrozenList, py_freeze, py_same_json, py_same_spelling, MAX_DEPTH)
-    )
+    freeze, same_json, same_spelling = freezing(FrozenDict, FrozenList, _freeze, _same_json, _same_spelling, MAX_DEPTH)
 
 
 def _checked_text(text: str) -> str:

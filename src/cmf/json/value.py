@@ -21,9 +21,9 @@ import pydantic
 import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
+from cmf._native import filler
 from cmf.enums import ContentType
 from cmf.errors import SHAPE_WORDS, ShapeError
-from cmf.json import native
 from cmf.json.codec import dumps, dumps_sorted, loads
 from cmf.json.frozen import FrozenDict
 
@@ -89,18 +89,6 @@ def value(cls: type[_T]) -> type[_T]:
     """Make `cls` a frozen, slotted, keyword-only pydantic dataclass whose constructor raises ShapeError."""
     made = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)(cls)
     return cast("type[_T]", made)
-
-
-def maker(cls: type[_Slotted], *names: str) -> Callable[..., _Slotted]:
-    """A function that takes the fields `names`, in this order, and returns what `trusted` would, in less time."""
-    if native.shape_maker is not None:
-        return native.shape_maker(cls, slots(cls, {name: ("given", at) for at, name in enumerate(names)}), len(names))
-    return py_maker(cls, *names)
-
-
-def py_maker(cls: type[_Slotted], *names: str) -> Callable[..., _Slotted]:
-    """`maker` in Python, where the native module is not built."""
-    return lambda *given: py_trusted(cls, **dict(zip(names, given, strict=True)))
 
 
 def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
@@ -180,38 +168,23 @@ def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
     return tuple((name, None if item is REQUIRED else item) for name, item in defaults)
 
 
-def py_trusted(cls: type[_Slotted], **fields: Any) -> _Slotted:
-    """A `cls` built without validation, for code that made every field itself (decoders, `replace`).
+if TYPE_CHECKING:
 
-    The caller vouches for types, frozenness and strict text. Missing fields get their defaults.
-    """
-    made = object.__new__(cls)
-    for name, item in {**dict(_defaults(cls)), **fields}.items():  # type: ignore[arg-type]  # types have a hash
-        object.__setattr__(made, name, item)
-    return made
+    def trusted(cls: type[_Slotted], **fields: Any) -> _Slotted:
+        """A `cls` built without validation, for code that made every field itself (decoders, `replace`).
 
+        The caller vouches for types, frozenness and strict text. Missing fields get their defaults.
+        """
 
-def py_replace(original: _Slotted, **fields: Any) -> _Slotted:
-    """A copy with some fields replaced, unvalidated; every other field is the very same object."""
-    held = {field.name: getattr(original, field.name) for field in dataclasses.fields(original)}  # type: ignore[arg-type]  # as above
-    return py_trusted(type(original), **held | fields)
-
-
-# `trusted` and `replace` are what everybody uses: the native module does the same in a fraction of the time.
-if TYPE_CHECKING or native.filler is None:
-    trusted, replace = py_trusted, py_replace
+    def replace(original: _Slotted, **fields: Any) -> _Slotted:
+        """A copy with some fields replaced, unvalidated; every other field is the very same object."""
 else:
-    trusted, replace = native.filler(_defaults)
+    trusted, replace = filler(_defaults)
 
 
 def is_discriminator(field: dataclasses.Field[Any]) -> bool:
     """Whether the field names the type of the value (`content_type`, say), and so is always at its default."""
     return field.name in ("content_type", "type") and isinstance(field_default(field), str)
-
-
-def slots(cls: type, given: Mapping[str, tuple[Any, ...]]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """What `cmf.json.native.shape_maker` puts into each slot of `cls`: the source in `given`, else the default."""
-    return tuple((name, given.get(name, ("always", default))) for name, default in _defaults(cls))
 
 
 def fields_of(item: Value) -> dict[str, Any]:

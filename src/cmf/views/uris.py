@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
-from cmf.json.native import normal_form
+from cmf._native import normal_form
 
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")

@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 
 from cmf.enums import ViewKind
 from cmf.json.frozen import FrozenDict, freeze
-from cmf.json.value import maker
+from cmf.json.value import trusted
 from cmf.views.view import MessageView
 from pipeline.decisions.approval_ref import ApprovalRef, ApprovalStatus
 from pipeline.decisions.coverage import Coverage
@@ -418,25 +418,20 @@ def view_decision(
 ) -> ViewDecision:
     """The line of one view in a decision."""
     head, (uri, name) = view.head, view.address
-    return _line(
-        view.path,
-        head["kind"],
-        head["role"],
-        uri,
-        name,
-        head["action"],
-        "pre" if head["is_pre"] else "post",
-        verdict_of(hits) if hits else Verdict.ALLOW,
-        action_of(hits, mode) if hits else Action.FORWARD,
-        hits,
-        origins,
+    return trusted(
+        ViewDecision,
+        path=view.path,
+        kind=head["kind"],
+        role=head["role"],
+        uri=uri,
+        name=name,
+        action=head["action"],
+        direction="pre" if head["is_pre"] else "post",
+        verdict=verdict_of(hits) if hits else Verdict.ALLOW,
+        outcome=action_of(hits, mode) if hits else Action.FORWARD,
+        hits=hits,
+        origins=origins,
     )
-
-
-_line: Final = maker(
-    ViewDecision,
-    *("path", "kind", "role", "uri", "name", "action", "direction", "verdict", "outcome", "hits", "origins"),
-)
 
 
 def stronger(left: Action, right: Action) -> Action:

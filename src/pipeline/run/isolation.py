@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from cmf.enums import Capability, Tier
 from cmf.json.frozen import FrozenDict, FrozenList, frozen_mapping
-from cmf.json.value import Value, field_default, maker, replace
+from cmf.json.value import Value, field_default, replace, trusted
 from cmf.message.headers import HttpHeaders, exposed
 from cmf.views.access import veil_for
 from cmf.views.tiers import SLOTS, Grants, granted
@@ -102,8 +102,7 @@ def _same(item: Any) -> Any:
 
 
 def _copied_object(held: dict[str, Any]) -> FrozenDict:
-    items = dict.items(held)  # of an object that is not read yet too
-    return frozen_mapping({key: item if type(item) in _LEAVES else isolated(item) for key, item in items})
+    return frozen_mapping({key: item if type(item) in _LEAVES else isolated(item) for key, item in held.items()})
 
 
 def _copied_headers(held: HttpHeaders) -> HttpHeaders:
@@ -123,9 +122,9 @@ def _copied_tuple(held: tuple[Any, ...]) -> tuple[Any, ...]:
 def _copier(cls: type) -> Callable[[Any], Any]:
     """A function generated for the fields of a type of values; what no JSON form has is left at its default."""
     names = _fields(cls)
-    known: dict[str, Any] = {"make": maker(cls, *names), "leaves": _LEAVES, "isolated": isolated}
-    given = ", ".join(f"(h if type(h := item.{name}) in leaves else isolated(h))" for name in names)
-    exec(f"def copied(item): return make({given})", known)  # noqa: S102 - the names are those of a class's fields
+    known: dict[str, Any] = {"cls": cls, "make": trusted, "leaves": _LEAVES, "isolated": isolated}
+    given = ", ".join(f"{name}=(h if type(h := item.{name}) in leaves else isolated(h))" for name in names)
+    exec(f"def copied(item): return make(cls, {given})", known)  # noqa: S102 - the names are those of a class's fields
     copier: Callable[[Any], Any] = known["copied"]
     return copier
 

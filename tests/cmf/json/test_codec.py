@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.errors import DecodeError, ShapeError
+from cmf.errors import DecodeError
 from cmf.json import codec
-from cmf.json.codec import dumps, frozen_object, loads, loads_object, sealed_object
-from cmf.json.frozen import FrozenDict, FrozenList, SealedDict, freeze, freeze_parsed, same_spelling
+from cmf.json.codec import dumps, loads, loads_object
+from cmf.json.frozen import same_spelling
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -243,86 +243,3 @@ def test_spaces_between_tokens_hide_neither_a_key_twice_nor_a_rounded_number(tex
         return
 
     assert same_spelling(loads(text), expected)
-
-
-@given(SPELT)
-def test_reading_an_object_says_whether_it_is_spelled_plainly(text: str) -> None:
-    value, spelling = frozen_object(text)
-
-    assert same_spelling(value, loads_object(text))
-    assert value is None or type(value) is FrozenDict
-    assert (spelling == 0) is (value is None or dumps(value).decode() == text)
-    assert 0 <= spelling <= len(text.encode(errors="surrogatepass"))
-
-
-@pytest.mark.spec("MSG-4")
-@given(JSON)
-def test_what_was_just_read_freezes_as_anything_does(value: Any) -> None:
-    def kinds(item: Any) -> Any:
-        if isinstance(item, dict):
-            return type(item), {key: kinds(each) for key, each in item.items()}
-        return (type(item), [kinds(each) for each in item]) if isinstance(item, list) else type(item)
-
-    frozen = freeze_parsed(value)
-
-    assert same_spelling(frozen, value)
-    assert kinds(frozen) == kinds(freeze(value))
-    assert not isinstance(value, dict | list) or type(frozen) in (FrozenDict, FrozenList)
-
-
-@pytest.mark.spec("CODEC-1", "CODEC-2", "CODEC-4")
-@pytest.mark.parametrize(
-    "text", ['{"a":1, "a":1}', '{"a": "\\ud800"}', '{"a":\t"\ud800"}', "[1]", "", "{", '{"a":' * 65 + "{}" + "}" * 65]
-)
-def test_what_is_no_strict_object_is_none(text: str) -> None:
-    assert frozen_object(text) == (None, 0)
-
-
-@pytest.mark.spec("MSG-4")
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ({"a": [1, {"b": 2}]}, SealedDict),
-        ({"a": "x" * 5000}, FrozenDict),  # nothing inside to freeze
-        ({"a": ["x" * 1000]}, SealedDict),
-        ({"a": ["x" * 5000]}, FrozenDict),  # looking for brackets would take longer than freezing
-        ({"a": ["{"] * 62}, SealedDict),
-        ({"a": ["[" * 150, []]}, FrozenDict),  # more brackets than levels may be, though these are text
-        ({"a": [[]] * 80}, FrozenDict),
-    ],
-)
-def test_an_object_is_sealed_where_that_is_safe_and_worth_it(value: dict[str, Any], kind: type) -> None:
-    text = dumps(value).decode()
-
-    found, spelling = frozen_object(text)
-
-    assert type(found) is kind
-    assert (found, spelling) == (value, 0)
-    assert type(sealed_object(json.loads(text), 64)) is kind
-    assert sealed_object(found, 64) is found  # type: ignore[arg-type]
-
-
-@pytest.mark.spec("CODEC-4")
-@pytest.mark.parametrize("pattern", ["o", "a", "oa", "ooa", "oaa"])
-@pytest.mark.parametrize("levels", [2, 62, 63, 64, 65, 66, 200])
-def test_no_object_is_sealed_that_is_too_deep(pattern: str, levels: int) -> None:
-    """The shortest text of each depth, since it is texts that are measured."""
-    kinds = ("o" + pattern * levels)[:levels]
-    text = "".join('{"":' if kind == "o" else "[" for kind in kinds[:-1]) + ("{" if kinds[-1] == "o" else "[")
-    text += "".join("}" if kind == "o" else "]" for kind in reversed(kinds))
-
-    found, _ = frozen_object(text)
-
-    assert (found is None) is (levels > 64)
-    assert found is None or found == json.loads(text)
-
-
-@pytest.mark.spec("CODEC-4")
-@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]")])
-def test_what_was_just_read_is_held_to_the_same_depth(opening: str, closing: str) -> None:
-    def nested(depth: int) -> Any:
-        return json.loads(opening * (depth - 1) + "{}" + closing * (depth - 1))
-
-    assert same_spelling(freeze_parsed(nested(64)), nested(64))
-    with pytest.raises(ShapeError):
-        freeze_parsed(nested(65))

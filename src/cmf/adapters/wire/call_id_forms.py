@@ -13,7 +13,6 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from cmf.json.frozen import FrozenDict, frozen_mapping
-from cmf.json.native import is_token
 from cmf.json.value import replace
 from cmf.message.message import Message, Part, ToolCallPart, ToolResultPart
 
@@ -38,9 +37,6 @@ def is_short(call_id: str) -> bool:
 
 def plain_form(call_id: str) -> str:
     """The id of letters, digits, `_` and `-` that stands for this one: itself, if it is such a one already."""
-    # What nearly all are, asked as quickly as can be: each id of a conversation comes by in each of its turns.
-    if is_token(call_id, _ESCAPED):
-        return call_id
     if is_plain(call_id) and from_plain_form(call_id) == call_id:
         return call_id
     spelt = "".join(chr(byte) if byte in _AS_THEY_ARE else f"-{byte:02X}" for byte in call_id.encode("utf-8"))
