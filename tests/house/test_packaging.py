@@ -44,6 +44,16 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment / "bin"
 
 
+@pytest.fixture(scope="module")
+def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scripts folder of an environment that holds what the wheel itself asks for, in tested versions; no extra."""
+    environment = tmp_path_factory.mktemp("alone") / "venv"
+    _run([SCRIPTS / "uv", "venv", "--quiet", "--python", sys.executable, environment], cwd=ROOT)
+    install = [SCRIPTS / "uv", "pip", "install", "--quiet", "--python", environment / "bin" / "python"]
+    _run([*install, "-c", ROOT / "requirements" / "base.txt", wheel], cwd=ROOT, seconds=BUILD_SECONDS)
+    return environment / "bin"
+
+
 def test_the_wheel_holds_its_packages_and_nothing_beside_them(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in _names(wheel)}
 
@@ -130,3 +140,42 @@ def test_the_installed_command_begins_a_project_that_is_green(installed: Path, t
     printed = _run([installed / "cmf", "test"], cwd=tmp_path / "project")
 
     assert " 0 failed" in printed
+
+
+@pytest.mark.spec("GRD-17")
+def test_the_wheel_alone_guards_values_and_says_which_extra_is_missing(alone: Path, tmp_path: Path) -> None:
+    script = """
+import importlib
+from cmf import Message, TextPart
+from pipeline import ConfigError, Guard
+
+guard = Guard()
+found = Message(role="tool", content=[TextPart(text="The key is AKIAIOSFODNN7EXAMPLE")])
+print(guard.check(found, subject={"id": "ann"}, session="s").value.content[0].text)
+
+@guard.tool
+def add(count: int) -> int:
+    return count + 1
+
+print(add(1))
+for module in ("store.database", "sessions.redis", "media.media_pipeline", "gateway.http.server", "review.web"):
+    try:
+        importlib.import_module(f"pipeline.{module}")
+    except ConfigError as error:
+        print(error.hint)
+"""
+
+    printed = _run([alone / "python", "-I", "-c", script], cwd=tmp_path)
+
+    extras = ("sql", "redis", "media", "gateway", "sql")
+    advice = [f'run: pip install "cmf-pipeline[{extra}]"' for extra in extras]
+    assert printed.splitlines() == ["The key is [MASKED]", "2", *advice]
+
+
+@pytest.mark.spec("GRD-17")
+def test_the_command_of_the_wheel_alone_says_which_extra_it_needs(alone: Path, tmp_path: Path) -> None:
+    done = subprocess.run([alone / "cmf", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=RUN_SECONDS)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'pip install "cmf-pipeline[cli]"' in done.stderr
+    assert len(done.stderr.splitlines()) == 1
