@@ -18,6 +18,7 @@ from cmf.enums import ViewKind
 from cmf.views.iterate import iter_views
 from pipeline import Guard
 from pipeline.decisions.engine import Decided
+from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.policy import policy_set
 from pipeline.policy.policy_set import PolicySet
 
@@ -91,11 +92,16 @@ def test_such_rules_are_exactly_the_ones_that_are_silent_on_their_own_samples(sh
     assert {rule.id for rule in shipped.rules if not heard[rule.id]} == FOR_OPERATORS
 
 
-def judged(policies: PolicySet, name: str, own: dict[str, Any]) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def engine(shipped: PolicySet) -> EmbeddedEngine:
+    return embed(shipped)
+
+
+def judged(policies: PolicySet, engine: EmbeddedEngine, name: str, own: dict[str, Any]) -> dict[str, Any]:
     """What the policies say of a request of that wire format with these fields."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **own}
     (view, *_) = iter_views(adapters.get(name).from_wire_request(body))
-    (answer,) = embed(policies).evaluate(
+    (answer,) = engine.evaluate(
         [policies.entrypoint(ViewKind.REQUEST)], b"{}", [json.dumps(view.to_opa_input()["input"]).encode()],
         timeout_seconds=5.0,
     )  # fmt: skip
@@ -119,9 +125,9 @@ def judged(policies: PolicySet, name: str, own: dict[str, Any]) -> dict[str, Any
     ids=lambda own: own if isinstance(own, str) else list(own)[-1],
 )
 def test_a_tool_that_only_a_field_of_a_request_asks_for_is_refused(
-    shipped: PolicySet, name: str, own: dict[str, Any]
+    shipped: PolicySet, engine: EmbeddedEngine, name: str, own: dict[str, Any]
 ) -> None:
-    assert list(hits(judged(shipped, name, own), "tools/provider_executed")) == ["deny"]
+    assert list(hits(judged(shipped, engine, name, own), "tools/provider_executed")) == ["deny"]
 
 
 @pytest.mark.parametrize(
@@ -134,9 +140,11 @@ def test_a_tool_that_only_a_field_of_a_request_asks_for_is_refused(
     ],
     ids=lambda own: own if isinstance(own, str) else list(own)[-1],
 )
-def test_a_parameter_is_found_where_its_wire_format_has_it(shipped: PolicySet, name: str, own: dict[str, Any]) -> None:
-    assert list(hits(judged(shipped, name, own), "request/parameters")) == ["deny"]
-    assert not hits(judged(shipped, name, {"max_tokens": 9, "contents": [], "n": None}), "request/parameters")
+def test_a_parameter_is_found_where_its_wire_format_has_it(
+    shipped: PolicySet, engine: EmbeddedEngine, name: str, own: dict[str, Any]
+) -> None:
+    assert list(hits(judged(shipped, engine, name, own), "request/parameters")) == ["deny"]
+    assert not hits(judged(shipped, engine, name, {"max_tokens": 9, "contents": [], "n": None}), "request/parameters")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +163,15 @@ def test_models_that_a_request_turns_to_are_held_to_the_list_too(
     settings = {"request": {"model_allowed": {"any_classification": ["llm://*/m"]}}}
     (tmp_path / "cmf" / "defaults" / "data.json").write_text(json.dumps(settings))
     policies = policy_set.load(policy_set.shipped(), tmp_path)
+    engine = embed(policies)
 
-    assert list(hits(judged(policies, name, own), "request/model_allowed")) == ["deny"]
-    assert not hits(judged(policies, name, {"max_tokens": 9, "contents": []}), "request/model_allowed")
+    assert list(hits(judged(policies, engine, name, own), "request/model_allowed")) == ["deny"]
+    assert not hits(judged(policies, engine, name, {"max_tokens": 9, "contents": []}), "request/model_allowed")
+
+
+@pytest.fixture(scope="module")
+def guard() -> Guard:
+    return Guard()
 
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -171,8 +185,10 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.spec("GW-164")
 @pytest.mark.parametrize("dialect", BODIES)
-def test_a_field_redirects_whatever_stands_before_its_end_and_metadata_may_hold_addresses(dialect: str) -> None:
-    adapter, guard = adapters.get(dialect), Guard()
+def test_a_field_redirects_whatever_stands_before_its_end_and_metadata_may_hold_addresses(
+    guard: Guard, dialect: str
+) -> None:
+    adapter = adapters.get(dialect)
     hostile: list[dict[str, Any]] = [
         {"openaiBaseUrl": "x"},
         {"WATSONX-URL": "x"},
@@ -193,8 +209,8 @@ def test_a_field_redirects_whatever_stands_before_its_end_and_metadata_may_hold_
 
 @pytest.mark.spec("GW-164")
 @pytest.mark.parametrize("dialect", BODIES)
-def test_no_dialect_takes_a_field_that_redirects_another_gateway(dialect: str) -> None:
-    adapter, guard = adapters.get(dialect), Guard()
+def test_no_dialect_takes_a_field_that_redirects_another_gateway(guard: Guard, dialect: str) -> None:
+    adapter = adapters.get(dialect)
     beside = adapter.from_wire_request({**BODIES[dialect], "api_base": "http://169.254.169.254"})
     within = adapter.from_wire_request({**BODIES[dialect], "metadata": {"extra_headers": {"x": "y"}}})
     honest = adapter.from_wire_request({**BODIES[dialect], "metadata": {"user_id": "ann"}})
@@ -227,16 +243,16 @@ def test_no_dialect_takes_a_field_that_redirects_another_gateway(dialect: str) -
         "own keys",
     ],
 )
-def test_no_spelling_or_place_hides_a_field_that_redirects(dialect: str, fields: dict[str, Any]) -> None:
+def test_no_spelling_or_place_hides_a_field_that_redirects(guard: Guard, dialect: str, fields: dict[str, Any]) -> None:
     request = adapters.get(dialect).from_wire_request({**BODIES[dialect], **fields})
 
-    assert [reason.code for reason in Guard().decide(request).reasons] == ["request.overrides"]
+    assert [reason.code for reason in guard.decide(request).reasons] == ["request.overrides"]
 
 
 @pytest.mark.spec("GW-164")
 @pytest.mark.parametrize("dialect", BODIES)
-def test_metadata_of_the_client_s_own_is_no_redirection(dialect: str) -> None:
+def test_metadata_of_the_client_s_own_is_no_redirection(guard: Guard, dialect: str) -> None:
     metadata = {"user_id": "ann", "note": '{"ticket": 7}', "session": "s-1", "organization": "north", "tenant_id": "t"}
     request = adapters.get(dialect).from_wire_request({**BODIES[dialect], "metadata": metadata})
 
-    assert Guard().decide(request).reasons == ()
+    assert guard.decide(request).reasons == ()

@@ -12,7 +12,7 @@ from tests.pipeline.policy_files import GOOD, PLACE, Write, write
 from cmf.enums import ViewKind
 from pipeline.authoring.explain import Body, Failing, Operand, Why
 from pipeline.decisions.decision import Effect
-from pipeline.decisions.engine import Decided
+from pipeline.decisions.engine import Decided, Engine
 from pipeline.decisions.errors import EngineError, PolicyError
 from pipeline.policy import policy_set
 from pipeline.policy.policy_set import PolicySet
@@ -232,17 +232,18 @@ def test_what_is_not_there_is_refused(why: Why, write: Write) -> None:
 
 
 @pytest.fixture(scope="module")
-def shipped() -> tuple[PolicySet, Why]:
+def shipped() -> tuple[PolicySet, Why, Engine]:
     policies = policy_set.load(policy_set.shipped())
-    return policies, Why(policies)
+    return policies, Why(policies), build_engine(policies, "embedded", Config(max_verdicts=0))
 
 
 @pytest.mark.spec("POL-51")
 @pytest.mark.parametrize("path", SOME, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
-def test_explanations_of_shipped_rules_hit_where_the_decision_does(shipped: tuple[PolicySet, Why], path: Path) -> None:
-    policies, why = shipped
+def test_explanations_of_shipped_rules_hit_where_the_decision_does(
+    shipped: tuple[PolicySet, Why, Engine], path: Path
+) -> None:
+    policies, why, engine = shipped
     document = json.loads(path.read_text())
-    engine = build_engine(policies, "embedded", Config(max_verdicts=0))
     name = policies.entrypoint(ViewKind(document["kind"]))
     (result,) = engine.evaluate([name], b"{}", [json.dumps(document).encode()], timeout_seconds=5)
     assert isinstance(result, Decided)
