@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from cmf.adapters.gemini.parts_in import is_held
+from cmf.adapters.wire.google_files import is_held
 from cmf.message.message import (
     MediaPart,
     Message,

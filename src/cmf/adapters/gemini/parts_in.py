@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
-from unicodedata import normalize
-from urllib.parse import unquote, urlsplit
 
 from cmf.adapters.wire.fields import Fields
+from cmf.adapters.wire.google_files import is_held
 from cmf.errors import ShapeError
 from cmf.json.codec import dumps
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
@@ -31,7 +30,6 @@ from cmf.message.message import (
 FORMAT: Final = "gemini"
 CODE: Final = "executableCode"  # the name under which the code that Google runs is a tool call
 CODE_RESULT: Final = "codeExecutionResult"
-FILES_HOST: Final = "generativelanguage.googleapis.com"
 EMPTY: Final = FrozenDict()
 
 _ABOUT: Final = frozenset({"thought", "thoughtSignature"})  # keys of a part that are no data
@@ -147,21 +145,6 @@ def _file_data(fields: Fields) -> Part | None:
         return None
     uri = file.need("fileUri", str)
     return _media(fields, "fileData", file, "file_ref" if is_held(uri) else "url", uri)
-
-
-def is_held(uri: str) -> bool:
-    """Whether the URI names a file that Google's own file service holds: a reference, not an address [C9].
-
-    Whatever is read from its host with the key of the service is one, in any spelling of the address.
-    """
-    try:
-        parts = urlsplit(normalize("NFKC", uri.replace("\\", "/")))
-        host = unquote(parts.hostname or "").rstrip(".").lower()
-    except ValueError:
-        return True  # an address of nobody else
-    if host or parts.scheme not in ("", "http", "https"):
-        return host == FILES_HOST
-    return bool(parts.scheme) or "files" in parts.path.split("/")
 
 
 def _media(fields: Fields, key: str, body: Fields, source: str, data: str) -> MediaPart:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cmf.adapters.gemini.parts_in import CODE, CODE_RESULT, EMPTY, FORMAT, is_held, is_server_tool
+from cmf.adapters.gemini.parts_in import CODE, CODE_RESULT, EMPTY, FORMAT, is_server_tool
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.fields import extra_of, merge
+from cmf.adapters.wire.google_files import is_held
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
 from cmf.json.codec import loads_object
