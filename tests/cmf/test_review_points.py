@@ -129,7 +129,7 @@ def test_review_point_3_the_coverage_gate_stands_at_97_percent_of_branches() -> 
     for flag in ("--cov ", "--cov-branch", "--cov-fail-under=$(COVERAGE)"):
         assert flag in recipe[1]
     assert settings["run"]["branch"] is True
-    assert set(settings["run"]["source_pkgs"]) == {"cmf", "pipeline"}
+    assert set(settings["run"]["source_pkgs"]) == {"cmf", "cmf_pytest", "pipeline"}
     assert not settings["run"].get("omit")
     assert all("pragma" not in pattern for pattern in settings["report"]["exclude_also"])
 
