@@ -49,6 +49,14 @@ def test_an_answer_closes_it_and_whoever_gives_up_lets_another_try() -> None:
     assert all(breaker.allows(1) for _ in range(9))
 
 
+@pytest.mark.spec("POL-33")
+def test_who_gives_up_though_nobody_tries_changes_nothing() -> None:
+    breaker = broken(Breaker(faults=3, first_seconds=1))
+    breaker.give_up()
+
+    assert not breaker.allows(0.9)
+
+
 @pytest.mark.spec("GW-84")
 def test_it_says_how_long_to_wait_and_is_closed_only_after_an_answer() -> None:
     breaker = broken(Breaker(faults=3, first_seconds=9, longest_seconds=2))

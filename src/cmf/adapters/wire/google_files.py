@@ -6,6 +6,8 @@ from typing import Final
 from unicodedata import normalize
 from urllib.parse import unquote, urlsplit
 
+from cmf.views.uris import normalise
+
 _HOST: Final = "generativelanguage.googleapis.com"
 
 
@@ -15,7 +17,10 @@ def is_held(uri: str) -> bool:
     Whatever is read from its host with the key of the service is one, in any spelling of the address.
     """
     try:
-        parts = urlsplit(normalize("NFKC", uri.replace("\\", "/")))
+        spelled = normalize("NFKC", uri.replace("\\", "/"))
+        parts = urlsplit(spelled)
+        if parts.scheme in ("http", "https") and not parts.hostname:  # `http:host/x` has one, as clients read it
+            parts = urlsplit(normalise(spelled) or spelled)
         host = unquote(parts.hostname or "").rstrip(".").lower()
     except ValueError:
         return True  # an address of nobody else
