@@ -9,13 +9,15 @@ import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from cmf.errors import ShapeError
 from cmf.json.value import Count, Str, Value, value
 from cmf.message.model_ids import model_matches, wire_name
+
+_EXAMPLE: Final = "see cmf/models/models.yaml for one"
 
 
 @value
@@ -60,9 +62,9 @@ def parse_table(text: str) -> CapabilityTable:
     try:
         body = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise ShapeError("the capability table is not YAML", path="$", hint="see cmf/models.yaml for one") from None
+        raise ShapeError("the capability table is not YAML", path="$", hint=_EXAMPLE) from None
     if not isinstance(body, dict) or not isinstance(body.get("formats"), dict) or "version" not in body:
-        raise ShapeError("a capability table has `version` and `formats`", path="$", hint="see cmf/models.yaml for one")
+        raise ShapeError("a capability table has `version` and `formats`", path="$", hint=_EXAMPLE)
     shared = _object(body.get("profiles", {}), "$.profiles")
     formats = {
         name: {
@@ -89,7 +91,7 @@ def _entry(entry: Any, shared: Mapping[str, Any], path: str) -> ModelCapabilitie
 
 def _object(found: Any, path: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
-        raise ShapeError("not an object", path=path, hint="see cmf/models.yaml for a table")
+        raise ShapeError("not an object", path=path, hint=_EXAMPLE)
     return found
 
 
