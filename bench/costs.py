@@ -19,7 +19,8 @@ from cmf.json.value import to_bytes
 PORT = 18_182
 ROWS = (2_000, 12_000)
 NOTES = (
-    "A message of four parts with rich extensions under 25 rules, from JSON to the outcome, by the clock on the wall:"
+    f"A message of four parts with rich extensions under {medium.RULES} rules, from JSON to the outcome, by the clock"
+    " on the wall:"
     " with the engine in the process, and with the same policies in an OPA server asked over loopback and over a unix"
     " socket, one query a message; and put on record in SQLite before the outcome is given out, one at a time, so each"
     " waits for the disk."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from bench import medium
 from bench.curves import Curve
 from bench.rounds import Effort, Figure, Ratio, Report, Side, interleaved
 from bench.turns import AFTER_OTHERS, Session, talk
@@ -13,7 +14,8 @@ HISTORY = (1, 10, 30, 100, 300, 1_000)
 THREADS = (1, 2, 4)
 NOTES = (
     "One decision, embedded engine, CPU time, each message new, no verdict kept. By views and content: from JSON, under"
-    " 25 of the shipped rules. `nothing read` is a whole decision under one rule that never looks at the content, and"
+    f" {medium.RULES} of the shipped rules. `nothing read` is a whole decision under one rule that never looks at the"
+    " content, and"
     " `engine alone` that rule asked with the input ready: the engine's parse, the slope that is to be expected. By"
     " rules: the engine, one view; the rules look for words in it, or stand beside 10 of those and are for other kinds"
     " of views. By data: one look-up by key. By history: the next turn of a conversation whose session is kept, decoded"
