@@ -16,7 +16,7 @@ from cmf.message.request import Request, Response
 from pipeline.approvals.sealed_replies import SealedReplies
 from pipeline.conversation.history import Histories, History
 from pipeline.decisions.approval_ref import ApprovalStatus
-from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
+from pipeline.decisions.cancellation import PROCESS_EXITS
 from pipeline.decisions.context import Context, as_context
 from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.errors import (
@@ -45,6 +45,7 @@ from pipeline.run.runner import Runner
 from pipeline.run.serving import Serving
 from pipeline.run.session_changes import changes_of, publish_approvals, publish_labels
 from pipeline.run.session_choice import SessionChoice
+from pipeline.run.waiting import BLOCKING, Waiting, completed
 from pipeline.run.watching import Watcher
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import NO_CHANGES, Changes
@@ -64,6 +65,7 @@ class _Job:
 
     Attributes:
         begin: when it began, in nanoseconds of the performance counter.
+        waiting: how it waits for stores, stages, engine and recorder.
         overtaken: its recorded decisions, which have no consequences if another one is made.
         deadline: of all its tries, once the first has begun.
     """
@@ -72,6 +74,7 @@ class _Job:
     context: Context
     approval_id: str | None
     begin: int
+    waiting: Waiting
     overtaken: tuple[str, ...] = ()
     deadline: Deadline | None = None
 
@@ -151,7 +154,13 @@ class Pipeline:
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """Judge a message, request or response, and return the outcome; a refusal is returned too, never raised."""
-        return self._run(value, context or Context())
+        return completed(self._run(value, context or Context(), waits=False))
+
+    async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
+        """`run` as a coroutine; concurrent stages run together. What is large is judged on a thread."""
+        if is_large():
+            return await apart(self.run, value, context)
+        return await self._run(value, context or Context(), waits=True)
 
     @property
     def _runner(self) -> Runner:
@@ -225,138 +234,85 @@ class Pipeline:
                 StoreError: the store cannot be read.
         """
         known = context or Context()
-        return self._run(self._replies.open(approval_id, known), known, approval_id)
+        return completed(self._run(self._replies.open(approval_id, known), known, approval_id, waits=False))
 
     async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
         """`release` as a coroutine."""
         known = context or Context()
         reply = await self._offload(self._replies.open, approval_id, known)
-        return await self._arun(reply, known, approval_id)
+        return await self._run(reply, known, approval_id, waits=True)
 
-    def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
+    async def _run(self, value: Traffic, known: Context, approval_id: str | None = None, *, waits: bool) -> Outcome:
         begin = perf_counter_ns()
-        known, refused = self._in_session(_traffic(value, known), known)
-        job = _Job(value, known, approval_id, begin)
-        ran = self._judged(job) if refused is None else self._recorded(job, refused)
-        if ran.ends is not None:
-            raise ran.ends
-        if ran.staged is not None:
-            self._runner.afterwards(ran.staged, known)
-        return ran.outcome
-
-    def _judged(self, job: _Job) -> Ran:
-        """The outcome of the run, recorded."""
-        try:
-            with self._turns.tries(_turn_key(job.context)) as tries:
-                while tries.again():
-                    ended = self._tried(job)
-                    if ended is not None:
-                        return ended
-            ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
-        except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
-            ran = self._outage(job.value, error)
-        return self._recorded(job, ran)
-
-    def _tried(self, job: _Job) -> Ran | None:
-        """The outcome, recorded and its changes committed to the session; None if another run committed first."""
-        facts, history = self._read(job)
-        with self._serving.lease() as runner, job.trying(runner) as deadline:
-            ran = runner.run(job.value, job.context, facts, history, deadline)
-        ran, changes = self._changed(job, ran, facts, history)
-        is_first = self._records_first and changes.touch_session
-        if is_first and not self._kept(job, ran):
-            return self._unrecorded(job, ran)
-        job.overtaken += (ran.outcome.decision.id,) if is_first else ()
-        committed = self._committed(job, ran, changes, history)
-        if committed is None:
-            return None
-        is_kept = self._after_commit(job, ran, committed, history) or is_first
-        return ran if is_kept else self._recorded(job, ran)
-
-    def _kept(self, job: _Job, ran: Ran) -> bool:
-        recording = self._recording
-        return recording is None or recording.keep(job.value, job.context, *job.so_far(ran))
-
-    def _recorded(self, job: _Job, ran: Ran) -> Ran:
-        """`ran`, recorded; a refusal if recording failed."""
-        return ran if self._kept(job, ran) else self._unrecorded(job, ran)
-
-    def _unrecorded(self, job: _Job, ran: Ran) -> Ran:
-        return Ran(self._runner.closed(job.value, UNRECORDED, NOT_ON_RECORD), ends=ran.ends)
-
-    async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
-        """`run` as a coroutine; concurrent stages run together. What is large is judged on a thread."""
-        if is_large():
-            return await apart(self.run, value, context)
-        return await self._arun(value, context or Context())
-
-    async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
-        begin = perf_counter_ns()
-        known, refused = await self._choosing(self._in_session, _traffic(value, known), known)
-        job = _Job(value, known, approval_id, begin)
-        ran = await (self._ajudged(job) if refused is None else self._arecorded(job, refused))
-        if ran.ends is not None:
-            raise ran.ends
-        if ran.staged is not None:
-            self._runner.afterwards_in_background(ran.staged, known)
-        return ran.outcome
-
-    async def _ajudged(self, job: _Job) -> Ran:
-        """The outcome of the run, recorded."""
-        known = job.context
+        choosing = Waiting(self._choosing) if waits else BLOCKING
+        known, refused = await choosing.call(self._in_session, _traffic(value, known), known)
         offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
+        job = _Job(value, known, approval_id, begin, Waiting(offload) if waits else BLOCKING)
+        ran = await (self._judged(job) if refused is None else self._recorded(job, refused))
+        if ran.ends is not None:
+            raise ran.ends
+        if ran.staged is not None:
+            finish = self._runner.afterwards_in_background if waits else self._runner.afterwards
+            finish(ran.staged, known)
+        return ran.outcome
+
+    async def _judged(self, job: _Job) -> Ran:
+        """The outcome of the run, recorded."""
+        known, waiting = job.context, job.waiting
         try:
             with self._turns.tries(_turn_key(known)) as tries:
-                while await tries.aagain():
-                    facts, history = await offload(self._read, job)
+                while await waiting.either(tries.again, tries.aagain):
+                    facts, history = await waiting.call(self._read, job)
                     with self._serving.lease() as runner, job.trying(runner) as deadline:
-                        ran = await runner.arun(job.value, known, facts, history, deadline, offload)
-                    ending = self._acommitted(offload, job, ran, facts, history)
+                        ran = await runner.run(job.value, known, facts, history, deadline, waiting)
+                    ending = self._ended(job, ran, facts, history)
                     # A run that may change a session is completed even if the caller is cancelled [REC-22].
-                    ended = await (ending if known.session is None else run_to_end(ending))
+                    ended = await (ending if known.session is None else waiting.to_end(ending))
                     if ended is not None:
                         return ended
             ran = Ran(self._runner.closed(job.value, "session.conflict", _CONFLICT))
-        except BaseException as error:
-            if is_cancelled(error):
+        except BaseException as error:  # a store or registry of the host's own may raise anything
+            if waiting.is_cancelled(error):
                 raise
             ran = self._outage(job.value, error)
-        return await self._arecorded(job, ran)
+        return await self._recorded(job, ran)
 
-    async def _acommitted(
-        self, offload: Offload, job: _Job, ran: Ran, facts: SessionFacts, history: History
-    ) -> Ran | None:
+    async def _ended(self, job: _Job, ran: Ran, facts: SessionFacts, history: History) -> Ran | None:
         """The outcome, recorded and its changes committed to the session; None if another run committed first.
 
-        The loop may end at each `await` while a thread continues: the record is written before what it is about.
+        An event loop may end at each `await` while a thread continues: the record is written before what it is about.
         """
+        waiting = job.waiting
         try:
             is_first = False
             if self._records_first:
-                ran, changes = await offload(self._changed, job, ran, facts, history)
+                ran, changes = await waiting.call(self._changed, job, ran, facts, history)
                 is_first = changes.touch_session
-                if is_first and not await self._akept(job, ran):
+                if is_first and not await self._kept(job, ran):
                     return self._unrecorded(job, ran)
                 job.overtaken += (ran.outcome.decision.id,) if is_first else ()
-                committed = await offload(self._committed, job, ran, changes, history)
+                committed = await waiting.call(self._committed, job, ran, changes, history)
             else:
-                ran, committed = await offload(self._changed_at_once, job, ran, facts, history)
+                ran, committed = await waiting.call(self._changed_at_once, job, ran, facts, history)
             if committed is None:
                 return None
             is_kept = self._after_commit(job, ran, committed, history) or is_first
         except BaseException as error:  # raised in a task, SystemExit would end the loop at once
-            if is_cancelled(error):
+            if waiting.is_cancelled(error):
                 raise
             ran, is_kept = self._outage(job.value, error), False
-        return ran if is_kept else await self._arecorded(job, ran)
+        return ran if is_kept else await self._recorded(job, ran)
 
-    async def _akept(self, job: _Job, ran: Ran) -> bool:
+    async def _kept(self, job: _Job, ran: Ran) -> bool:
         recording = self._recording
-        return recording is None or await recording.akeep(job.value, job.context, *job.so_far(ran))
+        return recording is None or await recording.keep(job.value, job.context, *job.so_far(ran), job.waiting)
 
-    async def _arecorded(self, job: _Job, ran: Ran) -> Ran:
+    async def _recorded(self, job: _Job, ran: Ran) -> Ran:
         """`ran`, recorded; a refusal if recording failed."""
-        return ran if await self._akept(job, ran) else self._unrecorded(job, ran)
+        return ran if await self._kept(job, ran) else self._unrecorded(job, ran)
+
+    def _unrecorded(self, job: _Job, ran: Ran) -> Ran:
+        return Ran(self._runner.closed(job.value, UNRECORDED, NOT_ON_RECORD), ends=ran.ends)
 
     @property
     def _records_first(self) -> bool:

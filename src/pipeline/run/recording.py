@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final, Protocol, cast
 
 from cmf.json.value import trusted
 from cmf.message.message import Message
 from pipeline.audit.record import Record, Run, record_of
-from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled
+from pipeline.decisions.cancellation import PROCESS_EXITS
 from pipeline.decisions.certificate import digest_of
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import PipelineError, where_from
@@ -18,6 +19,7 @@ from pipeline.decisions.stage import Traffic
 from pipeline.decisions.timestamps import micros
 from pipeline.run.kept_content import NOTHING, KeepingContent
 from pipeline.run.outcome import Outcome, Ran
+from pipeline.run.waiting import Waiting
 from pipeline.sessions.base import SessionStore, wall_clock
 
 _log: Final = logging.getLogger("pipeline.run.recording")
@@ -84,28 +86,17 @@ class Recording:
         self.goes_first: Final = sessions.waits and self.kept is None
         """Whether a run is to be put on record before it changes its session, which a crash would leave changed."""
 
-    def keep(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> bool:
+    async def keep(self, value: Traffic, context: Context, ran: Ran, run_ns: int, waiting: Waiting) -> bool:
         """Whether the outcome may be given out, since its record is durable or by settings need not be."""
         try:
-            self._records.record(self.record(value, context, ran, run_ns))
+            build = partial(self.record, value, context, ran, run_ns)
+            takes_time = self._content is not None and self._content.takes_time
+            record = await waiting.either(build, partial(asyncio.to_thread, build)) if takes_time else build()
+            await waiting.either(lambda: self._records.record(record), lambda: self._records.arecord(record))
         except PROCESS_EXITS:
             raise
-        except BaseException as error:  # noqa: BLE001  (whatever a recorder of the host's own raises, nothing is on record)
-            return self._failed(ran.outcome, error)
-        return True
-
-    async def akeep(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> bool:
-        """`keep`, awaiting the record."""
-        try:
-            if self._content is not None and self._content.takes_time:
-                record = await asyncio.to_thread(self.record, value, context, ran, run_ns)
-            else:
-                record = self.record(value, context, ran, run_ns)
-            await self._records.arecord(record)
-        except PROCESS_EXITS:
-            raise
-        except BaseException as error:
-            if is_cancelled(error):
+        except BaseException as error:  # whatever a recorder of the host's own raises, nothing is on record
+            if waiting.is_cancelled(error):
                 raise
             return self._failed(ran.outcome, error)
         return True

@@ -29,7 +29,7 @@ from pipeline.conversation.intake import Ingested, take_in
 from pipeline.conversation.labels import LabelSources, stamp
 from pipeline.conversation.references import refusals
 from pipeline.conversation.turn_cache import TurnMemory
-from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled
+from pipeline.decisions.cancellation import PROCESS_EXITS
 from pipeline.decisions.certificate import mint
 from pipeline.decisions.context import Context
 from pipeline.decisions.coverage import Coverage, Skipped
@@ -65,11 +65,11 @@ from pipeline.policy.policy_set import PolicySet
 from pipeline.run.effects import Replacer
 from pipeline.run.hits import HitFinder
 from pipeline.run.judge import Awaited, Batch, Judge
-from pipeline.run.offload import Offload
 from pipeline.run.outcome import Outcome, Ran, bound, is_outage
 from pipeline.run.stages import Staged, Stages
 from pipeline.run.tool_schemas import SchemaChecks, UnreadableCalls
 from pipeline.run.view_decisions import DecisionLines
+from pipeline.run.waiting import Waiting
 
 _log: Final = logging.getLogger("pipeline.run.runner")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval can be given and used, from when it was asked for
@@ -164,10 +164,16 @@ class Runner:
         """The time of a run that begins now, for all its tries."""
         return Deadline(self._timeout_seconds)
 
-    def run(
-        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, deadline: Deadline
+    async def run(
+        self,
+        traffic: Traffic,
+        context: Context,
+        session: SessionFacts,
+        history: History,
+        deadline: Deadline,
+        waiting: Waiting,
     ) -> Ran:
-        """The outcome for `traffic`, and the value to give to `afterwards`.
+        """The outcome for `traffic`, and the value to give to `afterwards`; `waiting` calls stages, engine and store.
 
         All but the stages has one deadline [PIPE-20], for all tries. No failure of stages, policies or engine raises:
         each ends as a decision that refuses.
@@ -183,49 +189,9 @@ class Runner:
                 taken = self._taken_in(traffic, context, session, history, memory)
             begin = perf_counter_ns()
             with deadline.paused():
-                staged = self._stages.run(taken.value, context)
-            steps = self._governed(taken, staged, session, history, context, memory, deadline)
-            spent = perf_counter_ns() - begin
-            evaluating = 0
-            with deadline.working():
-                try:
-                    asked = next(steps)
-                    while True:
-                        begin = perf_counter_ns()
-                        answer = self._evaluated(asked, deadline) if isinstance(asked, Batch) else asked()
-                        evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
-                        asked = steps.send(answer)
-                except StopIteration as done:
-                    outcome = done.value
-        except DeadlinePassed:
-            return Ran(self._late(traffic, deadline))
-        except CmfError as error:
-            records = () if staged is None else tuple(staged.records)
-            return Ran(self._outcome(_Account.of_unreadable(error, records)))
-        finally:
-            history.deadline = None
-        timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-        return _ran(self._told(outcome, traffic, deadline), staged, context, session, timings, history, memory)
-
-    async def arun(
-        self,
-        traffic: Traffic,
-        context: Context,
-        session: SessionFacts,
-        history: History,
-        deadline: Deadline,
-        offload: Offload,
-    ) -> Ran:
-        """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
-        history.deadline = deadline
-        staged: Staged | None = None
-        try:
-            memory = self._memory(history, context)
-            with deadline.working():
-                taken = self._taken_in(traffic, context, session, history, memory)
-            begin = perf_counter_ns()
-            with deadline.paused():
-                staged = await self._stages.arun(taken.value, context)
+                staged = await waiting.either(
+                    partial(self._stages.run, taken.value, context), partial(self._stages.arun, taken.value, context)
+                )
             steps = self._governed(taken, staged, session, history, context, memory, deadline)
             spent = perf_counter_ns() - begin
             evaluating = 0
@@ -236,10 +202,10 @@ class Runner:
                         asked = steps.send(answer)
                     begin = perf_counter_ns()
                     if isinstance(asked, Batch):
-                        answer = await self._aevaluated(asked, deadline)
+                        answer = await self._evaluated(asked, deadline, waiting)
                         evaluating += perf_counter_ns() - begin
                     else:
-                        answer = await offload(deadline.timed, asked)
+                        answer = await waiting.call(deadline.timed, asked)
             except StopIteration as done:
                 outcome = done.value
         except DeadlinePassed:
@@ -265,27 +231,28 @@ class Runner:
             return self.closed(traffic, TOO_MUCH_WORK, TOO_MUCH[TOO_MUCH_WORK], rule=INPUT_RULE)
         return self.closed(traffic, DeadlinePassed.default_code, "Policy did not decide in time.")
 
-    def _evaluated(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
+    async def _evaluated(self, batch: Batch, deadline: Deadline, waiting: Waiting) -> list[EngineResult]:
         try:
-            return self._engine.evaluate(*batch, timeout_seconds=deadline.left)
+            return await waiting.either(
+                partial(self._evaluate, batch, deadline), partial(self._aevaluate, batch, deadline)
+            )
         except PROCESS_EXITS:
             raise
-        except BaseException as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
-            return _broken(batch, error)
-
-    async def _aevaluated(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
-        before = deadline.left
-        try:
-            results = await self._engine.aevaluate(*batch, timeout_seconds=before)
-            if sum(map(len, batch.views)) >= LARGE_BYTES:  # on another thread: it works, more than it waits
-                deadline.worked(before - deadline.left)
-            return results
-        except PROCESS_EXITS:
-            raise
-        except BaseException as error:
-            if is_cancelled(error):
+        except BaseException as error:  # an engine of the host's own that does not keep its word
+            if waiting.is_cancelled(error):
                 raise
             return _broken(batch, error)
+
+    def _evaluate(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
+        with deadline.working():
+            return self._engine.evaluate(*batch, timeout_seconds=deadline.left)
+
+    async def _aevaluate(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
+        before = deadline.left
+        results = await self._engine.aevaluate(*batch, timeout_seconds=before)
+        if sum(map(len, batch.views)) >= LARGE_BYTES:  # on another thread: it works, more than it waits
+            deadline.worked(before - deadline.left)
+        return results
 
     def afterwards(self, staged: Traffic, context: Context) -> None:
         """Run the fire-and-forget stages on what the other stages made."""

@@ -30,9 +30,12 @@ from pipeline.decisions.decision import Action, Effect, Verdict
 from pipeline.decisions.engine import Decided, EngineResult, Failed
 from pipeline.decisions.errors import PipelineError
 from pipeline.decisions.policy_input import SessionFacts
+from pipeline.decisions.stage import Traffic
 from pipeline.policy.policy_set import load
 from pipeline.provenance.profiles import Profiles
+from pipeline.run.outcome import Ran
 from pipeline.run.runner import MAX_PASSES, Runner
+from pipeline.run.waiting import BLOCKING, completed
 from pipeline.sessions.base import MemorySessions
 
 DENY_WORD = """\
@@ -126,12 +129,17 @@ def scripted(tmp_path: Path) -> Scripted:
     return make
 
 
+def ran(runner: Runner, traffic: Traffic) -> Ran:
+    """The result of one run, without a session."""
+    return completed(runner.run(traffic, Context(), SessionFacts(), unknown(), Deadline(1), BLOCKING))
+
+
 @pytest.mark.spec("PIPE-1")
 @pytest.mark.parametrize("answers", [[], [ALLOW]])
 def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
     scripted: Scripted, answers: list[EngineResult]
 ) -> None:
-    outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts(), unknown(), Deadline(1)).outcome
+    outcome = ran(scripted(answers), says("a", "b")).outcome
 
     assert outcome.decision.coverage.evaluated == len(answers)
     assert [one.reason for one in outcome.decision.coverage.skipped] == ["engine.no-answer"] * (3 - len(answers))
@@ -140,11 +148,7 @@ def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
 
 @pytest.mark.spec("PIPE-5")
 def test_an_engine_that_fails_is_a_decision(scripted: Scripted) -> None:
-    decision = (
-        scripted([ALLOW, Failed("engine.panic")])
-        .run(says("a", "b"), Context(), SessionFacts(), unknown(), Deadline(1))
-        .outcome.decision
-    )
+    decision = ran(scripted([ALLOW, Failed("engine.panic")]), says("a", "b")).outcome.decision
 
     assert (decision.verdict, decision.action) == (Verdict.DENY, Action.REFUSE)
     assert [hit.code for hit in decision.hits] == ["engine.panic"]
@@ -319,7 +323,7 @@ async def test_awaiting_gives_the_same_decision(guarded: Rules) -> None:
 def test_engines_are_asked_once_for_views_that_share_their_context(scripted: Scripted) -> None:
     runner = scripted([ALLOW] * 5)
     request = Request(messages=[says("a"), says("b"), says("c", "d")])
-    runner.run(request, Context(), SessionFacts(), unknown(), Deadline(1))
+    ran(runner, request)
 
     assert isinstance(runner._engine, Answering)
     assert runner._engine.asked == 1
