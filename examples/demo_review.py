@@ -22,7 +22,7 @@ from cmf.json.codec import dumps, loads
 from pipeline import Approvals, Config, Context, Guard, Refuse, as_stage
 from pipeline.audit.record import Record, act_of
 from pipeline.decisions.authority import APPROVE
-from pipeline.policy.bundle_signing import packed
+from pipeline.policy.bundle_signature import packed
 from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies
 from pipeline.store.recorder import Recorder

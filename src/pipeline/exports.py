@@ -5,8 +5,8 @@ from __future__ import annotations
 from pipeline.approvals.declassification import declassify as declassify
 from pipeline.approvals.queue import Approvals as Approvals
 from pipeline.decisions.context import Context as Context
-from pipeline.decisions.coverage import Coverage as Coverage
 from pipeline.decisions.decision import Action as Action
+from pipeline.decisions.decision import Coverage as Coverage
 from pipeline.decisions.decision import Decision as Decision
 from pipeline.decisions.decision import Effect as Effect
 from pipeline.decisions.decision import Hit as Hit

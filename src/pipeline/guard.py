@@ -35,7 +35,7 @@ from pipeline.run.model_swap import Declared, ModelSession, declared, swap_model
 from pipeline.run.outcome import Outcome, raised
 from pipeline.run.pipeline import Pipeline
 from pipeline.run.recording import Records
-from pipeline.run.watching import Watcher
+from pipeline.run.serving import Watcher
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
 

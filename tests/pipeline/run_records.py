@@ -12,8 +12,7 @@ from cmf.message.message import RequestExtension
 from cmf.message.security import SubjectExtension
 from pipeline.audit.record import Record, Run, record_of
 from pipeline.decisions.context import Context
-from pipeline.decisions.coverage import Coverage
-from pipeline.decisions.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
+from pipeline.decisions.decision import Action, Coverage, Decision, Effect, Hit, Mode, Verdict, ViewDecision
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANN = Context(

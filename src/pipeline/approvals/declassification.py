@@ -24,12 +24,11 @@ from pipeline.decisions.authority import (
     is_same_person,
     name_of,
 )
-from pipeline.decisions.context import Context
+from pipeline.decisions.context import Context, session_key
 from pipeline.decisions.errors import DeclassificationError, StoreBusy
 from pipeline.decisions.events import Declassified, Events
 from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.session_key import session_key
 from pipeline.decisions.timestamps import MICROSECOND, instant_of
 from pipeline.sessions.base import SessionStore
 from pipeline.sessions.state import Changes, Grant, no_session, unknown_source

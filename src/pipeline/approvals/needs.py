@@ -20,8 +20,7 @@ from cmf.message.message import ToolResultPart
 from cmf.message.request import Request
 from cmf.views.iterate import iter_views
 from cmf.views.view import MessageView
-from pipeline.decisions.approval import Approval, ApprovalRequest, ApprovalUse
-from pipeline.decisions.approval_ref import ApprovalRef, ApprovalStatus
+from pipeline.decisions.approval import Approval, ApprovalRef, ApprovalRequest, ApprovalStatus, ApprovalUse
 from pipeline.decisions.decision import (
     Action,
     Effect,

@@ -9,9 +9,8 @@ from cmf.json.value import to_json
 from cmf.message.request import Response
 from pipeline.approvals.needs import ApprovalAnswer
 from pipeline.approvals.sealing import ABOUT, REPLY, Sealer
-from pipeline.decisions.context import Context
+from pipeline.decisions.context import Context, session_key
 from pipeline.decisions.errors import ApprovalError
-from pipeline.decisions.session_key import session_key
 from pipeline.decisions.stage import Traffic
 from pipeline.sessions.base import SessionStore, unknown_approval
 

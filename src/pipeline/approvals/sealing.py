@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.json.codec import dumps, loads
+from pipeline.decisions.context import SessionKey
 from pipeline.decisions.errors import ApprovalError, ConfigError
-from pipeline.decisions.session_key import SessionKey
 
 KEY_BYTES: Final = 32
 ABOUT, REPLY = "about", "reply"  # keys of what is sealed: what the approval is for, and the reply that waits, if any

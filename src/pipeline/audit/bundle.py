@@ -1,34 +1,181 @@
-"""Reading evidence bundles: logs, heads, records and policies in one file. Spec: docs/spec/audit.md [AUD-50].
+"""Reading evidence bundles: logs, heads, records and policies in one file, and the signed manifest [AUD-50], [AUD-55].
 
-A bundle is a zip with uncompressed parts: any tool opens it, and a damaged byte damages one record. See
-`bundle_writing` and `bundle_verification`.
+A bundle is a zip with uncompressed parts: any tool opens it, and a damaged byte damages one record. The manifest has
+the digest of every part, so one signature covers what the logs cannot prove: the selection, the number of records, and
+that no part, policy or review was removed since. See `bundle_writing` and `bundle_verification`.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import os
+import struct
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from cmf.json.codec import loads
-from pipeline.audit import manifest as manifests
-from pipeline.audit.bundle_format import (
-    HEADS,
-    LOGS,
-    MANIFEST,
-    PACKED,
-    POLICIES,
-    RECORDS,
-    WITNESSES,
-    blocks_of,
-    lines_of,
-)
+from cmf.json.codec import dumps, loads
 from pipeline.audit.evidence import FIELDS, Kept, Leaf, LogRow, StoredHead, fields_of
-from pipeline.audit.heads import Head
+from pipeline.audit.heads import Head, PublicKey, Signer
 from pipeline.decisions.errors import AuditError
+from pipeline.decisions.timestamps import iso
+
+MANIFEST: Final = "manifest.json"
+LOGS, HEADS, RECORDS, WITNESSES = "logs.jsonl", "heads.jsonl", "records.jsonl", "witnesses.jsonl"
+POLICIES, PACKED = "policies/", ".tar.gz"  # prefix and suffix around a revision in a part's name
+_BLOCK: Final = 1 << 20
+_FIRST: Final = b"PK\x03\x04"  # a part's own header begins with it, and so does a bundle
+_HEADER: Final = struct.Struct("<4s4xH8xIIHH")  # it: signature, compression, two sizes, lengths of name and extra field
+_LARGE: Final = struct.Struct("<HHQQ")  # extra field with the two sizes of a part that may be large
+_IN_EXTRA: Final = 0xFFFF_FFFF  # a size that is in the extra field
+_PLAIN_TYPES: Final = frozenset({0, 0o10})  # of a file in Unix: none given, or a regular file
+
+
+def names_in(file: Path) -> Counter[str]:
+    """The names of the parts of a valid bundle, and how many parts have each name."""
+    with zipfile.ZipFile(file) as bundle:
+        return Counter(part.filename for part in bundle.infolist())
+
+
+def is_bundle(place: str | Path) -> bool:
+    """Whether there is a file that begins like a bundle. Zips may begin with other bytes, such as a whole database."""
+    try:
+        with Path(place).open("rb") as file:
+            return file.read(len(_FIRST)) == _FIRST
+    except OSError:
+        return False
+
+
+def misplaced_in(file: Path) -> Iterator[str]:
+    """What another tool could take for other parts than those that are verified: the names of such parts.
+
+    In a valid bundle each part is a plain file, not compressed, behind a header of its own that has the same name and
+    size as the directory; and there are no bytes before, between or behind the parts.
+    """
+    end = 0
+    with zipfile.ZipFile(file) as bundle, file.open("rb") as opened:
+        for part in sorted(bundle.infolist(), key=attrgetter("header_offset")):
+            opened.seek(part.header_offset)
+            first, method, packed, size, named, more = _HEADER.unpack(opened.read(_HEADER.size).ljust(_HEADER.size))
+            name, extra = opened.read(named), opened.read(more)
+            if _IN_EXTRA in (packed, size) and len(extra) == _LARGE.size:
+                *_, size, packed = _LARGE.unpack(extra)
+            is_same = first == _FIRST and name == part.orig_filename.encode("utf-8", "replace")
+            sizes = {packed, size, part.compress_size, part.file_size}
+            is_plain = method == part.compress_type == zipfile.ZIP_STORED and part.external_attr >> 28 in _PLAIN_TYPES
+            if not is_same or not is_plain or len(sizes) > 1 or part.header_offset != end:
+                yield part.filename
+            end = part.header_offset + _HEADER.size + named + more + part.file_size
+        if end != bundle.start_dir or bundle.comment:
+            yield "the end of the file"
+
+
+def digest_of(file: Path, name: str) -> str:
+    """The SHA-256 of a part, as hex; AuditError as `blocks_of`."""
+    digest = hashlib.sha256()
+    for block in blocks_of(file, name):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def lines_of(file: Path, name: str) -> Iterator[bytes]:
+    """The lines of a part. A wrong checksum is ignored, so that damage is reported per record, not per archive."""
+    begun: list[bytes] = []  # of a line that may be longer than a block
+    for block in blocks_of(file, name):
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            yield b"".join([*begun, line])
+            begun = []
+        begun.append(rest)
+    if last := b"".join(begun):
+        yield last
+
+
+def blocks_of(file: Path, name: str) -> Iterator[bytes]:
+    """The raw bytes of a part.
+
+    `zipfile` would fail on a wrong checksum without saying which record is damaged.
+
+    Raises:
+        AuditError: there is no such part, or it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(file) as bundle, file.open("rb") as opened:
+            part = bundle.getinfo(name)
+            opened.seek(part.header_offset)
+            *_, name_length, more = _HEADER.unpack(opened.read(_HEADER.size))
+            opened.seek(name_length + more, os.SEEK_CUR)
+            left = part.file_size
+            while left and (block := opened.read(min(left, _BLOCK))):
+                left -= len(block)
+                yield block
+    except zipfile.BadZipFile:
+        raise AuditError("not a bundle, or truncated", path=str(file), hint="copy or export it again") from None
+    except (OSError, KeyError, struct.error):
+        raise AuditError("a part of the bundle cannot be read", path=f"{file}!{name}", hint="export it again") from None
+
+
+_CONTEXT: Final = b"cmf evidence manifest 1\n"  # domain separation from heads
+_LAST: Final = 253_402_300_800_000_000  # microseconds: the end of the year 9999
+
+
+class Manifest(NamedTuple):
+    """The fields of a manifest that are shown to people.
+
+    Attributes:
+        selection: the query; None is everything. records: the number of lines.
+        made_at: microseconds since the epoch, by the exporter's clock.
+        signed_by: the id of the key with a valid signature; None if there is none.
+    """
+
+    selection: str | None
+    records: int
+    made_at: int
+    signed_by: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest as JSON objects."""
+        return self._asdict() | {"made_at": iso(self.made_at)}
+
+
+def sealed_manifest(fields: Mapping[str, Any], signer: Signer | None) -> dict[str, Any]:
+    """The manifest to write, signed if there is a signer."""
+    if signer is None:
+        return dict(fields)
+    named = {**fields, "key": signer.public_key.id}
+    return {**named, "signature": signer.signature(_bytes(named))}
+
+
+def check_manifest(found: Mapping[str, Any]) -> None:
+    """Check the required fields; ValueError, KeyError or TypeError if they are missing or malformed."""
+    whole = type(found["records"]) is int and type(found["made_at"]) is int and isinstance(found["files"], dict)
+    if not whole or not isinstance(found["selection"], str | None) or not 0 <= found["made_at"] < _LAST:
+        raise ValueError("not a manifest")
+
+
+def read_manifest(found: Mapping[str, Any], keys: Iterable[PublicKey]) -> tuple[Manifest, str | None]:
+    """The manifest, and what is wrong with its signature unless it is missing or valid under one of `keys`."""
+    fields = {name: item for name, item in found.items() if name != "signature"}
+    by, wrong = None, None
+    if "signature" in found or "key" in found:
+        key = next((key for key in keys if key.id == found.get("key")), None)
+        if key is None:
+            wrong = "the manifest is not signed by a trusted key"
+        elif not key.verifies(_bytes(fields), found.get("signature")):
+            wrong = "the signature of the manifest is not valid"
+        else:
+            by = key.id
+    return Manifest(found["selection"], found["records"], found["made_at"], by), wrong
+
+
+def _bytes(fields: Mapping[str, Any]) -> bytes:
+    return _CONTEXT + dumps(fields)
+
 
 SCHEMA: Final = 1
 _LINE: Final = frozenset({"log", "place", "seq", "body", "proof", "content", *FIELDS})
@@ -130,7 +277,7 @@ def open_bundle(file: Path) -> Bundle:
                 "unsupported bundle version", path=str(file), hint="verify it with the version that made it"
             )
         logs = tuple(LogRow(**loads(line)) for line in lines_of(file, LOGS))
-        manifests.check_shape(manifest)
+        check_manifest(manifest)
         if not all(type(row.id) is type(row.key) is str for row in logs):
             raise ValueError(file)
         heads: dict[str, list[StoredHead]] = {}
@@ -150,4 +297,25 @@ def open_bundle(file: Path) -> Bundle:
     return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()}, witnesses)
 
 
-__all__ = ["SCHEMA", "Bundle", "open_bundle"]
+__all__ = [
+    "HEADS",
+    "LOGS",
+    "MANIFEST",
+    "PACKED",
+    "POLICIES",
+    "RECORDS",
+    "SCHEMA",
+    "WITNESSES",
+    "Bundle",
+    "Manifest",
+    "blocks_of",
+    "check_manifest",
+    "digest_of",
+    "is_bundle",
+    "lines_of",
+    "misplaced_in",
+    "names_in",
+    "open_bundle",
+    "read_manifest",
+    "sealed_manifest",
+]

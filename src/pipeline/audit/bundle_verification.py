@@ -11,9 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pipeline.audit import manifest as manifests
-from pipeline.audit.bundle import Bundle, open_bundle
-from pipeline.audit.bundle_format import MANIFEST, RECORDS, digest_of, lines_of, misplaced_in, names_in
+from pipeline.audit.bundle import (
+    MANIFEST,
+    RECORDS,
+    Bundle,
+    digest_of,
+    lines_of,
+    misplaced_in,
+    names_in,
+    open_bundle,
+    read_manifest,
+)
 from pipeline.audit.erasures import READ, Erasures
 from pipeline.audit.evidence import Leaf
 from pipeline.audit.heads import Head, PublicKey
@@ -55,7 +63,7 @@ def verify_bundle(
     else:
         report = _SelectionCheck(bundle, anchors, keys).report()
     own = (key_of(row, None) for row in bundle.logs())
-    parsed_manifest, problem = manifests.read(bundle.manifest, [key for key in own if key] if keys is None else keys)
+    parsed_manifest, problem = read_manifest(bundle.manifest, [key for key in own if key] if keys is None else keys)
     found = [*report.problems, *_unreadable_lines(bundle), *_changed_files(bundle)]
     if problem is not None:
         found.append(Problem("bundle.signature", "", None, None, problem))

@@ -19,9 +19,7 @@ from typing import Any, Final
 
 from cmf.errors import DecodeError
 from cmf.json.codec import dumps
-from pipeline.audit import manifest as manifests
-from pipeline.audit.bundle import SCHEMA
-from pipeline.audit.bundle_format import HEADS, LOGS, MANIFEST, PACKED, POLICIES, RECORDS, WITNESSES
+from pipeline.audit.bundle import HEADS, LOGS, MANIFEST, PACKED, POLICIES, RECORDS, SCHEMA, WITNESSES, sealed_manifest
 from pipeline.audit.erasures import READ
 from pipeline.audit.evidence import Evidence, Leaf, LogRow
 from pipeline.audit.heads import Head, Signer
@@ -137,7 +135,7 @@ class _Writing:
             "files": self._digests,
         }
         manifest["contents"] = self._contents
-        self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(manifests.sealed(manifest, signer)))
+        self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(sealed_manifest(manifest, signer)))
         return count
 
     def _heads(self, log: str) -> Iterator[bytes]:

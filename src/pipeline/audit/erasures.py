@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from cmf.errors import DecodeError
 from cmf.json.codec import loads
 from pipeline.audit.evidence import Committed, Evidence, Held, Leaf, committed_in
-from pipeline.decisions.session_key import stored_subject
+from pipeline.decisions.context import stored_subject
 
 ERASURE: Final = "erasure"  # kind of the record of an erasure
 HOLD: Final = "hold"  # kind of the records of a hold

@@ -1,23 +1,68 @@
 """The query language of records: `verdict:deny rule:tools/* since:7d -session:test`. Spec: docs/spec/audit.md.
 
 A query is terms separated by spaces; a term is `name:value`, the value may end in `*`, and a leading `-` negates it. A
-literal `*` or comma is escaped with a backslash.
+literal `*` or comma is escaped with a backslash. What is searched are names and values in a record, never content.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cmf.enums import ViewKind
+from cmf.errors import DecodeError
+from cmf.json.codec import loads
 from pipeline.decisions.decision import Effect, Mode, Severity, Verdict
 from pipeline.decisions.errors import AuditError
 from pipeline.decisions.timestamps import micros
+
+
+def facts_of(kind: str, body: bytes | None) -> frozenset[tuple[str, str]]:
+    """The facts to index for a record; none if its body is erased or not JSON."""
+    if kind != "decision" or body is None:
+        return frozenset()
+    try:
+        return frozenset(_facts(loads(body)))
+    except (DecodeError, KeyError, TypeError, AttributeError):
+        return frozenset()
+
+
+def _facts(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    result = body["result"]
+    yield "mode", result["mode"]
+    coverage = result["coverage"]
+    yield "covered", "yes" if coverage["evaluated"] == coverage["produced"] else "no"
+    if (environment := body.get("environment")) is not None:
+        yield "environment", environment
+    for view in result["views"]:
+        yield "view", view["kind"]
+        if view["kind"] in _OF_TOOLS and "name" in view:
+            yield "tool", view["name"]
+        if "uri" in view and view["hits"]:
+            yield "uri", view["uri"]
+        for hit in view["hits"]:
+            yield from _of_hit(hit)
+    for stage in result.get("stages", ()):
+        if "hit" in stage:
+            yield "stage", stage["stage"]
+            yield from _of_hit(stage["hit"])
+
+
+def _of_hit(hit: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("rule", "code", "effect", "severity"):
+        yield name, hit[name]
+    if "excused" in hit:
+        yield "excused", "override" if "override" in hit["excused"] else "exception"
+    if "override" in hit.get("excused", {}):
+        yield "override", hit["excused"]["override"]
+
+
+_OF_TOOLS = frozenset({"tool_call", "tool_result", "tool_definition"})
 
 
 class Disposition(StrEnum):
@@ -168,4 +213,17 @@ def _not_understood(word: str, hint: str) -> AuditError:
     return AuditError("the query is not valid", path=word, hint=hint, code="audit.query")
 
 
-__all__ = ["COLUMNS", "FACTS", "REVIEWS", "TIMES", "Disposition", "Query", "Term", "Value", "exactly", "parse", "plain"]
+__all__ = [
+    "COLUMNS",
+    "FACTS",
+    "REVIEWS",
+    "TIMES",
+    "Disposition",
+    "Query",
+    "Term",
+    "Value",
+    "exactly",
+    "facts_of",
+    "parse",
+    "plain",
+]

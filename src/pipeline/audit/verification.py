@@ -15,11 +15,11 @@ from itertools import chain, islice
 from operator import itemgetter, lt
 from typing import Any, Final
 
+from pipeline.audit.bundle import Manifest
 from pipeline.audit.erasures import MALFORMED, READ, Erasures, Problem, malformed
 from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaves_of
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.log_order import Numbers, Opening, inserted, misnumbered
-from pipeline.audit.manifest import Manifest
 from pipeline.audit.merkle import Tree
 
 _HASH: Final = 32

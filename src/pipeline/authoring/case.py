@@ -11,25 +11,30 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator
 
 from cmf import adapters
+from cmf.adapters import FORMATS
+from cmf.enums import Role
 from cmf.errors import CmfError, ShapeError
 from cmf.json.codec import MAX_BYTES, loads
 from cmf.json.frozen import FrozenDict, frozen_mapping
-from cmf.json.value import Str, Value, value
+from cmf.json.value import Str, Value, json_schema, value
 from cmf.message.message import Message
 from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import Request, Response
+from cmf.message.security import SubjectExtension
+from cmf.message.tools import ToolDefinition
 from pipeline.decisions.context import Context, as_subject
 from pipeline.decisions.decision import Action, Verdict
 from pipeline.decisions.display import meant
 from pipeline.decisions.errors import CaseError
 from pipeline.decisions.stage import Traffic
 from pipeline.policy.metadata import DUPLICATE_KEY, load_yaml, yaml_problem
+from pipeline.policy.schemas import DIALECT
 from pipeline.provenance.claims import HistoryTrust, history_trust
 from pipeline.run.emit import with_provider
 
@@ -389,6 +394,77 @@ def _wrong(path: Path, where: str, message: str, hint: str) -> CaseError:
     return CaseError(message, path=f"{path}: {where}", code="case.invalid", hint=hint)
 
 
+_TEXT: Final = {"type": "string"}
+_NAME: Final = {"type": "string", "minLength": 1}
+_PART_KEYS: Final[dict[str, dict[str, Any]]] = {
+    "tool_call": {"id": _TEXT, "args": {"type": "object"}, "name": _TEXT},
+    "tool_result": {"id": _TEXT, "name": _TEXT, "content": {}},
+}
+
+
+def case_schema() -> dict[str, Any]:
+    """The schema of one file; it leaves open what a matrix may fill in."""
+    definitions: dict[str, Any] = {}
+
+    def of(cls: type[Value]) -> dict[str, Any]:
+        schema = json_schema(cls)
+        definitions.update(schema.pop("$defs", {}))
+        definitions[cls.__name__] = schema
+        return {"$ref": f"#/$defs/{cls.__name__}"}
+
+    expectation = {"anyOf": [{"enum": list(Verdict)}, of(Expectation)]}
+    keys: dict[str, Any] = {
+        "name": _NAME,
+        "description": _TEXT,
+        "conversation": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/turn"}}, {"$ref": "#/$defs/wire"}]},
+        "reply": _turn(required=()),
+        "model": _TEXT,
+        "tools": {"type": "array", "items": of(ToolDefinition)},
+        "subject": of(SubjectExtension),
+        "context": of(Context),
+        "session": of(SessionBefore),
+        "profiles": _TEXT,
+        "history": {"enum": [*get_args(HistoryTrust)]},
+        "expect": expectation,
+        "matrix": {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}},
+        "expect_table": {"type": "array"},
+        "skip": _TEXT,
+    }
+    of(Message)
+    definitions |= {"turn": {"anyOf": [_turn(), {"$ref": "#/$defs/Message"}]}, "wire": _wire_schema()}
+    case = _object({key: keys[key] for key in sorted(KEYS)}, "name")
+    defaults = _object({key: keys[key] for key in sorted(DEFAULTS)})
+    cases = {"type": "array", "minItems": 1, "items": case}
+    file = _object({"name": _TEXT, "description": _TEXT, "defaults": defaults, "cases": cases}, "cases")
+    return {"$schema": DIALECT, "title": "Test cases", **file, "$defs": definitions}
+
+
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _turn(required: tuple[str, ...] = ("role",)) -> dict[str, Any]:
+    """A message in its short spelling."""
+    parts = {kind: _one_or_more({"type": "object", "properties": known}) for kind, known in _PART_KEYS.items()}
+    facts = {"role": {"enum": list(Role)}, "text": _TEXT, **parts}
+    return _object(facts if required else {**facts, "content": {"type": "array"}}, *required)
+
+
+def _one_or_more(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "array", "items": schema}]}
+
+
+def _wire_schema() -> dict[str, Any]:
+    """A conversation in a wire format."""
+    facts = {
+        "from": {"enum": ["canonical", *FORMATS]},
+        "file": _TEXT,
+        "body": {},
+        "kind": {"enum": ["request", "response", "message"]},
+    }
+    return {**_object(facts, "from"), "oneOf": [{"required": ["file"]}, {"required": ["body"]}]}
+
+
 __all__ = [
     "Case",
     "Expectation",
@@ -396,6 +472,7 @@ __all__ = [
     "ViewExpectation",
     "WireExpectation",
     "case_of",
+    "case_schema",
     "read_cases",
     "spelled_cases",
 ]

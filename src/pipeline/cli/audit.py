@@ -15,12 +15,11 @@ import typer
 from typer.core import TyperCommand
 
 from cmf.json.codec import dumps
-from pipeline.audit.bundle_format import is_bundle
+from pipeline.audit.bundle import Manifest, is_bundle
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey, Signer
-from pipeline.audit.manifest import Manifest
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
 from pipeline.cli import audit_content, audit_record
@@ -29,16 +28,16 @@ from pipeline.cli.audit_store import check_key, opened_for_search, other_key, re
 from pipeline.cli.groups import FullHelpGroup
 from pipeline.cli.options import OutputAs, Place, PublicKeys, Second, SigningKey, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.decisions.context import shown_subject
 from pipeline.decisions.display import counted, escaped, shortened, visible
 from pipeline.decisions.errors import ConfigError, StoreError
-from pipeline.decisions.session_key import shown_subject
 from pipeline.decisions.timestamps import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
 from pipeline.store.database import key_beside
 from pipeline.store.engine import file_of, is_database
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_bundle, check_store
-from pipeline.store.record_rows import Placed, newest, rows_after
+from pipeline.store.records import Placed, newest, rows_after
 from pipeline.store.search import Search
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "policies.missing", "log.cut", "log.missing"})

@@ -26,9 +26,9 @@ from pipeline.cli.options import OutputAs, Person, Place, Reason, Second, Signin
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.decisions.authority import holder
+from pipeline.decisions.context import shown_subject
 from pipeline.decisions.display import counted, escaped, visible
 from pipeline.decisions.override import Override
-from pipeline.decisions.session_key import shown_subject
 from pipeline.decisions.timestamps import instant_of, iso, micros
 from pipeline.sessions.base import wall_clock
 from pipeline.store.content_access import PREFIX

@@ -20,9 +20,8 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.decisions.display import counted, visible
 from pipeline.decisions.errors import PolicyError
-from pipeline.policy import bundle_signature, bundle_signing, policy_set
-from pipeline.policy.bundle_signature import Key, Verification, claims, key_text
-from pipeline.policy.bundle_signing import SigningKey, packed
+from pipeline.policy import bundle_signature, policy_set
+from pipeline.policy.bundle_signature import Key, SigningKey, Verification, claims, key_text, packed
 from pipeline.policy.loading import MANIFEST, SIGNATURES, Files, bundle_files
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.assembly import load_policies
@@ -61,7 +60,7 @@ def build(
         loaded = load_policies(policies)
         files = loaded.bundle()
         if signing is not None:
-            files[SIGNATURES] = bundle_signing.sign(files, signing)
+            files[SIGNATURES] = bundle_signature.sign(files, signing)
     if out.name.endswith(ARCHIVES):
         if out.exists():
             fail(f"{out}: already exists; give a new name", Exit.USAGE)
@@ -92,7 +91,7 @@ def sign(
         files.pop(SIGNATURES, None)
         if MANIFEST not in files:
             fail(f"{bundle}: not a bundle, it has no {MANIFEST}; build one with `cmf bundle build`", Exit.USAGE)
-        files[SIGNATURES] = bundle_signing.sign(files, signing)
+        files[SIGNATURES] = bundle_signature.sign(files, signing)
     if bundle.is_dir():
         _replace(bundle / SIGNATURES, files[SIGNATURES])
     else:

@@ -23,8 +23,7 @@ from pipeline.decisions.decision import Mode
 from pipeline.decisions.display import counted, visible
 from pipeline.policy.policy_set import PolicySet
 from pipeline.replay import batch
-from pipeline.replay.impact import Change, Impact
-from pipeline.replay.impact_run import impact_of
+from pipeline.replay.impact import Change, Impact, impact_of
 from pipeline.run.assembly import load_policies
 
 SHOWN_IDS: Final = 20

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.authoring.case_schema import case_schema
+from pipeline.authoring.case import case_schema
 from pipeline.cli.reading import Exit, fail
 
 HIDDEN = "dot-"  # stands for a leading dot in the templates, because packaging tools skip dotfiles

@@ -17,9 +17,9 @@ from cmf.models.pricing import PriceTable, parse_table
 from pipeline.cli.groups import FullHelpGroup
 from pipeline.cli.options import Place, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
+from pipeline.decisions.context import shown_subject, subject_key
 from pipeline.decisions.display import counted, escaped, visible
 from pipeline.decisions.errors import ConfigError
-from pipeline.decisions.session_key import shown_subject, subject_key
 from pipeline.decisions.timestamps import instant_of
 from pipeline.store.conversation_costs import Cost, cost_of
 from pipeline.store.conversation_formats import read_conversation, write_conversation

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.authoring.case_schema import case_schema
+from pipeline.authoring.case import case_schema
 from pipeline.authoring.schemas import schema_of
 from pipeline.policy.schemas import DIALECT
 

@@ -18,15 +18,13 @@ from cmf.message.request import Request, Response
 from cmf.message.tools import ToolDefinition
 from cmf.views.iterate import iter_views
 from pipeline.conversation.turn_cache import KeptTurn
-from pipeline.decisions.common_prefix import identical_start
-from pipeline.decisions.context import Context
+from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.errors import ConfigError, PipelineError
 from pipeline.decisions.paths import part_at
 from pipeline.decisions.retention import FOREVER, Keep
-from pipeline.decisions.session_key import SessionKey, session_key
 from pipeline.decisions.stage import Traffic
-from pipeline.decisions.traffic import messages_of
+from pipeline.decisions.traffic import identical_start, messages_of
 from pipeline.provenance.claims import Claims
 from pipeline.provenance.index import Index, Origin
 from pipeline.provenance.profiles import Profiles

@@ -15,11 +15,17 @@ from cmf.message.message import Message, RequestExtension
 from cmf.message.request import Request, Response
 from cmf.message.security import RetentionPolicy
 from cmf.message.tools import ToolDefinition
-from pipeline.decisions.common_prefix import equal_start, identical_start, unchanged
 from pipeline.decisions.context import Context, carried_labels, ingest, labelled
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.stage import Traffic
-from pipeline.decisions.traffic import brought_labels, messages_of, with_messages
+from pipeline.decisions.traffic import (
+    brought_labels,
+    equal_start,
+    identical_start,
+    messages_of,
+    unchanged,
+    with_messages,
+)
 from pipeline.provenance.data_policy import DataRule
 from pipeline.provenance.profiles import Profiles
 from pipeline.provenance.registry import Lookup, Registry, look_up, retention_of

@@ -22,11 +22,11 @@ from pipeline.conversation.intake import TakenIn
 from pipeline.conversation.labels import LabelSources
 from pipeline.conversation.references import Reference, references
 from pipeline.decisions.certificate import Digests, Written
-from pipeline.decisions.common_prefix import identical_start
 from pipeline.decisions.decision import EDITS, ENGINE_RULE, Hit, ViewDecision
 from pipeline.decisions.events import ToolInputInvalid
 from pipeline.decisions.override import Override
 from pipeline.decisions.stage import Traffic
+from pipeline.decisions.traffic import identical_start
 from pipeline.policy.exceptions import RuleException
 
 PLACES: Final = "q"  # type code of an array of indices: 64-bit integers

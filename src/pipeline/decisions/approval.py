@@ -1,4 +1,4 @@
-"""What a person is asked, and what became of it: plain values, the same for every store [C10].
+"""What a person is asked, what became of it, and how a decision names it: the same for every store [C10].
 
 Spec: docs/spec/approvals.md. Times are integers: microseconds since the epoch, UTC.
 """
@@ -8,12 +8,35 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from pipeline.decisions.approval_ref import ApprovalStatus
 from pipeline.decisions.authority import is_same_person
+from pipeline.decisions.context import SessionKey, subject_key
 from pipeline.decisions.errors import ApprovalError
-from pipeline.decisions.session_key import SessionKey, subject_key
+
+
+class ApprovalStatus(StrEnum):
+    """The state of an approval [C10]."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    USED = "used"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRef:
+    """An approval that a decision rests on or waits for; without an id where none can be kept [SES-12]."""
+
+    id: str | None
+    path: str
+    status: ApprovalStatus
+
+    def to_json(self) -> dict[str, Any]:
+        """The approval's line in a decision."""
+        known = {} if self.id is None else {"id": self.id}
+        return {**known, "path": self.path, "status": self.status.value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

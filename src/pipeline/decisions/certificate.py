@@ -17,8 +17,8 @@ from cmf.json.codec import dumps
 from cmf.json.value import fields_of, trusted
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
-from pipeline.decisions.common_prefix import identical_start
 from pipeline.decisions.policy_input import json_bytes
+from pipeline.decisions.traffic import identical_start
 
 _KEY: Final = secrets.token_bytes(32)  # of this process: a certificate is never valid outside it, nor read from a wire
 MAX_UNSPENT: Final = 65_536  # certificates that wait to be used; past it the oldest is forgotten, and so refused

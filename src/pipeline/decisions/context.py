@@ -6,13 +6,14 @@ Identity never comes from the traffic: the context's subject replaces whatever a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from pydantic import AfterValidator
 
 from cmf.errors import ShapeError
 from cmf.json.frozen import FrozenDict, frozen_mapping
-from cmf.json.value import Str, Value, replace, value
+from cmf.json.value import Str, Value, replace, trusted, value
 from cmf.message.headers import Headers, HttpHeaders
 from cmf.message.message import AgentExtension, Extensions, HttpExtension, MCPExtension, Message, RequestExtension
 from cmf.message.request import Request, Response
@@ -211,3 +212,35 @@ def labelled(message: Message, labels: frozenset[str]) -> Message:
         return message
     security = replace(security, labels=security.labels | labels)
     return replace(message, extensions=replace(extensions, security=security))
+
+
+_NOBODY: Final = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Whose session it is, and which: `subject` is `id:<subject id>` or `anonymous`; no session is None."""
+
+    subject: str
+    session: str | None
+
+
+def session_key(context: Context) -> SessionKey:
+    """The key of the context's session; equal session ids of two subjects give two keys."""
+    subject = subject_key(None if context.subject is None else context.subject.id)
+    return trusted(SessionKey, subject=subject, session=context.session)
+
+
+def subject_key(subject: str | None) -> str:
+    """A subject by its id, as keys and rows name it: `id:<subject id>`, or `anonymous`, which is nobody's."""
+    return _NOBODY if subject is None else f"id:{subject}"
+
+
+def stored_subject(subject: str) -> str:
+    """A subject as rows name it, from what people write: its id, or `anonymous`."""
+    return subject if subject == _NOBODY else subject_key(subject)
+
+
+def shown_subject(key: str) -> str:
+    """A subject as people write it, from what rows have."""
+    return key.removeprefix("id:")

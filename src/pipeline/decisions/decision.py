@@ -1,7 +1,7 @@
-"""Decisions: the verdict of policy on each view, and the action taken. Spec: docs/spec/decisions.md.
+"""Decisions: the verdict of policy on each view, how much was judged, what was exempted, and the action taken.
 
 In mode `observe` verdict and action differ. An engine's answer becomes a verdict here and nowhere else, so that every
-failure ends as a deny [DEC-3].
+failure ends as a deny [DEC-3]. Spec: docs/spec/decisions.md, exceptions.md [EXC-3], [EXC-11].
 """
 
 from __future__ import annotations
@@ -9,17 +9,66 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from cmf.enums import ViewKind
 from cmf.json.frozen import FrozenDict, freeze
 from cmf.json.value import trusted
 from cmf.views.view import MessageView
-from pipeline.decisions.approval_ref import ApprovalRef, ApprovalStatus
-from pipeline.decisions.coverage import Coverage
+from pipeline.decisions.approval import ApprovalRef, ApprovalStatus
 from pipeline.decisions.engine import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.decisions.events import HeaderChanged
-from pipeline.decisions.exemption import Excused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A view that was not evaluated, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How many views there were, how many were evaluated, which were not. "Not evaluated" never reads as allowed.
+
+    Of the evaluated views, `reused` were evaluated in an earlier turn, under the same policies [PIPE-16].
+    """
+
+    produced: int
+    evaluated: int
+    skipped: tuple[Skipped, ...] = ()
+    reused: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether every view was evaluated."""
+        return self.evaluated == self.produced and not self.skipped
+
+    def to_json(self) -> dict[str, Any]:
+        """The coverage block of a decision; `reused` only where some were."""
+        skipped = [{"path": one.path, "reason": one.reason} for one in self.skipped]
+        shown: dict[str, Any] = {"produced": self.produced, "evaluated": self.evaluated, "skipped": skipped}
+        return shown | ({"reused": self.reused} if self.reused else {})
+
+
+class Excused(NamedTuple):
+    """The exception or the override that covers a hit.
+
+    Attributes:
+        owner: who answers for it.
+        until: the last day of an exception (`2026-12-31`), or the moment at which an override ends.
+        override: the id of an override's record; None for an exception, which is data of the policies.
+    """
+
+    owner: str
+    until: str
+    override: str | None = None
+
+    def to_json(self) -> dict[str, str]:
+        """The same as JSON; `override` only where it is one."""
+        shown = {"owner": self.owner, "until": self.until}
+        return shown if self.override is None else shown | {"override": self.override}
 
 
 class Severity(StrEnum):
@@ -470,3 +519,6 @@ def overall(views: Iterable[ViewDecision], coverage: Coverage) -> tuple[Verdict,
     verdict = min((view.verdict for view in listed), key=_VERDICTS.index, default=Verdict.DENY)
     action = min((view.outcome for view in listed), key=_ACTIONS.index, default=Action.REFUSE)
     return (verdict, action) if coverage.full else (Verdict.DENY, Action.REFUSE)
+
+
+__all__ = ["Coverage", "Skipped"]

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cmf.views.uris import matches
-from pipeline.decisions.decision import Effect, Hit
-from pipeline.decisions.exemption import Excused
+from pipeline.decisions.decision import Effect, Excused, Hit
 from pipeline.decisions.timestamps import iso
 
 

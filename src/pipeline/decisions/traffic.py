@@ -5,10 +5,14 @@ Parts and slots are shared by identity; only the messages whose extensions had t
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import dataclasses
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeVar
 
-from cmf.json.value import replace
-from cmf.message.message import Extensions, Message
+from cmf import _native
+from cmf.json.value import Value, is_discriminator, replace
+from cmf.message.message import Extensions, Layout, Message
 from cmf.message.request import Request, Response
 from cmf.views.access import messages_inside, veil_for
 from cmf.views.tiers import Grants
@@ -68,3 +72,39 @@ def brought_labels(message: Message) -> frozenset[str]:
     """The labels of a message, and of all messages inside it, at any depth [PIPE-4]."""
     labels, inside = labels_of(message), messages_inside(message)
     return labels.union(*map(brought_labels, inside)) if inside else labels
+
+
+def _slots_of(cls: type) -> tuple[str, ...] | Literal["object", "array", "text", "odd"]:
+    """How the native module takes the fingerprint of a type: by its fields, as JSON or as text; `odd` has none."""
+    if issubclass(cls, Value) or cls is Layout:
+        fields: Any = dataclasses.fields  # all values are dataclasses, which their base cannot say
+        return tuple(field.name for field in fields(cls) if not is_discriminator(field))
+    if issubclass(cls, dict | list):
+        return "object" if issubclass(cls, dict) else "array"
+    return "text" if issubclass(cls, StrEnum) or cls is datetime else "odd"
+
+
+_equal_start: Final = _native.Fingerprints(_slots_of).again
+identical_start: Final = _native.same_start
+"""How many items at the beginning of two sequences are identical objects."""
+
+
+def equal_start(held: tuple[Value, ...], known: bytes, given: tuple[Value, ...]) -> tuple[int, bytes]:
+    """How many items at the beginning of `given` equal those of `held`; and the fingerprints of all of `given`.
+
+    `known` are the fingerprints of `held`, as an earlier call returned them.
+    """
+    return _equal_start(held, known, given)
+
+
+def unchanged(held: tuple[Value, ...], given: tuple[Value, ...]) -> int:
+    """How many items at the beginning of both are the same."""
+    start = identical_start(held, given)
+    old, new = held[start : len(given)], given[start : len(held)]
+    # Often all items differ (a new label is on each): comparing the first one alone finds that out.
+    if not old or not equal_start((), equal_start((), b"", old[:1])[1], new[:1])[0]:
+        return start
+    return start + equal_start((), equal_start((), b"", old)[1], new)[0]
+
+
+__all__ = ["equal_start", "identical_start", "unchanged"]

@@ -13,10 +13,9 @@ from typing import Any, Final, NoReturn
 
 from cmf.views.uris import matches
 from pipeline.decisions.context import Context
-from pipeline.decisions.decision import BAD_EFFECT, Hit
+from pipeline.decisions.decision import BAD_EFFECT, Excused, Hit
 from pipeline.decisions.display import meant
 from pipeline.decisions.errors import PolicyError
-from pipeline.decisions.exemption import Excused
 from pipeline.decisions.override import Override
 from pipeline.decisions.timestamps import micros
 

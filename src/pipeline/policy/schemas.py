@@ -14,7 +14,7 @@ from cmf.json.value import json_schema
 from cmf.message.message import Extensions, Message, TokenUsage
 from cmf.message.request import Sampling
 from cmf.message.security import DataPolicy, ObjectSecurityProfile
-from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.approval import ApprovalStatus
 from pipeline.decisions.decision import Action, Effect, Mode, Severity, Verdict
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

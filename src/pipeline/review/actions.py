@@ -21,7 +21,7 @@ from pipeline.review.contents import Kept, kept_of
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.record_rows import Placed
+from pipeline.store.records import Placed
 
 MAX_SAMPLE: Final = 1_000
 

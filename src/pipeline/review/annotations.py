@@ -11,7 +11,7 @@ from cmf.errors import DecodeError
 from cmf.json.codec import loads
 from pipeline.audit.query import Disposition
 from pipeline.decisions.authority import is_same_person
-from pipeline.store.record_rows import Placed
+from pipeline.store.records import Placed
 
 KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export", "declassify"})
 MAX_TEXT: Final = 4_000  # characters of a comment or reason

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pipeline.decisions.approval import Approval
-from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.approval import Approval, ApprovalStatus
+from pipeline.decisions.context import shown_subject, subject_key
 from pipeline.decisions.errors import ApprovalError
 from pipeline.decisions.override import Override
-from pipeline.decisions.session_key import shown_subject, subject_key
 from pipeline.decisions.timestamps import iso, micros
 from pipeline.review.access import Role
 from pipeline.review.detail import told
 from pipeline.review.lists import decision_rows
 from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
-from pipeline.store.record_rows import Placed
+from pipeline.store.records import Placed
 
 LATELY: Final = 50  # the newest decisions that asked for approval
 _OF_SESSION: Final = 200  # decisions of a session to search

@@ -19,7 +19,7 @@ from pipeline.decisions.timestamps import SECOND
 from pipeline.review import bitsets
 from pipeline.review.annotations import KINDS, Annotation, annotation_of, needs_second, seconds
 from pipeline.store.database import Store
-from pipeline.store.record_rows import Part, Placed, is_behind, part_after
+from pipeline.store.records import Part, Placed, is_behind, part_after
 from pipeline.store.search import Search, stored_value
 
 SEVERITIES: Final = ("info", "warn", "high", "critical")

@@ -14,7 +14,7 @@ from pipeline.review.lists import decision_rows, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
 from pipeline.review.summary import Json, hits, not_judged, sentence, skipped
 from pipeline.store.four_eyes import Ask
-from pipeline.store.record_rows import Placed
+from pipeline.store.records import Placed
 
 MOST: Final = 200  # decisions shown of a session, the newest
 

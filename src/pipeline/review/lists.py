@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pipeline.audit.query import plain
-from pipeline.decisions.session_key import shown_subject
+from pipeline.decisions.context import shown_subject
 from pipeline.decisions.timestamps import iso
 from pipeline.review.catalog import SEVERITIES, Session
 from pipeline.review.site import PAGE, Page, Refused, Site, Visit
 from pipeline.review.summary import Json, hits, not_judged
-from pipeline.store.record_rows import Placed
+from pipeline.store.records import Placed
 
 FACETS: Final = (
     "verdict", "rule", "severity", "tool", "subject", "mode", "covered", "disposition", "environment", "revision"

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report
-from pipeline.decisions.session_key import shown_subject
+from pipeline.decisions.context import shown_subject
 from pipeline.decisions.timestamps import iso
 from pipeline.review.annotations import Annotation, needs_second, set_hash
 from pipeline.review.charts import over_time, shares, spread
@@ -18,7 +18,7 @@ from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
 from pipeline.review.summary import Json
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_store
-from pipeline.store.record_rows import Placed
+from pipeline.store.records import Placed
 
 _MEASURED: Final = 500  # newest decisions whose latency is read
 _PROBLEMS: Final = 50

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cmf.json.codec import dumps
 from pipeline.audit.query import exactly
-from pipeline.decisions.session_key import subject_key
+from pipeline.decisions.context import subject_key
 from pipeline.decisions.timestamps import iso
 from pipeline.policy.entrypoints import is_generated
 from pipeline.policy.policy_set import PolicySet
@@ -19,7 +19,7 @@ from pipeline.review.access import Role
 from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, form_text, need
 from pipeline.review.summary import Json
-from pipeline.store.record_rows import Placed
+from pipeline.store.records import Placed
 
 MOST: Final = 100  # revisions shown, those with most decisions
 REPLAYED: Final = 500  # newest contents that are judged again

@@ -29,8 +29,8 @@ from pipeline.sessions.base import SessionStore, wall_clock
 from pipeline.store.contents import ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.record_rows import Placed, bodies_of
 from pipeline.store.recorder import Recorder
+from pipeline.store.records import Placed, bodies_of
 
 PAGE: Final = 50
 

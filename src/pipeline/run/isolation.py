@@ -19,10 +19,9 @@ from cmf.json.value import Value, field_default, replace, trusted
 from cmf.message.headers import HttpHeaders, exposed
 from cmf.views.access import veil_for
 from cmf.views.tiers import SLOTS, Grants, granted
-from pipeline.decisions.common_prefix import equal_start
 from pipeline.decisions.context import Context
 from pipeline.decisions.stage import Traffic
-from pipeline.decisions.traffic import drafted
+from pipeline.decisions.traffic import drafted, equal_start
 
 _T = TypeVar("_T")
 _Steps: TypeAlias = tuple[str | int, ...]

@@ -22,15 +22,13 @@ from cmf.views.view import MessageView
 from pipeline.conversation.history import History, Origins, Trail, may_call
 from pipeline.conversation.labels import LabelSources, added_labels
 from pipeline.conversation.turn_cache import EMPTY_SECTION, Labels, PassBasis, Section, SettledPass, depends_on_later
-from pipeline.decisions.common_prefix import identical_start, unchanged
-from pipeline.decisions.coverage import Coverage, Skipped
-from pipeline.decisions.decision import Action, Hit, Mode, ViewDecision, view_decision
+from pipeline.decisions.decision import Action, Coverage, Hit, Mode, Skipped, ViewDecision, view_decision
 from pipeline.decisions.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.decisions.stage import Traffic
+from pipeline.decisions.traffic import identical_start, unchanged
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.effects import Replacer, apply_edits
-from pipeline.run.hits import HitFinder
-from pipeline.run.joined_hits import settle_joined
+from pipeline.run.hits import HitFinder, settle_joined
 from pipeline.run.tool_schemas import SchemaChecks
 
 _CALL: Final = ViewKind.TOOL_CALL.value

@@ -1,16 +1,21 @@
-"""Moves calls that would block the event loop to threads: calls of stores, and work on large inputs."""
+"""How a run waits: it blocks its thread, or awaits; and what would block the event loop is moved to threads.
+
+The steps of a run are written once, as coroutines, for callers of both kinds. Spec: docs/spec/pipeline.md [PIPE-5].
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
+
+from pipeline.decisions.cancellation import is_cancelled, run_to_end
 
 _T = TypeVar("_T")
 LARGE_BYTES: Final = 64 * 1024  # of what arrived: work on more leaves the event loop
@@ -104,13 +109,58 @@ def _forget_all_threads() -> None:
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
     os.register_at_fork(after_in_child=_forget_all_threads)  # they are the parent's: no call on one would ever end
 
+
+class Waiting:
+    """What a run waits by. Each method returns what the call returns, and raises what it raises.
+
+    Args:
+        offload: what calls a store for a coroutine. None blocks: nothing suspends, and `completed` runs such a one.
+    """
+
+    def __init__(self, offload: Offload | None) -> None:
+        self._offload = offload
+
+    async def call(self, call: Callable[..., _T], *args: Any) -> _T:
+        """A call that may read or write a store."""
+        return call(*args) if self._offload is None else await self._offload(call, *args)
+
+    async def either(self, call: Callable[[], _T], acall: Callable[[], Awaitable[_T]]) -> _T:
+        """A call that has two forms: one that blocks, and one to await."""
+        return call() if self._offload is None else await acall()
+
+    async def to_end(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Work that is completed even if the caller gives up."""
+        return await (work if self._offload is None else run_to_end(work))
+
+    def is_cancelled(self, error: BaseException) -> bool:
+        """Whether the run was cancelled from outside, and may await nothing more."""
+        return self._offload is not None and is_cancelled(error)
+
+
+def completed(run: Coroutine[Any, Any, _T]) -> _T:
+    """What a coroutine that waits by `BLOCKING` returns, or raises."""
+    try:
+        run.send(None)
+    except StopIteration as done:
+        result: _T = done.value
+        return result
+    run.close()
+    raise RuntimeError("a run that blocks its thread has awaited something")
+
+
+BLOCKING: Final = Waiting(None)
+
+
 __all__ = [
+    "BLOCKING",
     "LARGE_BYTES",
     "Offload",
+    "Waiting",
     "apart",
     "arrived",
     "arrived_bytes",
     "close_threads",
+    "completed",
     "has_large_work",
     "is_large",
 ]

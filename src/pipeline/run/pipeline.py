@@ -15,9 +15,9 @@ from cmf.message.message import Message
 from cmf.message.request import Request, Response
 from pipeline.approvals.sealed_replies import SealedReplies
 from pipeline.conversation.history import Histories, History
-from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.approval import ApprovalStatus
 from pipeline.decisions.cancellation import PROCESS_EXITS
-from pipeline.decisions.context import Context, as_context
+from pipeline.decisions.context import Context, SessionKey, as_context, session_key
 from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.errors import (
     ApprovalError,
@@ -32,21 +32,18 @@ from pipeline.decisions.events import Events, PoliciesChanged, PoliciesRefused
 from pipeline.decisions.override import Overrides
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.retention import Holder
-from pipeline.decisions.session_key import SessionKey, session_key
 from pipeline.decisions.stage import Stage, StageCall, Traffic
 from pipeline.policy.policy_set import PolicySet
 from pipeline.provenance.profiles import Profiles
 from pipeline.run.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
 from pipeline.run.kept_content import KeepingContent
-from pipeline.run.offload import Offload, apart, is_large
+from pipeline.run.offload import BLOCKING, Offload, Waiting, apart, completed, is_large
 from pipeline.run.outcome import Basis, Outcome, Ran
 from pipeline.run.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
 from pipeline.run.runner import Runner
-from pipeline.run.serving import Serving
+from pipeline.run.serving import Serving, Watcher
 from pipeline.run.session_changes import changes_of, publish_approvals, publish_labels
 from pipeline.run.session_choice import SessionChoice
-from pipeline.run.waiting import BLOCKING, Waiting, completed
-from pipeline.run.watching import Watcher
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import NO_CHANGES, Changes
 from pipeline.sessions.turns import SessionTurns

@@ -18,8 +18,8 @@ from pipeline.decisions.events import Events, RecordUnavailable
 from pipeline.decisions.stage import Traffic
 from pipeline.decisions.timestamps import micros
 from pipeline.run.kept_content import NOTHING, KeepingContent
+from pipeline.run.offload import Waiting
 from pipeline.run.outcome import Outcome, Ran
-from pipeline.run.waiting import Waiting
 from pipeline.sessions.base import SessionStore, wall_clock
 
 _log: Final = logging.getLogger("pipeline.run.recording")

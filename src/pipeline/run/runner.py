@@ -32,7 +32,6 @@ from pipeline.conversation.turn_cache import TurnMemory
 from pipeline.decisions.cancellation import PROCESS_EXITS
 from pipeline.decisions.certificate import mint
 from pipeline.decisions.context import Context
-from pipeline.decisions.coverage import Coverage, Skipped
 from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.decision import (
     INPUT_RULE,
@@ -41,11 +40,13 @@ from pipeline.decisions.decision import (
     TOO_MUCH,
     TOO_MUCH_WORK,
     Action,
+    Coverage,
     Decision,
     Effect,
     Hit,
     Mode,
     RuleFacts,
+    Skipped,
     StageRecord,
     Verdict,
     ViewDecision,
@@ -63,13 +64,12 @@ from pipeline.decisions.traffic import labels_of, messages_of
 from pipeline.policy.exceptions import Excuses
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.effects import Replacer
-from pipeline.run.hits import HitFinder
+from pipeline.run.hits import DecisionLines, HitFinder
 from pipeline.run.judge import Awaited, Batch, Judge
+from pipeline.run.offload import Waiting
 from pipeline.run.outcome import Outcome, Ran, bound, is_outage
 from pipeline.run.stages import Staged, Stages
 from pipeline.run.tool_schemas import SchemaChecks, UnreadableCalls
-from pipeline.run.view_decisions import DecisionLines
-from pipeline.run.waiting import Waiting
 
 _log: Final = logging.getLogger("pipeline.run.runner")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval can be given and used, from when it was asked for

@@ -1,11 +1,18 @@
-"""The runner in service, and replacing it under load. Spec: docs/spec/policies.md [POL-49]."""
+"""The runner in service, and replacing it under load, when policy files change too. Spec: [POL-49], [POL-50]."""
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Final
 
 from pipeline.decisions.engine import Engine
+from pipeline.decisions.errors import PipelineError, needs
+from pipeline.policy.loading import below
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.runner import Runner
 
@@ -79,3 +86,99 @@ class _Lease(AbstractContextManager[Runner]):
 
     def __exit__(self, *_: object) -> None:
         self._serving._release(self._runner)
+
+
+SETTLE_MILLISECONDS: Final = 400  # a deployment changes many files: changes this close together are one change
+LOOK_MILLISECONDS: Final = 2_000  # polling interval where there are no change notifications (network file systems)
+
+_log: Final = logging.getLogger("pipeline.policy")
+
+
+class Watcher:
+    """A thread that calls `reload` when files below `places` change, until stopped; also a context manager.
+
+    Args:
+        places: directories and bundles.
+        reload: loads the policies again. A `PolicyError` is logged, and what was in service stays there.
+        is_current: whether the set in service is the one on file; asked once, for changes made before watching began.
+    """
+
+    def __init__(
+        self, places: Sequence[str | Path], reload: Callable[[], object], is_current: Callable[[], bool]
+    ) -> None:
+        with needs("watch"):
+            from watchfiles import watch
+
+        self._changes = watch
+        self._places = [Path(place) for place in places]
+        self._reload = reload
+        self._is_current = is_current
+        self._stop = threading.Event()
+        self._seen = self._snapshot()
+        self._thread = threading.Thread(target=self._watch, name="cmf-policies", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Watcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the thread once the current reload, if any, is finished."""
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        # A bundle is replaced by renaming another over it, so its directory has to be watched.
+        folders = {place if place.is_dir() else place.parent for place in self._places}
+        wakes = self._changes(
+            *folders,
+            watch_filter=None,
+            stop_event=self._stop,
+            debounce=SETTLE_MILLISECONDS,
+            rust_timeout=LOOK_MILLISECONDS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+        )
+        if not self._is_up_to_date():
+            self._reload_or_log()
+        for _ in wakes:
+            state = self._snapshot()
+            if state != self._seen:
+                self._seen = state
+                self._reload_or_log()
+
+    def _is_up_to_date(self) -> bool:
+        try:
+            return self._is_current()
+        except PipelineError:
+            return False  # reloading reports why they are refused
+
+    def _reload_or_log(self) -> None:
+        try:
+            self._reload()
+        except PipelineError as error:
+            _log.error("the changed policies are refused, the previous ones stay in service: %s", error)
+
+    def _snapshot(self) -> frozenset[tuple[str, int, int, int, int]]:
+        """The path, times, size and inode of every file: different after any change."""
+        return frozenset(_stat(path) for place in self._places for path in (place, *_below(place)))
+
+
+def _below(place: Path) -> Sequence[Path]:
+    try:
+        return list(below(place))
+    except OSError:  # removed in between; what takes its place is a change
+        return ()
+
+
+def _stat(path: Path) -> tuple[str, int, int, int, int]:
+    """A copy can keep the size and mtime of the file that it replaces, but not its inode and ctime."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return str(path), 0, 0, 0, 0  # removed in between
+    return str(path), facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_ctime_ns

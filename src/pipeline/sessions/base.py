@@ -15,13 +15,11 @@ from typing import Final, Protocol
 
 from cmf.json.value import replace
 from cmf.message.ids import Clock
-from pipeline.decisions.approval import Approval, already_requested
-from pipeline.decisions.approval_ref import ApprovalStatus
-from pipeline.decisions.context import Context
+from pipeline.decisions.approval import Approval, ApprovalStatus, already_requested
+from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.errors import ApprovalError, StoreError
 from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.session_key import SessionKey, session_key
 from pipeline.decisions.timestamps import micros
 from pipeline.sessions.state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 from pipeline.sessions.turns import SessionTurns

@@ -13,10 +13,9 @@ from typing import Any, Final, TypeVar, cast
 from cmf.json.codec import dumps, loads
 from cmf.message.ids import Clock
 from pipeline.decisions.approval import Approval, already_requested
-from pipeline.decisions.context import Context
+from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.errors import StoreBusy, StoreError, needs
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.session_key import SessionKey, session_key
 from pipeline.sessions.base import (
     Moments,
     SessionStore,

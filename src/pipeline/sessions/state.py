@@ -14,11 +14,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf.json.codec import dumps
-from pipeline.decisions.approval import Approval, ApprovalRequest, ApprovalUse, already_requested
-from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.approval import Approval, ApprovalRequest, ApprovalStatus, ApprovalUse, already_requested
+from pipeline.decisions.context import SessionKey
 from pipeline.decisions.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.session_key import SessionKey
 
 if TYPE_CHECKING:
     from pipeline.audit.record import Record

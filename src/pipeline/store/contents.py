@@ -16,9 +16,9 @@ from cmf.json.codec import loads
 from cmf.message.ids import Clock
 from cmf.message.security import SubjectExtension
 from pipeline.audit.evidence import Kept, committed_in
+from pipeline.decisions.context import stored_subject
 from pipeline.decisions.errors import AuditError
 from pipeline.decisions.ids import new_ulid
-from pipeline.decisions.session_key import stored_subject
 from pipeline.decisions.timestamps import micros
 from pipeline.store.content_access import (
     BREAK_GLASS,

@@ -18,7 +18,7 @@ from pipeline.audit.record import plain, session_changes_in
 from pipeline.decisions.errors import StoreError
 from pipeline.decisions.timestamps import instant_of
 from pipeline.store.engine import foreign_in, snapshot
-from pipeline.store.record_rows import PLACED, Placed
+from pipeline.store.records import PLACED, Placed
 from pipeline.store.search import damage_in, misindexed
 from pipeline.store.tables import (
     APPROVALS,

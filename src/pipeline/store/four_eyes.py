@@ -19,8 +19,8 @@ from cmf.json.codec import loads
 from cmf.message.ids import Clock
 from cmf.message.security import SubjectExtension
 from pipeline.decisions.authority import is_same_person, name_of
+from pipeline.decisions.context import stored_subject
 from pipeline.decisions.errors import AuditError
-from pipeline.decisions.session_key import stored_subject
 from pipeline.decisions.timestamps import MICROSECOND, instant_of, micros
 from pipeline.store.content_access import (
     LONGEST,

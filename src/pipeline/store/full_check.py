@@ -16,8 +16,8 @@ from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.erasures import Problem
 from pipeline.audit.heads import Head, PublicKey
 from pipeline.audit.verification import Report, verify
+from pipeline.decisions.context import shown_subject
 from pipeline.decisions.errors import PolicyError
-from pipeline.decisions.session_key import shown_subject
 from pipeline.policy.policy_set import revisions_of
 from pipeline.store.evidence import LiftedLabel, SessionId, SessionRows, StoreEvidence
 

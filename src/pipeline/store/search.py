@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, insert, not_, or_, select
 
-from pipeline.audit.query import COLUMNS, Query, Term, Value
-from pipeline.audit.search_terms import facts_of
+from pipeline.audit.query import COLUMNS, Query, Term, Value, facts_of
+from pipeline.decisions.context import shown_subject, stored_subject, subject_key
 from pipeline.decisions.errors import AuditError
-from pipeline.decisions.session_key import shown_subject, stored_subject, subject_key
 from pipeline.store.engine import snapshot
-from pipeline.store.record_rows import PLACED, Placed
+from pipeline.store.records import PLACED, Placed
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
 from pipeline.store.writer import Writer, waited
 

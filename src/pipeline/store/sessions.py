@@ -31,11 +31,9 @@ from cmf.json.codec import dumps, loads
 from cmf.json.value import replace
 from cmf.message.ids import Clock
 from pipeline.audit.record import act_of, plain
-from pipeline.decisions.approval import Approval
-from pipeline.decisions.approval_ref import ApprovalStatus
-from pipeline.decisions.context import Context
+from pipeline.decisions.approval import Approval, ApprovalStatus
+from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.session_key import SessionKey, session_key
 from pipeline.decisions.timestamps import instant_of
 from pipeline.sessions.base import (
     NOTHING_KNOWN,

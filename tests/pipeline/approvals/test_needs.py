@@ -17,8 +17,7 @@ from cmf.message.request import Choice
 from pipeline import ApprovalRequired, Config, Context, Guard, Pipeline
 from pipeline.approvals.needs import resolve
 from pipeline.approvals.queue import Approvals
-from pipeline.decisions.approval import ApprovalUse
-from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.approval import ApprovalStatus, ApprovalUse
 from pipeline.decisions.decision import Action, Mode, Verdict
 from pipeline.decisions.errors import ApprovalError
 from pipeline.decisions.events import ApprovalAsked, ApprovalUsed, Event

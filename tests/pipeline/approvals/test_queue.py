@@ -12,10 +12,10 @@ from cmf.message.security import SubjectExtension
 from pipeline.approvals.queue import Approvals
 from pipeline.approvals.sealing import Sealer
 from pipeline.audit.record import Record
-from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.approval import ApprovalStatus
+from pipeline.decisions.context import session_key
 from pipeline.decisions.errors import ApprovalError, StoreError
 from pipeline.decisions.events import ApprovalDecided, Event, Events
-from pipeline.decisions.session_key import session_key
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipeline.approvals.sealing import Sealer
+from pipeline.decisions.context import SessionKey
 from pipeline.decisions.errors import ApprovalError, ConfigError
-from pipeline.decisions.session_key import SessionKey
 
 ANN = SessionKey("id:ann", "s1")
 KEY = bytes(range(32))

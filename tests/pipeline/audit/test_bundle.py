@@ -14,9 +14,9 @@ import pytest
 from tests.pipeline.run_records import ANN, made_record
 
 from cmf.json.codec import dumps
-from pipeline.audit import bundle_format, bundle_verification
-from pipeline.audit.bundle import open_bundle
-from pipeline.audit.bundle_format import MANIFEST
+from pipeline.audit import bundle as bundles
+from pipeline.audit import bundle_verification
+from pipeline.audit.bundle import MANIFEST, open_bundle
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
@@ -188,7 +188,7 @@ def test_a_bundle_is_never_written_over_another_file(exported: Exported, tmp_pat
 
 @pytest.mark.spec("AUD-50")
 def test_a_whole_bundle_is_checked_as_the_database_is(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle_format, "_BLOCK", 1_000)  # as if it were large
+    monkeypatch.setattr(bundles, "_BLOCK", 1_000)  # as if it were large
     report = verify_bundle(exported.whole, exported=exported.heads, keys=exported.keys)
     assert report.holds, report.problems
     assert exported.counts == [82, 21, 0]

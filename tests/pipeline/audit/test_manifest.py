@@ -12,8 +12,7 @@ import pytest
 from tests.pipeline.run_records import ANN, NOON, made_record
 
 from cmf.json.codec import dumps, loads
-from pipeline.audit import manifest as manifests
-from pipeline.audit.bundle_format import MANIFEST
+from pipeline.audit.bundle import MANIFEST, sealed_manifest
 from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
@@ -179,7 +178,7 @@ def test_only_a_key_that_counts_signs_a_manifest(taken: Taken, tmp_path: Path, k
         said["files"] = {name: hashlib.sha256(held).hexdigest() for name, held in parts.items()}
         said["records"] -= 1
         del said["key"], said["signature"]
-        said |= manifests.sealed(dict(said), other)
+        said |= sealed_manifest(dict(said), other)
 
     file = attacked(taken.folder / "some-signed.zip", tmp_path / "b.zip", signed_anew)
 

@@ -11,8 +11,7 @@ from tests.pipeline.run_records import ANN, NOON, decision, hit, made_record, ru
 
 from pipeline.audit.record import MAX_NAME, record_of
 from pipeline.decisions.context import Context
-from pipeline.decisions.coverage import Coverage
-from pipeline.decisions.decision import Effect
+from pipeline.decisions.decision import Coverage, Effect
 
 
 @pytest.mark.spec("REC-3")

@@ -26,7 +26,7 @@ from pipeline.cli.app import app
 from pipeline.decisions.approval import ApprovalRequest
 from pipeline.decisions.authority import APPROVE, DECLASSIFY
 from pipeline.decisions.errors import StoreError
-from pipeline.policy.bundle_signing import packed
+from pipeline.policy.bundle_signature import packed
 from pipeline.policy.policy_set import load
 from pipeline.sessions.base import wall_clock
 from pipeline.sessions.state import Changes

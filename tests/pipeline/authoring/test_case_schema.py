@@ -12,8 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from pipeline.authoring.case import read_cases
-from pipeline.authoring.case_schema import case_schema
+from pipeline.authoring.case import case_schema, read_cases
 from pipeline.cli.app import app
 from pipeline.decisions.errors import CaseError
 

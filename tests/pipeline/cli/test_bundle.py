@@ -14,8 +14,7 @@ from typer.testing import CliRunner, Result
 
 import pipeline
 from pipeline.cli.app import app
-from pipeline.policy.bundle_signature import ALGORITHMS
-from pipeline.policy.bundle_signing import packed
+from pipeline.policy.bundle_signature import ALGORITHMS, packed
 from pipeline.policy.loading import bundle_files
 from pipeline.run.assembly import load_policies
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.authoring.case_schema import case_schema
+from pipeline.authoring.case import case_schema
 from pipeline.cli.app import app
 from pipeline.cli.init import Template
 

@@ -23,10 +23,10 @@ from cmf.message.message import Layout, PromptResultPart, RequestExtension, Tool
 from pipeline import Config, Context, Pipeline
 from pipeline.conversation.history import Histories
 from pipeline.decisions.certificate import Digests, digest_of
-from pipeline.decisions.common_prefix import equal_start, unchanged
 from pipeline.decisions.decision import Action, Mode
 from pipeline.decisions.engine import Engine, EngineResult, TimedOut
 from pipeline.decisions.errors import EmissionError
+from pipeline.decisions.traffic import equal_start, unchanged
 from pipeline.provenance.profiles import Profiles
 from pipeline.run.assembly import build_engine, load_policies
 from pipeline.run.emit import emit

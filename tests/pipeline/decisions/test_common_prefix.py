@@ -8,7 +8,7 @@ import pytest
 from cmf import _native
 from cmf.enums import Role
 from cmf.message.message import Message
-from pipeline.decisions.common_prefix import equal_start, identical_start
+from pipeline.decisions.traffic import equal_start, identical_start
 
 PRIME = 2**127 - 1
 BLOCK = 15

@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf import ViewKind
-from pipeline.decisions.coverage import Coverage, Skipped
 from pipeline.decisions.decision import (
     NO_EFFECTS,
     Action,
+    Coverage,
     Effect,
     Hit,
     Mode,
     RuleFacts,
+    Skipped,
     Verdict,
     ViewDecision,
     action_of,

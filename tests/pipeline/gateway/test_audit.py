@@ -35,8 +35,7 @@ from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.record_rows import newest
-from pipeline.store.records import stored_records
+from pipeline.store.records import newest, stored_records
 
 DENY = 'deny contains {"code": "d", "reason": "No."} if contains(input.content, "forbidden")'
 

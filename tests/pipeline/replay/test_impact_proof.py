@@ -14,8 +14,7 @@ from tests.pipeline.replaying import KEY, judged
 from cmf.json.codec import dumps
 from cmf.message.request import Request
 from pipeline.policy import policy_set
-from pipeline.replay.impact import Change
-from pipeline.replay.impact_run import impact_of
+from pipeline.replay.impact import Change, impact_of
 
 VIEWS = 100_000
 MINUTES = 5.0  # for all of them, and for fewer too: the machine may be busy

@@ -19,8 +19,7 @@ from pipeline import Context, Guard
 from pipeline.approvals.queue import Approvals
 from pipeline.decisions.errors import ReplayError
 from pipeline.policy import policy_set
-from pipeline.replay.impact import Change, Compared, Impact, compare
-from pipeline.replay.impact_run import impact_of
+from pipeline.replay.impact import Change, Compared, Impact, compare, impact_of
 from pipeline.replay.measuring import regressions
 from pipeline.replay.process_pool import CHUNK, WORTH_A_PROCESS
 from pipeline.replay.replay import Replay, agrees

@@ -17,8 +17,7 @@ from pipeline import Approvals, Guard
 from pipeline.audit.heads import PublicKey, Signer
 from pipeline.decisions.approval import ApprovalRequest
 from pipeline.decisions.authority import APPROVE
-from pipeline.decisions.decision import Effect
-from pipeline.decisions.exemption import Excused
+from pipeline.decisions.decision import Effect, Excused
 from pipeline.review.site import Site
 from pipeline.sessions.state import Changes
 from pipeline.store.database import Store

@@ -11,7 +11,7 @@ from tests.pipeline.review.traffic import HOSTILE, Client, judged, opened, recor
 
 from cmf import SubjectExtension
 from pipeline.audit.record import Record
-from pipeline.policy.bundle_signing import packed
+from pipeline.policy.bundle_signature import packed
 from pipeline.policy.policy_set import PolicySet, load
 from pipeline.review.access import Role
 from pipeline.review.revisions import REPLAYED

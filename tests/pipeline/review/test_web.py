@@ -21,9 +21,8 @@ from tests.pipeline.review.traffic import HOSTILE, Client, keep, opened, record
 from cmf import SubjectExtension
 from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.verification import verify
-from pipeline.decisions.decision import Effect, Mode
+from pipeline.decisions.decision import Effect, Excused, Mode
 from pipeline.decisions.display import visible
-from pipeline.decisions.exemption import Excused
 from pipeline.review import actions
 from pipeline.review.access import Forms, Named, Person, Proxied, Role
 from pipeline.review.annotations import sampled, set_hash

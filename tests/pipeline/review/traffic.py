@@ -17,9 +17,18 @@ from cmf.message.message import Message
 from cmf.message.security import SubjectExtension
 from pipeline.audit.record import Content, Record, Run, record_of
 from pipeline.decisions.context import Context
-from pipeline.decisions.coverage import Coverage, Skipped
-from pipeline.decisions.decision import Action, Decision, Effect, Hit, Mode, Verdict, ViewDecision
-from pipeline.decisions.exemption import Excused
+from pipeline.decisions.decision import (
+    Action,
+    Coverage,
+    Decision,
+    Effect,
+    Excused,
+    Hit,
+    Mode,
+    Skipped,
+    Verdict,
+    ViewDecision,
+)
 from pipeline.guard import Guard
 from pipeline.policy.policy_set import PolicySet
 from pipeline.review.access import Named, Person, Role

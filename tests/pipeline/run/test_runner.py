@@ -33,9 +33,9 @@ from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.stage import Traffic
 from pipeline.policy.policy_set import load
 from pipeline.provenance.profiles import Profiles
+from pipeline.run.offload import BLOCKING, completed
 from pipeline.run.outcome import Ran
 from pipeline.run.runner import MAX_PASSES, Runner
-from pipeline.run.waiting import BLOCKING, completed
 from pipeline.sessions.base import MemorySessions
 
 DENY_WORD = """\

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.decisions.decision import Action, Effect, Hit, Verdict, ViewDecision
-from pipeline.run.view_decisions import DecisionLines
+from pipeline.run.hits import DecisionLines
 
 
 def line(path: str, *codes: str, effect: Effect = Effect.WARN) -> ViewDecision:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pipeline.run.waiting import completed
+from pipeline.run.offload import completed
 
 
 @pytest.mark.spec("PIPE-5")

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, at_once, count, grant, reserve, settled, use, who
 
-from pipeline.decisions.approval_ref import ApprovalStatus
+from pipeline.decisions.approval import ApprovalStatus
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.sessions.base import SessionStore

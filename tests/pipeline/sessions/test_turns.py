@@ -135,7 +135,7 @@ async def test_a_blocking_call_in_a_loop_does_not_wait_for_a_task_of_that_loop()
 
 
 def _key() -> object:
-    from pipeline.decisions.session_key import session_key
+    from pipeline.decisions.context import session_key
 
     return session_key(HERE)
 

@@ -21,11 +21,11 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.traffic import keep, record
 
-from pipeline.audit.bundle_format import MANIFEST
+from pipeline.audit.bundle import MANIFEST
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.heads import Signer
 from pipeline.decisions.errors import StoreError
-from pipeline.policy.bundle_signing import packed
+from pipeline.policy.bundle_signature import packed
 from pipeline.policy.policy_set import BuiltinErrors, load, revisions_of
 from pipeline.run.recording import UNRECORDED
 from pipeline.store import full_check

@@ -14,7 +14,7 @@ from tests.pipeline.session_stores import Clock
 
 from cmf import Message, SubjectExtension
 from cmf.json.codec import loads
-from pipeline.audit.search_terms import facts_of
+from pipeline.audit.query import facts_of
 from pipeline.audit.verification import verify
 from pipeline.decisions.decision import Action, Verdict
 from pipeline.decisions.errors import AuditError

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cmf.message.security import SubjectExtension
-from pipeline.decisions.context import Context
-from pipeline.decisions.session_key import SessionKey, session_key
+from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.gateway.config.mcp_settings import McpServer
 from pipeline.gateway.http.refusal import Refusal, later
 from pipeline.mcp.http_server import HttpServer

@@ -21,7 +21,7 @@ from pipeline.gateway.config.config_file import Loaded
 from pipeline.gateway.config.settings import Settings
 from pipeline.gateway.operations.request_counts import Tally
 from pipeline.guard import Guard
-from pipeline.policy.bundle_signing import packed
+from pipeline.policy.bundle_signature import packed
 from pipeline.sessions.base import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies

@@ -16,7 +16,7 @@ from pipeline.gateway.config import config_file
 from pipeline.gateway.config.settings_base import Secret
 from pipeline.gateway.service import built
 from pipeline.policy import policy_set
-from pipeline.policy.bundle_signing import SigningKey, packed, sign
+from pipeline.policy.bundle_signature import SigningKey, packed, sign
 from pipeline.policy.loading import SIGNATURES
 from pipeline.run.assembly import load_policies
 
