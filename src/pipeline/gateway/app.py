@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -80,6 +80,7 @@ class Gateway:
         mcp: the MCP servers under `/mcp/`.
         checks: answers `/v1/check`, Envoy and LiteLLM.
         probes: those of `PROBES` that are served on this port too.
+        end_waits: ends what waits for people's answers; for a server to call once it stops [GW-88].
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Gateway:
         mcp: McpGateway | None = None,
         checks: Checks | None = None,
         probes: Collection[str] = PROBES,
+        end_waits: Callable[[], None] = lambda: None,
     ) -> None:
         self._runtimes = tuple(runtimes)
         self._identities = identities
@@ -108,6 +110,7 @@ class Gateway:
         self._open = False
         self._beating: asyncio.Task[None] | None = None
         self._probes = frozenset(probes)
+        self.end_waits = end_waits
 
     @property
     def is_open(self) -> bool:

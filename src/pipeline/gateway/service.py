@@ -28,6 +28,7 @@ from pipeline.gateway.operations.operations import GuardedRoutes, OwnOperations
 from pipeline.gateway.operations.readiness import Readiness
 from pipeline.gateway.operations.telemetry import Application, exported
 from pipeline.gateway.proxy.admission import Admission
+from pipeline.gateway.proxy.held_replies import HeldReplies
 from pipeline.gateway.proxy.proxy import Backend, RouteRuntime
 from pipeline.gateway.proxy.response_sessions import Links
 from pipeline.gateway.upstreams.http_upstream import HttpUpstream
@@ -88,6 +89,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
                 "overrides": len(overrides.holding()),
             },
             lambda: {name: breaker.is_closed for name, breaker in breakers.items()},
+            lambda: held.number,
         )
         store.writer.expect(lambda: metrics.in_flight)
         chronicle = Chronicle(store, settings, metrics.tally)
@@ -100,6 +102,8 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
 
         overrides = store.overrides()
         guards = _guards(settings, sessions, Counted(Recorder(store), on_record), overrides, environment)
+        held = HeldReplies(sessions, most=settings.approvals.waiting, ping_seconds=settings.approvals.ping_seconds)
+        opened.callback(held.close)
         links = Links(sessions, makes=settings.sessions.choice == "by_id")
         opened.callback(links.close)
         judged = _judged(settings)
@@ -114,6 +118,8 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
                 backends=_backends(route, settings, upstreams, breakers),
                 links=links,
                 admission=Admission(route.limits),
+                held=held,
+                wait_seconds=_wait_seconds(route, settings),
             )
             for route in settings.routes
         ]
@@ -142,6 +148,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             mcp=_mcp(settings, lambda one: guards[_guard_key(one, settings)], who, metrics, environment),
             checks=_checks(settings, by_route),
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
+            end_waits=held.end,
         )
         for one in guarded:
             one.guard.events.subscribe(partial(chronicle.on_event, one.routes, one.guard))
@@ -221,6 +228,11 @@ def _backends(
         Backend(name=one.upstream, upstream=upstreams[one.upstream], breaker=breakers[one.upstream], model=one.model)
         for one in route.candidates(settings.aliases)
     )
+
+
+def _wait_seconds(route: Route, settings: Settings) -> float:
+    own = route.approvals.wait_seconds
+    return settings.approvals.wait_seconds if own is None else own
 
 
 _GuardKey = tuple[tuple[Path, ...] | None, Mode]

@@ -27,12 +27,13 @@ ANN = {"name": "ann", "hash": hash_of(KEY), "subject": {"id": "ann", "roles": ["
 
 
 @contextmanager
-def running(gateway: Any, limits: Limits | None = None) -> Iterator[str]:
+def running(gateway: Any, limits: Limits | None = None, on_stop: Callable[[], None] = lambda: None) -> Iterator[str]:
     """The address of a gateway, or another ASGI application, until the end of the block."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
         server = server_of(gateway, limits)
+        server.on_stop = on_stop
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         while not server.started and thread.is_alive():

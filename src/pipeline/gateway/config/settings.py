@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from cmf.message.model_ids import model_matches
 from pipeline.decisions.decision import Mode
 from pipeline.gateway.config.access import Issuer, Key, KeyHash, Proxy
+from pipeline.gateway.config.approval_settings import ApprovalSettings, RouteApprovals
 from pipeline.gateway.config.mcp_settings import Endpoint, McpServer
 from pipeline.gateway.config.routing import Chain, Destinations, HealthSettings, check_routing
 from pipeline.gateway.config.settings_base import (
@@ -140,6 +141,8 @@ class Route(Destinations):
     """`enforce`, or `observe`: recorded, and nothing refused; by default that of the gateway."""
     limits: RouteLimits = RouteLimits()
     """Limits of this route."""
+    approvals: RouteApprovals = RouteApprovals()
+    """What happens on this route where a person has to approve."""
 
     def fits(self, dialect: str | None, model: str) -> bool:
         """Whether a request in `dialect`, or in any for None, for `model` takes this route."""
@@ -363,6 +366,8 @@ class Settings(Section):
     """Where sessions are kept, and requests without one."""
     seal_key: Secret | None = None
     """The key that encrypts what waits for a person's approval."""
+    approvals: ApprovalSettings = ApprovalSettings()
+    """What happens where a person has to approve."""
     history: HistoryTrust = "claimed"
     """`trusted`: clients are believed about what models and tools answered before; `claimed`: only as far as it is on
     record."""

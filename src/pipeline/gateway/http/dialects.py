@@ -29,6 +29,7 @@ class Dialect:
     answers: frozenset[int] = frozenset()  # statuses of refusals that are sent with status 200
     frame: Callable[[WireEvent], bytes] = sse_bytes
     stream_type: str = SSE
+    ping: bytes = b""  # keeps a stream alive of which nothing can be sent yet; empty where readers know no such thing
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -102,10 +103,15 @@ def _litellm_error(refusal: Refusal, _request_id: str) -> Any:
 
 # -- the dialects and their paths --------------------------------------------------------------------------------------
 
-CHAT: Final = Dialect(name="openai_chat", error=_openai_error, error_type=openai_type)
-RESPONSES: Final = Dialect(name="openai_responses", error=_openai_error, error_type=openai_type)
+_COMMENT: Final = b": waiting\n\n"
+CHAT: Final = Dialect(name="openai_chat", error=_openai_error, error_type=openai_type, ping=_COMMENT)
+RESPONSES: Final = Dialect(name="openai_responses", error=_openai_error, error_type=openai_type, ping=_COMMENT)
 MESSAGES: Final = Dialect(
-    name="anthropic_messages", error=_anthropic_error, error_type=anthropic_type, details=_anthropic_details
+    name="anthropic_messages",
+    error=_anthropic_error,
+    error_type=anthropic_type,
+    details=_anthropic_details,
+    ping=sse_bytes({"event": "ping", "data": {"type": "ping"}}),
 )
 GEMINI: Final = Dialect(name="gemini", error=_gemini_error, error_type=gemini_state)
 OLLAMA: Final = Dialect(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
+from cmf.enums import ViewKind
 from cmf.errors import CmfError
-from pipeline.decisions.decision import TOO_MUCH
+from pipeline.decisions.decision import TOO_MUCH, Action
 from pipeline.decisions.errors import ApprovalRequired, DecisionError, PolicyUnavailable, Unjudgeable
 
 OUTAGE_SECONDS: Final = 5  # after which a client may try again
 _FORM: Final = frozenset({"input.number", "input.too-deep"})  # what is not too large, but has the wrong form
+_PLAIN_URI: Final = re.compile(r"[a-z]+://[A-Za-z0-9_.:/-]{1,128}")  # a name in which nobody can say anything
 FINAL: Final = {"x-should-retry": "false"}  # keeps SDKs from trying again
 
 
@@ -54,8 +57,12 @@ def ending() -> Refusal:
     return Refusal(503, "gateway.ending", "This gateway is shutting down: try again.", headers=later(1))
 
 
-def of_decision(error: DecisionError) -> Refusal:
-    """The refusal for a decision that lets nothing through: 403, not to be retried; 503 if policy gave none."""
+def of_decision(error: DecisionError, *, releases: bool = False, waited: str = "") -> Refusal:
+    """The refusal for a decision that lets nothing through: 403, not to be retried; 503 if policy gave none.
+
+    Where a person has to approve: with `releases`, a reply is kept, and given to whoever names the approval; `waited`
+    says why nobody waits for that any longer.
+    """
     headers = {"x-cmf-decision-id": error.decision_id, "x-cmf-verdict": error.decision.verdict.value}
     if isinstance(error, PolicyUnavailable):
         return Refusal(503, error.code, error.user_message, headers=headers | (later() if error.retryable else FINAL))
@@ -66,10 +73,21 @@ def of_decision(error: DecisionError) -> Refusal:
     message = error.user_message
     if isinstance(error, ApprovalRequired) and error.approval_ids:
         headers["x-cmf-approval-id"] = ",".join(error.approval_ids)
-        message = f"{message} Waiting for approval {', '.join(error.approval_ids)}."
+        message = f"{message} {_asked(error, releases=releases)}{waited and f' {waited}'}"
     elif isinstance(error, ApprovalRequired):
         message = f"{message} Nobody can approve it outside of a session: name one in the header x-cmf-session-id."
     return Refusal(403, error.code, f"{message} (decision {error.decision_id})", headers=headers)
+
+
+def _asked(error: ApprovalRequired, *, releases: bool) -> str:
+    """What is asked of whom, and how the client goes on after that."""
+    named = dict.fromkeys(view.uri for view in error.decision.hit_views if view.outcome is Action.SUSPEND)
+    about = [uri for uri in named if uri is not None and _PLAIN_URI.fullmatch(uri)]
+    what = f" ({', '.join(about)})" if about else ""
+    is_kept = releases and any(view.kind == ViewKind.RESPONSE for view in error.decision.views[:1])
+    then = f"with the header x-cmf-approval-id: {error.approval_ids[0]}" if is_kept else "again"
+    who = "somebody who may approve (permission cmf:approve), and not the requester, has to give it"
+    return f"Waiting for approval {', '.join(error.approval_ids)}{what}: {who}. After that, send the request {then}."
 
 
 def of_unreadable(error: CmfError, status: int = 400) -> Refusal:

@@ -12,7 +12,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pipeline.decisions.errors import ConfigError, needs
@@ -224,7 +224,18 @@ def _send_at_once(transport: asyncio.Transport) -> None:
 
 
 class Server(uvicorn.Server):
-    """A server that stops on signals without re-raising them, so that its process can clean up."""
+    """A server that stops on signals without re-raising them, so that its process can clean up.
+
+    Attributes:
+        on_stop: called once it stops, before it waits for the requests in progress.
+    """
+
+    on_stop: Callable[[], None] = staticmethod(lambda: None)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, let requests in progress end, and end."""
+        self.on_stop()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

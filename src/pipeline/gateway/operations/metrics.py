@@ -31,6 +31,7 @@ _HELP: Final = {
     "cmf_gateway_requests_total": "Requests received, by route, dialect and outcome.",
     "cmf_gateway_refusals_total": "Requests refused, by the code sent to the client.",
     "cmf_gateway_in_flight": "Requests in progress.",
+    "cmf_gateway_waiting": "Those of them that wait for a person's answer.",
     "cmf_gateway_unrecorded_total": "Decisions that could not be recorded, by outcome: refused, or released anyway.",
     "cmf_audit_records_total": "Records written by this process.",
     "cmf_audit_unprotected_records": "Records that no exported head covers yet.",
@@ -91,6 +92,7 @@ class Metrics:
         revisions: the current policy revision of each route.
         audit: figures of the audit log, by name.
         upstreams: whether each upstream is in use.
+        waiting: how many requests wait for people's answers.
     """
 
     def __init__(
@@ -98,11 +100,13 @@ class Metrics:
         revisions: Callable[[], Mapping[str, str]],
         audit: Callable[[], Mapping[str, int]] = dict[str, int],
         upstreams: Callable[[], Mapping[str, bool]] = dict[str, bool],
+        waiting: Callable[[], int] = int,
     ) -> None:
         self.in_flight = 0
         self.tally = Tally()
         self._audit = audit
         self._upstreams = upstreams
+        self._waiting = waiting
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._refusals: Counter[str] = Counter()
         self._unrecorded: Counter[str] = Counter()
@@ -168,6 +172,7 @@ class Metrics:
         refusals = [({"code": code}, count) for code, count in sorted(self._refusals.items())]
         yield from _family("cmf_gateway_refusals_total", "counter", refusals)
         yield from _family("cmf_gateway_in_flight", "gauge", [({}, self.in_flight)])
+        yield from _family("cmf_gateway_waiting", "gauge", [({}, self._waiting())])
         unrecorded = [({"outcome": one}, self._unrecorded[one]) for one in ("refused", "released")]
         yield from _family("cmf_gateway_unrecorded_total", "counter", unrecorded)
         for name, figure in self._audit().items():

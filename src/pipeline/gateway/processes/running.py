@@ -54,6 +54,7 @@ async def run(
     give_memory_back()
     collecting = asyncio.create_task(collect_at_rest())
     server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
+    server.on_stop = service.gateway.end_waits
     try:
         with hanging_up(service.operations):
             if operators is None or beside is None:

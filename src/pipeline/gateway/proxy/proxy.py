@@ -7,7 +7,7 @@ mode, what has already been judged goes out while the rest still arrives.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
@@ -25,7 +25,14 @@ from cmf.message.request import ErrorInfo, Request, Response
 from cmf.message.security import SubjectExtension
 from pipeline.conversation.references import references
 from pipeline.decisions.context import Context
-from pipeline.decisions.errors import ApprovalError, DecisionError, EmissionError, StoreError, Unjudgeable
+from pipeline.decisions.errors import (
+    ApprovalError,
+    ApprovalRequired,
+    DecisionError,
+    EmissionError,
+    StoreError,
+    Unjudgeable,
+)
 from pipeline.decisions.ids import made_at
 from pipeline.engines.circuit_breaker import Breaker
 from pipeline.gateway.config.routing import WindowMode
@@ -37,9 +44,10 @@ from pipeline.gateway.http.incoming import Receive, until_disconnect
 from pipeline.gateway.http.refusal import FINAL, Refusal, ending, later, of_decision, of_unreadable, retry_after
 from pipeline.gateway.proxy.admission import Admission
 from pipeline.gateway.proxy.answer_ids import identified
+from pipeline.gateway.proxy.held_replies import HeldReplies
 from pipeline.gateway.proxy.response_sessions import Links
 from pipeline.gateway.proxy.window import Window
-from pipeline.gateway.proxy.window_events import Diverged
+from pipeline.gateway.proxy.window_events import Diverged, Sent
 from pipeline.gateway.upstreams.upstream import ACCOUNT, Upstream, UpstreamError, retryable_error
 from pipeline.guard import Guard
 from pipeline.run.emit import emit, emit_events, with_provider
@@ -66,13 +74,18 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRuntime:
-    """A route and what serves it. `backends` are tried in order."""
+    """A route and what serves it. `backends` are tried in order.
+
+    What people have to approve waits `wait_seconds` for that, if there is a `held` to wait in.
+    """
 
     route: Route
     guard: Guard
     backends: tuple[Backend, ...]
     links: Links = field(default_factory=lambda: Links(MemorySessions(), makes=False))
     admission: Admission = field(default_factory=lambda: Admission(RouteLimits()))
+    held: HeldReplies | None = None
+    wait_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +174,7 @@ def _with_details(refusal: Refusal, incoming: IncomingRequest) -> Refusal:
 
 def _refusal_for(error: DecisionError | StoreError) -> Refusal:
     if isinstance(error, DecisionError):
-        return of_decision(error)
+        return of_decision(error, releases=True)
     return Refusal(503, error.code, "The store cannot be reached.", headers=later())
 
 
@@ -183,9 +196,9 @@ async def _answer(
         if not backend.breaker.allows(monotonic()):
             waits.append(backend.breaker.wait_seconds(monotonic()))
             continue
-        attempt = _Attempt(runtime, backend, incoming, request, context, reply, used_approvals)
+        attempt = _Attempt(runtime, backend, incoming, request, context, receive, reply, used_approvals)
         try:
-            return await attempt.answer(receive, is_last=backend is runtime.backends[-1])
+            return await attempt.answer(is_last=backend is runtime.backends[-1])
         except _TryNext as error:
             refusal = _more_telling(refusal, error.refusal)
     if refusal is None:
@@ -221,6 +234,7 @@ class _Attempt:
         incoming: IncomingRequest,
         request: Request,
         context: Context,
+        receive: Receive,
         reply: Reply,
         used_approvals: set[str],
     ) -> None:
@@ -229,25 +243,61 @@ class _Attempt:
         self._incoming = incoming
         self._request = request
         self._context = context
+        self._receive = receive
         self._reply = reply
         self._used_approvals = used_approvals
 
-    async def answer(self, receive: Receive, *, is_last: bool) -> Answer | None:
+    async def answer(self, *, is_last: bool) -> Answer | None:
         """As for `exchange`; _TryNext where another backend may do better."""
-        sent, body = await self._admitted()
-        known = replace(self._context, history=sent)
-        window = self._window(known)
+        window: Window | None = None
         try:
-            return await self._ask_upstream(sent, body, known, window, receive, is_last=is_last)
-        except (DecisionError, StoreError, Refusal) as error:
-            if window is None or not self._reply.begun:
+            sent, body = await self._admitted()
+            known = replace(self._context, history=sent)
+            window = self._window(known)
+            return await self._ask_upstream(sent, body, known, window, is_last=is_last)
+        except (DecisionError, StoreError, Refusal, _TryNext) as error:
+            if not self._reply.begun:
                 raise
-            await self._end_with_refusal(error if isinstance(error, Refusal) else _refusal_for(error), window)
+            refusal = error.refusal if isinstance(error, _TryNext) else error
+            await self._end_with_refusal(refusal if isinstance(refusal, Refusal) else _refusal_for(refusal), window)
         except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
-            if window is None or not self._reply.begun or self._reply.over:
+            if not self._reply.begun or self._reply.over:
                 raise
             await self._end_with_refusal(ending(), window)
         return None
+
+    async def _run(self, value: Request | Response, context: Context) -> Outcome:
+        """The outcome for `value`, which may go out; it waits for people's answers if this route does [GW-87].
+
+        Raises:
+            DecisionError: it may not. Refusal: nobody answered in time. ClientDisconnected: the client left meanwhile.
+        """
+        until = monotonic() + self._runtime.wait_seconds
+        while True:
+            outcome = await self._runtime.guard.arun(value, context=context)
+            try:
+                return raised(outcome)
+            except ApprovalRequired as error:
+                held = self._runtime.held
+                if held is None or not (self._runtime.wait_seconds and error.approval_ids):
+                    raise
+                waiting = held.wait(error.approval_ids, max(0.0, until - monotonic()))
+                why = await until_disconnect(self._receive, self._kept_alive(waiting, held.ping_seconds, outcome))
+                if why:
+                    raise of_decision(error, releases=True, waited=why) from None
+
+    async def _kept_alive(self, waiting: Coroutine[Any, Any, str], seconds: float, outcome: Outcome) -> str:
+        """What `waiting` gives; meanwhile a stream is kept alive, if its dialect has something that does so."""
+        endpoint = self._incoming.endpoint
+        if not self._request.stream or endpoint.as_array or not endpoint.dialect.ping:
+            return await waiting
+        task = asyncio.ensure_future(waiting)
+        try:
+            while not (await asyncio.wait({task}, timeout=seconds))[0]:
+                await self._reply.piece(endpoint.dialect.ping, endpoint.dialect.stream_type, outcome.decision)
+            return task.result()
+        finally:
+            task.cancel()
 
     async def _admitted(self) -> tuple[Request, Any]:
         """The request as policy admits it, and its body for the upstream; the decision is on record by then."""
@@ -256,7 +306,7 @@ class _Attempt:
         context = self._context = replace(self._context, custom=frozen_mapping({"upstream": self._backend.name}))
         if self._used_approvals:
             context = replace(context, spent=frozenset(self._used_approvals))
-        admitted = raised(await self._runtime.guard.arun(replace(self._request, model=model), context=context))
+        admitted = await self._run(replace(self._request, model=model), context)
         if admitted.answer is not None:
             self._used_approvals |= {use.id for use in admitted.answer.used}
         if admitted.request is None:
@@ -287,12 +337,12 @@ class _Attempt:
     async def _judged(self, response: Response, facts: Context) -> Outcome:
         """The outcome for the response; judged again as it is joined, if an edit took a text out of its own place."""
         try:
-            outcome = raised(await self._runtime.guard.arun(response, context=facts))
+            outcome = await self._run(response, facts)
         except Unjudgeable as error:  # it was not the client that sent too much
             raise Refusal(502, error.code, error.user_message, headers=of_decision(error).headers) from None
         if (left := outcome.response) is None or (whole := self._in_one_text(left)) is left:
             return outcome
-        return raised(await self._runtime.guard.arun(whole, context=facts))
+        return await self._run(whole, facts)
 
     def _in_one_text(self, response: Response) -> Response:
         adapter = adapters.get(self._incoming.endpoint.dialect.name)
@@ -307,12 +357,12 @@ class _Attempt:
         return replace(response, error=replace(error, type=dialect.error_type(error.status or 502)))
 
     async def _ask_upstream(
-        self, sent: Request, body: Any, known: Context, window: Window | None, receive: Receive, *, is_last: bool
+        self, sent: Request, body: Any, known: Context, window: Window | None, *, is_last: bool
     ) -> Answer | None:
         breaker = self._backend.breaker
         self._reply.upstream = self._backend.name
         try:
-            response = await until_disconnect(receive, self._backend.upstream.ask(sent, body, window))
+            response = await until_disconnect(self._receive, self._backend.upstream.ask(sent, body, window))
         except UpstreamError as error:
             breaker.note(monotonic(), fault=True)
             if self._reply.begun:
@@ -327,29 +377,35 @@ class _Attempt:
             facts, response = window.facts, window.as_arrived(response)
         outcome = await self._judged(self._as_judged(response), facts)
         await self._runtime.links.keep(self._incoming, outcome.response)
-        if window is None or not self._reply.begun:
+        if not self._reply.begun:
             return await apart(_written, self._incoming, self._request, outcome)
         await self._finish_stream(outcome, window)
         return None
 
-    async def _finish_stream(self, outcome: Outcome, window: Window) -> None:
-        """Send what is left of an answer whose beginning is out."""
+    async def _finish_stream(self, outcome: Outcome, window: Window | None) -> None:
+        """Send what is left of an answer whose beginning is out, or at least the head of a stream."""
         response = outcome.response
         if response is None or response.error is not None:
             error = ErrorInfo() if response is None or response.error is None else response.error
             raise Refusal(502, error.code or "upstream.error", error.message or "The upstream broke off its reply.")
+        events = await apart(_events, self._incoming, outcome)
+        if window is None:
+            dialect = self._incoming.endpoint.dialect
+            await self._reply.end(await apart(lambda: b"".join(map(dialect.frame, events))))
+            return
         try:
-            await window.end(outcome, await apart(_events, self._incoming, outcome))
+            await window.end(outcome, events)
         except Diverged:
             message = "Policy changed a part of the answer that had already been sent."
             raise Refusal(403, "stream.diverged", message) from None
         await self._reply.end()
 
-    async def _end_with_refusal(self, refusal: Refusal, window: Window) -> None:
+    async def _end_with_refusal(self, refusal: Refusal, window: Window | None) -> None:
         """End the stream with the refusal as its last event."""
         self._reply.code = refusal.code
         dialect = self._incoming.endpoint.dialect
-        event = window.sent.error(refusal, f"req_{self._incoming.request_id}")
+        sent = Sent(dialect) if window is None else window.sent
+        event = sent.error(refusal, f"req_{self._incoming.request_id}")
         await self._reply.end(dialect.frame(event))
 
 
