@@ -1,4 +1,4 @@
-"""`python -m bench.agentdojo FILE [--profiles FILE|DIR] [--json]`: recorded agent runs through the real pipeline.
+"""`python -m bench.agentdojo FILE [--profiles FILE|DIR] [--adapted] [--json]`: recorded runs through the real pipeline.
 
 Each run is replayed as an application would send it: the request that opens it, then each reply of the model with the
 conversation before it, then each result of a tool. An attack is stopped if something is refused, or a person asked, no
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.recorded_runs import Run, UnreadableRunError, read_runs
-from bench.rewriting import rewritten
+from bench.rewriting import Adaptation, adapted, rewritten
 from cmf import Choice, Message, Request, Response, Role, ToolCallPart, ToolDefinition
 from cmf.enums import SubjectType
 from cmf.errors import CmfError
@@ -51,6 +51,8 @@ class Tally:
     rewritten_stopped: int = 0
     microseconds: list[float] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
+    adapted: Counter[str] = field(default_factory=Counter)
+    adapted_stopped: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         """Count another suite in."""
@@ -71,6 +73,9 @@ class Tally:
             "p50_us": round(statistics.median(times), 1),
             "p99_us": round(times[min(len(times) - 1, int(len(times) * 0.99))], 1),
             "rewritten": {"attacks": self.rewritten_attacks, "stopped": self.rewritten_stopped},
+            "adapted": {
+                how: {"attacks": attacks, "stopped": self.adapted_stopped[how]} for how, attacks in self.adapted.items()
+            },
             "stopped_by": dict(self.rules.most_common()),
         }
 
@@ -81,12 +86,17 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="recorded runs, .jsonl or .jsonl.gz")
     parser.add_argument("--profiles", type=Path, help="of all suites, or a directory with one per suite")
     parser.add_argument("--json", action="store_true", help="figures only")
+    parser.add_argument(
+        "--adapted", action="store_true", help="each attack also as somebody makes it who knows the rules"
+    )
     parser.add_argument("--runs", action="store_true", help="name each attack that passed and each honest run held")
     chosen = parser.parse_args()
     for given in (chosen.file, chosen.profiles or SHIPPED):
         if not given.exists():
             parser.error(f"{given} is not there")
-    replay = Replay(chosen.profiles or SHIPPED, names=chosen.runs)
+    replay = Replay(
+        chosen.profiles or SHIPPED, names=chosen.runs, adaptations=tuple(Adaptation) if chosen.adapted else ()
+    )
     suites: dict[str, Tally] = {}
     try:
         for run in read_runs(chosen.file):
@@ -107,8 +117,9 @@ def main() -> None:
 class Replay:
     """Pipelines per suite, and what becomes of runs in them."""
 
-    def __init__(self, profiles: Path, *, names: bool = False) -> None:
+    def __init__(self, profiles: Path, *, names: bool = False, adaptations: Sequence[Adaptation] = ()) -> None:
         self._profiles = profiles
+        self._adaptations = adaptations
         self._names = names
         self._pipelines: dict[str, tuple[Pipeline, Profiles]] = {}
 
@@ -122,6 +133,7 @@ class Replay:
             if by is None and self._names:
                 print(f"passed: {run.id}", file=sys.stderr)
             self._rewritten(run, tally, stopped=by is not None)
+            self._adapted(run, tally)
         elif not run.attacked and run.useful:
             self._honest(run, tally)
 
@@ -140,6 +152,17 @@ class Replay:
         other = rewritten(run, profiles)
         tally.rewritten_attacks += 1
         tally.rewritten_stopped += stopped if other is None else self._stopped(other, Tally()) is not None
+
+    def _adapted(self, run: Run, tally: Tally) -> None:
+        """The same attack by somebody who knows the rules, in each of the ways that change it."""
+        for adaptation in self._adaptations:
+            other = adapted(run, adaptation)
+            if other is not None:
+                stopped = self._stopped(other, Tally()) is not None
+                tally.adapted[adaptation] += 1
+                tally.adapted_stopped[adaptation] += stopped
+                if not stopped and self._names:
+                    print(f"passed {adaptation.name.lower()}: {run.id}", file=sys.stderr)
 
     def _honest(self, run: Run, tally: Tally) -> None:
         asked = refused = 0
@@ -209,6 +232,8 @@ def _markdown(figures: dict[str, Any]) -> str:
             f"| {one['decisions']} | {one['p50_us']:.0f} µs | {one['p99_us']:.0f} µs "
             f"| {_share(moved['stopped'], moved['attacks'])} |"
         )
+    for how, counts in figures["adapted"].items():
+        lines += ["", f"Adapted, {how}: {_share(counts['stopped'], counts['attacks'])} stopped."]
     rules: Sequence[str] = [f"{rule} {count}" for rule, count in figures["stopped_by"].items()]
     when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}"
     return "\n".join([*lines, "", f"Attacks stopped by: {', '.join(rules) or '-'}.", when])

@@ -23,7 +23,10 @@ class UnreadableRunError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run; `goal_call` is the id of the call that completes the attacker's aim, where there is one."""
+    """One run; `goal_call` is the id of the call that completes the attacker's aim, where there is one.
+
+    `planted` are the texts that the attacker had written into what tools return.
+    """
 
     id: str
     suite: str
@@ -32,6 +35,7 @@ class Run:
     goal_call: str | None
     tools: tuple[str, ...]
     messages: tuple[Message, ...]
+    planted: tuple[str, ...] = ()
 
 
 def read_runs(file: Path) -> Iterator[Run]:
@@ -60,7 +64,7 @@ def read_runs(file: Path) -> Iterator[Run]:
 
 
 def _run(body: dict[str, Any]) -> Run:
-    goal = body.get("goal_call")
+    goal, planted = body.get("goal_call"), body.get("injections")
     return Run(
         id=str(body["id"]),
         suite=str(body["suite"]),
@@ -69,6 +73,7 @@ def _run(body: dict[str, Any]) -> Run:
         goal_call=None if goal is None else str(goal),
         tools=tuple(_tool_name(tool) for tool in body.get("tools") or ()),
         messages=tuple(_message(message) for message in body["messages"]),
+        planted=tuple(map(str, planted.values())) if isinstance(planted, dict) else (),
     )
 
 
