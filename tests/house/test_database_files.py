@@ -30,7 +30,7 @@ ALLOWED = {
     ("pipeline.cli.ledger", "_table", "read_bytes"): "prices",
 }
 # What sees a name that may be a store's opens it only once SQLite said that it is none.
-ASKS_FIRST = {"pipeline.cli.audit": "is_bundle", "pipeline.cli.recorded": "find"}
+ASKS_FIRST = {"pipeline.cli.audit": "is_bundle", "pipeline.cli.stores": "find"}
 
 
 def handles_stores(path: Path) -> bool:

@@ -9,26 +9,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmf.json.codec import dumps
-from pipeline.approvals.queue import Approvals
-from pipeline.audit.record import Record
-from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.groups import command_group
 from pipeline.cli.options import OutputAs, Person, SealKey, SessionStore, SigningKey, WrittenAs
 from pipeline.cli.reading import one_line_errors, read_seal_key
-from pipeline.cli.recorded import opened_store
-from pipeline.decisions.approval import Approval
-from pipeline.decisions.authority import APPROVE, holder
-from pipeline.decisions.display import escaped, escaped_json, visible
+from pipeline.cli.rendering import write_line
+from pipeline.cli.stores import acting, opened_store
+from pipeline.decisions.display import escaped_json, visible
 from pipeline.decisions.timestamps import iso
-from pipeline.run.assembly import REDIS, open_sessions
-from pipeline.sessions import base
-from pipeline.store.recorder import Recorder
 
-command = typer.Typer(cls=FullHelpGroup, help="Approvals of people.", no_args_is_help=True, rich_markup_mode=None)
+if TYPE_CHECKING:
+    from pipeline.approvals.queue import Approvals
+    from pipeline.audit.record import Record
+    from pipeline.decisions.approval import Approval
+    from pipeline.sessions import base
+
+command = command_group("Approvals of people.")
 ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, from the decision.")]
 
 
@@ -41,14 +40,14 @@ def list_approvals(
     with _approvals(store, None) as approvals:
         waiting = approvals.pending()
     if output is WrittenAs.JSON:
-        typer.echo(escaped(dumps([_document(one) for one in waiting]).decode()))
+        write_line([_document(approval) for approval in waiting])
         return
     if not waiting:
         typer.echo("cmf: no pending approvals", err=True)
-    for one in waiting:
-        asked = one.asked
+    for approval in waiting:
+        asked = approval.asked
         rules = ", ".join(asked.rules)
-        who = f"{one.key.subject} in {one.key.session}"
+        who = f"{approval.key.subject} in {approval.key.session}"
         typer.echo(visible(f"{asked.id}  {asked.target}  {who}  by {rules}  until {iso(asked.expires_at)}"))
 
 
@@ -61,10 +60,13 @@ def show(
 ) -> None:
     """Show one approval; with the seal key, also its content."""
     with _approvals(store, seal_key) as approvals:
-        found = approvals.get(id)
+        approval = approvals.get(id)
         about = approvals.shown(id) if seal_key is not None else None
-    document = _document(found) | ({} if about is None else {"about": about})
-    typer.echo(escaped(dumps(document).decode()) if output is WrittenAs.JSON else escaped_json(document))
+    document = _document(approval) | ({} if about is None else {"about": about})
+    if output is WrittenAs.JSON:
+        write_line(document)
+    else:
+        typer.echo(escaped_json(document))
 
 
 @command.command("approve")
@@ -81,14 +83,18 @@ def deny(store: SessionStore, id: ApprovalId, person: Person, key: SigningKey = 
 
 def decide(approval_id: str, store: str, *, person: str, approve: bool, key: Path | None = None) -> None:
     """Decide the approval, and record it if the store has a log."""
-    with one_line_errors(), recorded_sessions(store, key) as known:
-        approvals = Approvals(known.sessions, record=known.record)
-        decided = (approvals.approve if approve else approvals.deny)(approval_id, holder(person, APPROVE))
+    from pipeline.approvals.queue import Approvals  # here, so that help and completion are fast
+
+    with one_line_errors(), recorded_sessions(store, key) as kept:
+        approvals = Approvals(kept.sessions, record=kept.record)
+        decided = (approvals.approve if approve else approvals.deny)(approval_id, acting(person, "approve"))
     typer.echo(visible(f"{approval_id}: {decided.status.value} by {person}"))
 
 
 @contextmanager
 def _approvals(store: str, seal_key: Path | None) -> Iterator[Approvals]:
+    from pipeline.approvals.queue import Approvals
+
     with one_line_errors():
         key = None if seal_key is None else read_seal_key(seal_key)
         with _opened(store) as sessions:
@@ -107,6 +113,9 @@ class RecordedSessions:
 @contextmanager
 def recorded_sessions(store: str, key: Path | None) -> Iterator[RecordedSessions]:
     """The sessions of a store inside the block; decisions about them are recorded, except in Redis."""
+    from pipeline.run.assembly import REDIS
+    from pipeline.store.recorder import Recorder
+
     if store.startswith(REDIS):
         typer.echo("cmf: sessions in Redis have no log: this is not recorded", err=True)
         with _opened(store) as sessions:
@@ -119,6 +128,8 @@ def recorded_sessions(store: str, key: Path | None) -> Iterator[RecordedSessions
 @contextmanager
 def _opened(store: str) -> Iterator[base.SessionStore]:
     """The sessions of an existing store: a misspelt name must not create one."""
+    from pipeline.run.assembly import open_sessions
+
     with open_sessions(store, made=False) as sessions:
         yield sessions
 

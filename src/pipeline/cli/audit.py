@@ -4,41 +4,35 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
-from cmf.json.codec import dumps
-from pipeline.audit.bundle import Manifest, is_bundle
-from pipeline.audit.bundle_writing import Selection, write_bundle
-from pipeline.audit.evidence import Evidence
-from pipeline.audit.exporting import read_heads
-from pipeline.audit.heads import PublicKey, Signer
-from pipeline.audit.query import Query, parse
-from pipeline.audit.verification import Report
 from pipeline.cli import audit_content, audit_record
 from pipeline.cli.audit_content import take
-from pipeline.cli.audit_store import check_key, opened_for_search, other_key, reading
-from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.groups import command_group
 from pipeline.cli.options import OutputAs, Place, PublicKeys, Second, SigningKey, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.decisions.context import shown_subject
-from pipeline.decisions.display import counted, escaped, shortened, visible
+from pipeline.cli.rendering import write_line
+from pipeline.cli.stores import check_key, opened_for_search, other_key, reading
+from pipeline.decisions.display import counted, shortened, visible
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.decisions.timestamps import instant_of, iso, micros
-from pipeline.sessions.base import wall_clock
-from pipeline.store.database import key_beside
-from pipeline.store.engine import file_of, is_database
-from pipeline.store.evidence import StoreEvidence
-from pipeline.store.full_check import check_bundle, check_store
-from pipeline.store.records import Placed, newest, rows_after
-from pipeline.store.search import Search
+
+if TYPE_CHECKING:
+    from pipeline.audit.bundle import Manifest
+    from pipeline.audit.heads import Signer
+    from pipeline.audit.query import Query
+    from pipeline.audit.verification import Report
+    from pipeline.store.evidence import StoreEvidence
+    from pipeline.store.records import Placed
+    from pipeline.store.search import Search
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "policies.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature", "bundle.unsigned"})
@@ -49,9 +43,7 @@ QueryText = Annotated[
     str, typer.Argument(metavar="QUERY", help="For example: verdict:deny rule:tools/* since:7d -session:test")
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the newest.")]
-command = typer.Typer(
-    cls=FullHelpGroup, help="Records of decisions: find, verify, export.", no_args_is_help=True, rich_markup_mode=None
-)
+command = command_group("Records of decisions: find, verify, export.")
 
 
 class QueryCommand(TyperCommand):
@@ -85,16 +77,23 @@ def verify(
     Exit codes: 0 valid, 1 something was changed, 2 something is missing, 3 a head is missing, or a head or the manifest
     is not signed by a trusted key, 4 cannot be read.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.audit.bundle import is_bundle
+    from pipeline.audit.exporting import read_heads
+    from pipeline.audit.heads import PublicKey
+    from pipeline.store.engine import is_database
+    from pipeline.store.full_check import check_bundle, check_store
+
     with one_line_errors(), _as_unreadable():
         exported = [] if heads is None else read_heads(heads)
         trusted = [PublicKey.at(file) for file in (keys or ())] or None
         if not is_database(Path(place)) and is_bundle(place):
             report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
         else:
-            with reading(place) as engine, StoreEvidence.at_one_moment(engine) as evidence:
+            with _evidence(place) as evidence:
                 report = check_store(evidence, exported=exported, keys=trusted)
     if output is WrittenAs.JSON:
-        typer.echo(escaped(dumps(report.to_json()).decode()))
+        write_line(report.to_json())
     else:
         _print_report(report)
     if not report.holds:
@@ -141,15 +140,19 @@ def export(
 
     The manifest is signed with the key that signs the store's records, if it is available.
     """
+    from pipeline.audit.bundle_writing import Selection, write_bundle
+    from pipeline.audit.exporting import read_heads
+    from pipeline.sessions.base import wall_clock
+
     if contents:
         take(store, key, query=query, person=person, second=second, reason=reason)
     with one_line_errors():
         selection, exported = None, [] if heads is None else read_heads(heads)
         if query is not None:
-            with _finding(store, query) as found:
-                ids = {one.id for one in found}
+            with _finding(store, query) as records:
+                ids = {record.id for record in records}
             selection = Selection(query, lambda leaf: leaf.id in ids)
-        with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
+        with _evidence(store) as evidence:
             signer = _signer(store, key, {log.key for log in evidence.logs()})
             count = write_bundle(
                 out,
@@ -170,16 +173,20 @@ def export(
     typer.echo(f"{counted(count, 'record')} written to {visible(str(out))}")
 
 
-def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | None:
+def _signer(store: str, named: Path | None, signers: Collection[str]) -> Signer | None:
     """The key that signs the store's records: the named one, or the one beside the store, if it is readable."""
+    from pipeline.audit.heads import Signer
+    from pipeline.store.database import key_beside
+    from pipeline.store.engine import file_of
+
     check_key(named)
     database = file_of(store)
-    file, found = named or (None if database is None else key_beside(database)), None
+    file, signer = named or (None if database is None else key_beside(database)), None
     if file is not None and file.is_file():  # do not create one: a key that never signed here proves nothing
         with nullcontext() if named else suppress(ConfigError):
-            found = Signer.at(file)
-    if found is not None and found.public_key.id in known:
-        return found
+            signer = Signer.at(file)
+    if signer is not None and signer.public_key.id in signers:
+        return signer
     if named is None:
         return None
     raise other_key(store)
@@ -194,11 +201,12 @@ def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = W
     and until
     (7d, or 2026-01-31). A value may end in *; commas separate alternatives. A - before a name negates it.
     """
-    with one_line_errors(), _finding(store, query, at_once=min(limit, _PAGE_SIZE)) as found:
-        if (first := next(found, None)) is None:
-            typer.echo("cmf: no record matches", err=True)
-            return
-        _print_found(islice(chain([first], found), limit), output is WrittenAs.JSON)
+    with one_line_errors(), _finding(store, query, at_once=min(limit, _PAGE_SIZE)) as records:
+        record = None
+        for record in islice(records, limit):
+            _print_record(record, output)
+    if record is None:
+        typer.echo("cmf: no record matches", err=True)
 
 
 @command.command("tail")
@@ -211,15 +219,19 @@ def tail(
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the newest records, newest last."""
+    from pipeline.store.records import newest, rows_after
+
     with one_line_errors(), reading(store) as engine:
-        found = newest(engine, limit=limit)
-        _print_found(found, output is WrittenAs.JSON)
-        while follow:
-            seen = found[-1].seq if found else 0
+        records = newest(engine, limit=limit)
+        seen = 0
+        while True:
+            for record in records:
+                _print_record(record, output)
+                seen = record.seq
+            if not follow:
+                return
             time.sleep(_FOLLOW_SECONDS)
-            new = rows_after(engine, seen, limit=_PAGE_SIZE)
-            _print_found(new, output is WrittenAs.JSON)
-            found = new or found
+            records = rows_after(engine, seen, limit=_PAGE_SIZE)
 
 
 command.command("show")(audit_record.show)
@@ -231,24 +243,30 @@ def head(store: Place) -> None:
     with one_line_errors(), _evidence(store) as evidence:
         for log in evidence.logs():
             *_, newest = evidence.heads(log.id)
-            typer.echo(escaped(dumps(newest.head.to_json()).decode()))
+            write_line(newest.head.to_json())
 
 
 @command.command("key")
 def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private key; created if missing.")]) -> None:
     """Create a key that signs heads, unless it exists, and print its public key."""
+    from pipeline.audit.heads import Signer
+
     with one_line_errors():
         typer.echo(Signer.at(file).public_key.pem, nl=False)
 
 
 @contextmanager
-def _evidence(store: str) -> Iterator[Evidence]:
+def _evidence(store: str) -> Iterator[StoreEvidence]:
+    from pipeline.store.evidence import StoreEvidence
+
     with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
         yield evidence
 
 
 @contextmanager
 def _search(store: str) -> Iterator[Search]:
+    from pipeline.store.search import Search
+
     with opened_for_search(store) as opened:
         search = Search(opened.engine, opened.writer)
         search.catch_up()
@@ -258,6 +276,9 @@ def _search(store: str) -> Iterator[Search]:
 @contextmanager
 def _finding(store: str, text: str, *, at_once: int = _PAGE_SIZE) -> Iterator[Iterator[Placed]]:
     """The query's results, newest first."""
+    from pipeline.audit.query import parse
+    from pipeline.sessions.base import wall_clock
+
     query = parse(text, wall_clock())
     if not query.of_reviews:
         with _search(store) as search:
@@ -304,8 +325,8 @@ def _print_report(report: Report) -> None:
         typer.echo(
             "not checked: whether all of it was rewritten under another key (give the right one with --public-key)"
         )
-    found = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
-    typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{found}")
+    problems = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
+    typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{problems}")
 
 
 def _print_manifest(manifest: Manifest) -> None:
@@ -316,16 +337,17 @@ def _print_manifest(manifest: Manifest) -> None:
         typer.echo("not checked: the selection, and whether records, policies or reviews were removed since")
 
 
-def _print_found(found: Iterable[Placed], as_json: bool) -> None:
-    for one in found:
-        at = instant_of(one.at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        if as_json:
-            shown = asdict(one)
-            typer.echo(escaped(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode()))
-        else:
-            who = shortened(shown_subject(one.subject)) + (f" in {shortened(one.session)}" if one.session else "")
-            what = one.kind if one.verdict == "none" else one.verdict
-            typer.echo(visible(f"{at}  {what:<16}  {one.action:<16}  {one.id}  {who}"))
+def _print_record(record: Placed, output: WrittenAs) -> None:
+    from pipeline.decisions.context import shown_subject
+
+    at = instant_of(record.at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    subject = shown_subject(record.subject)
+    if output is WrittenAs.JSON:
+        write_line(asdict(record) | {"at": at, "subject": subject})
+        return
+    who = shortened(subject) + (f" in {shortened(record.session)}" if record.session else "")
+    what = record.kind if record.verdict == "none" else record.verdict
+    typer.echo(visible(f"{at}  {what:<16}  {record.action:<16}  {record.id}  {who}"))
 
 
 command.add_typer(audit_content.command)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
 
 from cmf.json.codec import loads
-from pipeline.cli.audit_store import reading
-from pipeline.cli.options import OutputAs, Place, WrittenAs
+from pipeline.cli.options import OutputAs, Place, RecordId, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.stores import reading
 from pipeline.decisions.display import counted, escaped_json, shortened, visible
 from pipeline.decisions.timestamps import iso
-from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import hits, named, readable, sentence, skipped
-from pipeline.run.assembly import load_policies
-from pipeline.store.contents import erasure_of
-from pipeline.store.evidence import StoreEvidence
-from pipeline.store.records import Stored, stored_record
 
-Facts = Iterator[tuple[str, str]]
+if TYPE_CHECKING:
+    from pipeline.review.rules import PoliciesAtHand
+    from pipeline.store.records import Stored
+
+Facts: TypeAlias = Iterator[tuple[str, str]]
 _LONGEST: Final = 512  # characters of a value
 _WIDTH: Final = 12  # of the names before the values
 _NO_RULES: Final = ("stage/", "engine", "session")  # what hits in the name of no rule
@@ -30,48 +29,56 @@ _ELSEWHERE: Final = frozenset({"schema", "id", "timestamp"})  # fields of an act
 
 def show(
     store: Place,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The record's id.")],
+    id: RecordId,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Describe one record, with the file and line of each rule that hit.
 
     With --format json it is printed as stored. Either way its place in its log is shown.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.review.rules import PoliciesAtHand
+    from pipeline.run.assembly import load_policies
+    from pipeline.store.contents import erasure_of
+    from pipeline.store.evidence import StoreEvidence
+    from pipeline.store.records import stored_record
+
     with one_line_errors(), reading(store) as engine:
-        found = stored_record(engine, id)
-        if found is None:
+        record = stored_record(engine, id)
+        if record is None:
             problem = f"{store} has no record {id}; `cmf audit find` and `cmf audit tail` list them"
             fail(visible(problem), Exit.INPUT)
-        body = None if found.body is None else loads(found.body)
+        body = None if record.body is None else loads(record.body)
         if output is WrittenAs.JSON:
             kept = {"erased": True} if body is None else body
-            typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": kept}))
+            place = {"log": record.log, "place": record.place, "digest": record.digest}
+            typer.echo(escaped_json(place | {"record": kept}))
             return
         policies = PoliciesAtHand([load_policies(None)]).with_kept(lambda: StoreEvidence(engine).policies())
-        for line in _lines(found, body, policies, lambda: _erased(erasure_of(engine, id))):
+        for line in _lines(record, body, policies, lambda: _erased(erasure_of(engine, id))):
             typer.echo(visible(line))
 
 
-def _lines(found: Stored, body: Any, policies: PoliciesAtHand, erased: Callable[[], str | None]) -> Iterator[str]:
+def _lines(record: Stored, body: Any, policies: PoliciesAtHand, erased: Callable[[], str | None]) -> Iterator[str]:
     """The record in lines, which may hold anything that traffic or people wrote.
 
     `erased` says what became of its content; None if it is there.
     """
     written: Callable[[Any, PoliciesAtHand], Facts] = _act
     if body is None:
-        yield f"{found.kind} {found.id}: its bytes were erased"
-    elif found.kind == "decision" and readable(body):
+        yield f"{record.kind} {record.id}: its bytes were erased"
+    elif record.kind == "decision" and readable(body):
         yield sentence(body)
         written = _decision
     else:
-        yield f"{found.kind} {found.id}"
+        yield f"{record.kind} {record.id}"
     for name, value in written(body or {}, policies):
         yield f"{name:<{_WIDTH}}  {shortened(value, _LONGEST)}"
     if written is _decision:
         yield f"{'content':<{_WIDTH}}  {shortened(_content(body, erased), _LONGEST)}"
-    where = "in no log" if found.log is None else f"{found.log}, place {found.place}"
+    where = "in no log" if record.log is None else f"{record.log}, place {record.place}"
     yield f"{'log':<{_WIDTH}}  {where}"
-    yield f"{'digest':<{_WIDTH}}  {found.digest}"
+    yield f"{'digest':<{_WIDTH}}  {record.digest}"
 
 
 def _act(body: Mapping[str, Any], _: PoliciesAtHand) -> Facts:
@@ -96,14 +103,14 @@ def _decision(body: Mapping[str, Any], policies: PoliciesAtHand) -> Facts:
         yield "model", ":".join(filter(None, (body["llm"].get("provider"), body["llm"].get("model"))))
     coverage = result["coverage"]
     yield "parts", f"{coverage['evaluated']} of {coverage['produced']} judged"
-    for one in skipped(body):
-        yield "not judged", f"{one['path']}: {one['reason']}"
+    for entry in skipped(body):
+        yield "not judged", f"{entry['path']}: {entry['reason']}"
     for view, hit in hits(body):
         yield "hit", _hit(view, hit)
         if not hit["rule"].startswith(_NO_RULES):
             yield "", f"  {_place(policies, body['revision'], hit)}"
-    for one in result.get("approvals") or ():
-        yield "approval", f"{one['id']}, {one['status']}"
+    for entry in result.get("approvals") or ():
+        yield "approval", f"{entry['id']}, {entry['status']}"
     yield "policies", body["revision"]
 
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import re
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
 from cmf.errors import CmfError
 from cmf.json.codec import loads
-from pipeline.cli.findings import write_json
 from pipeline.cli.options import OutputAs, PolicyOption, ProfilesOption, WrittenAs
 from pipeline.cli.policy_places import chosen
-from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
-from pipeline.cli.rendering import console
+from pipeline.cli.rendering import console, progress, write_json
 from pipeline.decisions.display import counted
-from pipeline.provenance.profiles import Profiles
-from pipeline.replay.measuring import Figures, measure, regressions
-from pipeline.run import recorded_input as replay_file
-from pipeline.run.assembly import load_policies
+
+if TYPE_CHECKING:
+    from pipeline.replay.measuring import Figures
 
 SHOWN_RULES: Final = 10
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
@@ -50,6 +47,12 @@ def command(
 
     Exit codes: 0 done, 1 slower than the baseline allows, 2 usage, 3 policy does not compile, 4 input not readable.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.provenance.profiles import Profiles
+    from pipeline.replay.measuring import measure, regressions
+    from pipeline.run import recorded_input
+    from pipeline.run.assembly import load_policies
+
     percent = _PERCENT.fullmatch(max_regress.strip())
     if percent is None:
         fail(f"--max-regress {max_regress}: not a percentage; write for example 10%", Exit.USAGE)
@@ -57,17 +60,16 @@ def command(
     with one_line_errors(policies=policies or ()):
         before = None if baseline is None else _read(baseline)
         loaded = load_policies(policies)
-        known = None if profiles is None else Profiles.load(profiles)
         files = _files(file)
-        total = sum(1 for path in files for _ in replay_file.lines(path))
+        total = sum(1 for path in files for _ in recorded_input.lines(path))
         if not total:
             fail(f"{file}: no records; create some with `cmf eval --record`", Exit.USAGE)
         with progress("measuring", total) as on_progress:
             figures = measure(
                 loaded,
-                chain.from_iterable(map(replay_file.entries, files)),
+                chain.from_iterable(map(recorded_input.entries, files)),
                 rounds=rounds,
-                profiles=known,
+                profiles=None if profiles is None else Profiles.load(profiles),
                 on_progress=on_progress,
             )
     shown = figures.to_json()

@@ -7,24 +7,23 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
-from pipeline.cli.findings import write_json
-from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.groups import command_group
 from pipeline.cli.options import Algorithm, AlgorithmOption, OutputAs, PolicyOption, WrittenAs
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.cli.rendering import console
+from pipeline.cli.rendering import console, write_json
 from pipeline.decisions.display import counted, visible
 from pipeline.decisions.errors import PolicyError
-from pipeline.policy import bundle_signature, policy_set
-from pipeline.policy.bundle_signature import Key, SigningKey, Verification, claims, key_text, packed
-from pipeline.policy.loading import MANIFEST, SIGNATURES, Files, bundle_files
-from pipeline.policy.policy_set import PolicySet
-from pipeline.run.assembly import load_policies
+
+if TYPE_CHECKING:
+    from pipeline.policy.bundle_signature import SigningKey
+    from pipeline.policy.loading import Files
+    from pipeline.policy.policy_set import PolicySet
 
 ARCHIVES: Final = (".tar.gz", ".tgz")
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A directory, or a .tar.gz.")]
@@ -33,9 +32,7 @@ PrivateKey = Annotated[
 ]
 KeyId = Annotated[str, typer.Option("--key-id", help="The key's id in OPA's configuration.")]
 Scope = Annotated[str, typer.Option("--scope", help="The signature's scope.")]
-command = typer.Typer(
-    cls=FullHelpGroup, help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None
-)
+command = command_group("Policy sets as OPA bundles.")
 
 
 @command.command("build")
@@ -54,13 +51,18 @@ def build(
 
     Exit codes: 0 written, 2 usage, 3 policy or key cannot be used.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.policy.bundle_signature import packed, sign
+    from pipeline.policy.loading import SIGNATURES
+    from pipeline.run.assembly import load_policies
+
     signing = None if key is None else _signing_key(key, algorithm, key_id, scope)
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies)
         files = loaded.bundle()
         if signing is not None:
-            files[SIGNATURES] = bundle_signature.sign(files, signing)
+            files[SIGNATURES] = sign(files, signing)
     if out.name.endswith(ARCHIVES):
         if out.exists():
             fail(f"{out}: already exists; give a new name", Exit.USAGE)
@@ -74,7 +76,7 @@ def build(
 
 
 @command.command("sign")
-def sign(
+def sign_in_place(
     bundle: Bundle,
     key: PrivateKey,
     algorithm: AlgorithmOption = Algorithm.RS256,
@@ -85,13 +87,16 @@ def sign(
 
     Exit codes: 0 signed, 2 usage, 3 bundle or key cannot be used.
     """
+    from pipeline.policy.bundle_signature import packed, sign
+    from pipeline.policy.loading import MANIFEST, SIGNATURES, bundle_files
+
     signing = _signing_key(key, algorithm, key_id, scope)
     with one_line_errors():
         files = bundle_files(bundle)
         files.pop(SIGNATURES, None)
         if MANIFEST not in files:
             fail(f"{bundle}: not a bundle, it has no {MANIFEST}; build one with `cmf bundle build`", Exit.USAGE)
-        files[SIGNATURES] = bundle_signature.sign(files, signing)
+        files[SIGNATURES] = sign(files, signing)
     if bundle.is_dir():
         _replace(bundle / SIGNATURES, files[SIGNATURES])
     else:
@@ -100,7 +105,7 @@ def sign(
 
 
 @command.command("verify")
-def verify(
+def verify_signature(
     bundle: Bundle,
     key: Annotated[
         Path,
@@ -113,12 +118,17 @@ def verify(
 
     Exit codes: 0 it did, 1 it did not, 2 usage, 3 bundle or key cannot be used.
     """
-    verification = Verification({"key": _read_key(key, algorithm, scope)}, key_id="key")
+    from pipeline.policy import policy_set
+    from pipeline.policy.bundle_signature import Key, Verification, verify
+    from pipeline.policy.loading import SIGNATURES, bundle_files
+
+    with one_line_errors():
+        verification = Verification({"key": Key.at(key, algorithm=algorithm, scope=scope)}, key_id="key")
     try:
         with one_line_errors():
             files = bundle_files(bundle)
         signatures = files.pop(SIGNATURES, None)
-        bundle_signature.verify(files, signatures, verification)
+        verify(files, signatures, verification)
     except PolicyError as error:
         fail(f"{bundle}: {error}", Exit.REFUSED if error.code == "policy.bad-signature" else Exit.POLICY)
     with one_line_errors():
@@ -135,6 +145,8 @@ def inspect(
 
     Exit codes: 0 shown, 3 bundle cannot be used.
     """
+    from pipeline.policy.loading import SIGNATURES, bundle_files
+
     with one_line_errors():
         files = bundle_files(bundle)
         signatures = files.pop(SIGNATURES, None)
@@ -156,8 +168,8 @@ def inspect(
     for rule in loaded.rules:
         line = f"{rule.id}  {rule.severity}  {rule.mode.value}  {visible(rule.title)}"
         out.print(Text.assemble("rule       ", line))
-    for one in loaded.exceptions:
-        out.print(f"exception  {visible(one.rule)} until {one.until}, {visible(one.owner)}")
+    for exception in loaded.exceptions:
+        out.print(f"exception  {visible(exception.rule)} until {exception.until}, {visible(exception.owner)}")
     for name, content in sorted(files.items()):
         out.print(Text(f"{len(content):>9}  {visible(name)}", "dim"))
 
@@ -178,15 +190,20 @@ def _document(loaded: PolicySet, files: Files, manifest: Any, signature: dict[st
 
 def _loaded(files: Files) -> PolicySet:
     """The set, signature ignored. A set without rules is loaded too."""
-    wanted = {name: content for name, content in files.items() if name.endswith(".rego") or _is_data(name)}
-    return policy_set.load(wanted)
+    from pipeline.policy.policy_set import DATA_FILES, load
 
-
-def _is_data(name: str) -> bool:
-    return name.rpartition("/")[2] in policy_set.DATA_FILES
+    return load(
+        {
+            name: content
+            for name, content in files.items()
+            if name.endswith(".rego") or name.rpartition("/")[2] in DATA_FILES
+        }
+    )
 
 
 def _manifest(files: Files) -> Any:
+    from pipeline.policy.loading import MANIFEST
+
     try:
         return json.loads(files.get(MANIFEST, b"{}"))
     except ValueError:
@@ -194,6 +211,8 @@ def _manifest(files: Files) -> Any:
 
 
 def _signature(signatures: bytes) -> dict[str, Any]:
+    from pipeline.policy.bundle_signature import claims
+
     header, payload = claims(signatures)
     named = payload.get("files")
     return {
@@ -212,14 +231,10 @@ def _description(signature: dict[str, Any]) -> str:
 
 def _signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:
     """Read the key from a file."""
+    from pipeline.policy.bundle_signature import SigningKey, key_text
+
     with one_line_errors():
         return SigningKey(key_text(path), algorithm=algorithm, key_id=key_id, scope=scope)
-
-
-def _read_key(path: Path, algorithm: str, scope: str) -> Key:
-    """Read the key from a file."""
-    with one_line_errors():
-        return Key.at(path, algorithm=algorithm, scope=scope)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -9,25 +9,14 @@ from typing import Annotated
 
 import typer
 
-from pipeline.authoring.case import read_cases
-from pipeline.authoring.case_from_record import case_text, left_out
-from pipeline.authoring.run_cases import CaseRunner
-from pipeline.cli.groups import FullHelpGroup
-from pipeline.cli.options import PolicyOption
+from pipeline.cli.groups import command_group
+from pipeline.cli.options import PolicyOption, Records, RecordsKey
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import one_line_errors
-from pipeline.cli.recorded import entry_in
+from pipeline.cli.stores import entry_in
 from pipeline.decisions.display import visible
-from pipeline.run.assembly import load_policies
-from pipeline.run.masking import Masking
 
-Records = Annotated[
-    str, typer.Option("--records", help="Recorded inputs: a file from `cmf eval --record` (also .gz), or a store.")
-]
-SigningKey = Annotated[
-    Path | None, typer.Option("--signing-key", metavar="PEM", help="The key that signs a store's records.")
-]
-command = typer.Typer(cls=FullHelpGroup, help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
+command = command_group("Test cases.")
 
 
 @command.command("from-record")
@@ -41,13 +30,17 @@ def from_record(
         str | None, typer.Option("--as", metavar="WHO", help="Your id, for a store; it is recorded.")
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="The reason, for a store; it is recorded.")] = None,
-    key: SigningKey = None,
+    key: RecordsKey = None,
 ) -> None:
     """Print a record as a test case for `cmf test`: the input and the decision.
 
     Secrets are replaced by placeholders of the same shape. If that, or different policies, changes the decision, or a
     case cannot express everything that was known, standard error reports it.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.authoring.case_from_record import case_text, left_out
+    from pipeline.run.masking import Masking
+
     with one_line_errors():
         entry = entry_in(records, key, id, person=person, reason=reason)
         case = entry if with_secrets or entry.masked else Masking().masked(entry)
@@ -62,6 +55,10 @@ def from_record(
 
 def _problems(text: str, policies: Sequence[Path] | None) -> tuple[str, ...]:
     """The failures of the case when `cmf test` runs it."""
+    from pipeline.authoring.case import read_cases
+    from pipeline.authoring.run_cases import CaseRunner
+    from pipeline.run.assembly import load_policies
+
     runner = CaseRunner(load_policies(policies))
     try:
         with tempfile.TemporaryDirectory(prefix="cmf-") as folder:

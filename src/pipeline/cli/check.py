@@ -15,27 +15,14 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import typer
 
-from pipeline.authoring.check import Job, check, is_error
-from pipeline.authoring.schemas import schema_of
-from pipeline.cli.binaries import found, run_program
-from pipeline.cli.findings import (
-    Finding,
-    JUnitCase,
-    as_json,
-    write_github,
-    write_json,
-    write_junit,
-    write_sarif,
-    write_text,
-)
-from pipeline.cli.options import FindingsAs, PolicyOption
+from pipeline.cli.findings import Finding, JUnitCase, write_github, write_junit, write_sarif, write_text
+from pipeline.cli.fmt import find_program, run_program
+from pipeline.cli.options import SHIPPED, Entrypoint, FindingsAs, PolicyOption, Project, policy_place
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
+from pipeline.cli.rendering import write_json
 from pipeline.cli.test import case_files
 from pipeline.decisions.display import counted
-from pipeline.policy import policy_set
-from pipeline.policy.loading import below
-from pipeline.policy.shipped import PACKAGE
 
 
 class BuiltinErrors(StrEnum):
@@ -45,16 +32,11 @@ class BuiltinErrors(StrEnum):
     UNDEFINED = "undefined"
 
 
-Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a policy directory.")]
-
-
 def command(
     directory: Project = Path(),
     policies: PolicyOption = None,
     output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
-    entrypoint: Annotated[
-        str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
-    ] = None,
+    entrypoint: Entrypoint = None,
     builtin_errors: Annotated[
         BuiltinErrors, typer.Option("--builtin-errors", help="How failing builtins are handled when the set is loaded.")
     ] = BuiltinErrors.STRICT,
@@ -79,13 +61,18 @@ def command(
 
     Exit codes: 0 clean, 1 errors, 2 usage, 3 policy does not compile.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.authoring.check import Job, check, is_error
+    from pipeline.policy.loading import below
+
+    shipped = policy_place(SHIPPED)
     places = [*(policies or [policy_directory(directory)])]
-    own = [place for place in places if place != policy_set.shipped()]
+    own = [place for place in places if place != shipped]
     for folder in own:
         if not folder.is_dir():
             fail(f"{folder}: no such directory; give another one", Exit.USAGE)
     if not any(path.suffix == ".rego" for folder in places for path in below(folder)):
-        places = [policy_set.shipped(), *places]
+        places = [shipped, *places]
     job = Job(
         places=places,
         own=own,
@@ -97,28 +84,28 @@ def command(
     report = check(job)
     listed = [
         Finding(
-            file=file_of(one.place.module, job.places),
-            message=one.message,
-            code=one.code,
-            severity="error" if is_error(one) else "warning",
-            line=one.place.line,
-            column=one.place.column,
-            hint=one.hint,
+            file=file_of(finding.place.module, job.places),
+            message=finding.message,
+            code=finding.code,
+            severity="error" if is_error(finding) else "warning",
+            line=finding.place.line,
+            column=finding.place.column,
+            hint=finding.hint,
         )
-        for one in report.findings
+        for finding in report.findings
     ]
     if report.compiles:
-        others = [one for folder in own if _wanted(with_opa, "opa", folder) for one in _opa(folder)]
+        others = [finding for folder in own if _wanted(with_opa, "opa", folder) for finding in _opa(folder)]
         # OPA reports an unknown field as a type error too, at the same place: drop the duplicate.
-        reported = {(one.file, one.line) for one in listed if one.code == "policy.unknown-field"}
+        reported = {(finding.file, finding.line) for finding in listed if finding.code == "policy.unknown-field"}
         listed += [one for one in others if one.code != _TYPE_ERROR or (one.file, one.line) not in reported]
-        regal = [one for folder in own if _wanted(with_regal, "regal", folder) for one in _regal(folder)]
-        listed += regal if with_regal else [dataclasses.replace(one, severity="warning") for one in regal]
-    shown = [one for one in listed if one.code not in (ignore or ())]
+        regal = [finding for folder in own if _wanted(with_regal, "regal", folder) for finding in _regal(folder)]
+        listed += regal if with_regal else [dataclasses.replace(finding, severity="warning") for finding in regal]
+    shown = [finding for finding in listed if finding.code not in (ignore or ())]
     _write(shown, output, fails_on_warnings=fail_on_warn)
     if not report.compiles:
         raise typer.Exit(int(Exit.POLICY))
-    failed = any(one.severity == "error" or fail_on_warn for one in shown)
+    failed = any(finding.severity == "error" or fail_on_warn for finding in shown)
     raise typer.Exit(int(Exit.REFUSED if failed else Exit.OK))
 
 
@@ -126,12 +113,14 @@ def _write(findings: Sequence[Finding], output: FindingsAs, *, fails_on_warnings
     match output:
         case FindingsAs.TEXT:
             write_text(findings)
-            errors = sum(one.severity == "error" for one in findings)
+            errors = sum(finding.severity == "error" for finding in findings)
             typer.echo(f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
         case FindingsAs.JSON:
-            write_json({"findings": as_json(findings)})
+            write_json({"findings": [dataclasses.asdict(finding) for finding in findings]})
         case FindingsAs.JUNIT:
-            cases = [_junit_case(one, fails=one.severity == "error" or fails_on_warnings) for one in findings]
+            cases = [
+                _junit_case(finding, fails=finding.severity == "error" or fails_on_warnings) for finding in findings
+            ]
             write_junit("cmf check", cases or [JUnitCase(suite="cmf check", name="clean")])
         case FindingsAs.GITHUB:
             write_github(findings)
@@ -157,6 +146,8 @@ _TYPE_ERROR: Final = "opa.rego-type-error"
 
 def _opa(folder: Path) -> list[Finding]:
     """The findings of OPA's compiler in strict mode, with the schema of our input."""
+    from pipeline.authoring.schemas import schema_of
+
     opa = _needed("opa", folder)
     with tempfile.TemporaryDirectory(prefix="cmf-") as scratch:
         schema = Path(scratch) / "schema.json"
@@ -167,22 +158,25 @@ def _opa(folder: Path) -> list[Finding]:
     return [
         Finding(
             file=_here(str(folder / Path(place["file"]).relative_to(looked_at))) if "file" in place else str(folder),
-            message=one.get("message", "opa check failed"),
-            code=f"opa.{one.get('code', 'error').replace('_', '-')}",
+            message=error.get("message", "opa check failed"),
+            code=f"opa.{error.get('code', 'error').replace('_', '-')}",
             line=place.get("row", 0),
             column=place.get("col", 0),
         )
-        for one, place in ((one, one.get("location", {})) for one in errors)
+        for error, place in ((error, error.get("location", {})) for error in errors)
     ]
 
 
 def _with_library(folder: Path, scratch: Path) -> Path:
     """The policies together with the library modules they import, which OPA needs; a copy if there are any."""
+    from pipeline.policy.loading import below
+    from pipeline.policy.shipped import PACKAGE
+
     modules = (path for path in below(folder) if path.suffix == ".rego")
     if not any(PACKAGE in path.read_text(encoding="utf-8", errors="replace") for path in modules):
         return folder
     library = Path("cmf") / "lib"
-    shutil.copytree(policy_set.shipped() / library, scratch / library)
+    shutil.copytree(policy_place(SHIPPED) / library, scratch / library)
     shutil.copytree(folder, scratch, dirs_exist_ok=True)
     return scratch
 
@@ -197,14 +191,14 @@ def _regal(folder: Path) -> list[Finding]:
         document = _document(run_program(regal, [*arguments, folder]).stdout, "regal")
     return [
         Finding(
-            file=_here(one["location"]["file"]),
-            message=one["description"],
-            code=f"regal.{one['title']}",
-            severity="error" if one["level"] == "error" else "warning",
-            line=one["location"].get("row", 0),
-            column=one["location"].get("col", 0),
+            file=_here(violation["location"]["file"]),
+            message=violation["description"],
+            code=f"regal.{violation['title']}",
+            severity="error" if violation["level"] == "error" else "warning",
+            line=violation["location"].get("row", 0),
+            column=violation["location"].get("col", 0),
         )
-        for one in document.get("violations", [])
+        for violation in document.get("violations", [])
     ]
 
 
@@ -218,11 +212,11 @@ def _with_parents(folder: Path) -> list[Path]:
 
 
 def _wanted(requested: bool | None, name: str, folder: Path) -> bool:
-    return found(name, folder) is not None if requested is None else requested
+    return find_program(name, folder) is not None if requested is None else requested
 
 
 def _needed(name: str, folder: Path) -> str:
-    program = found(name, folder)
+    program = find_program(name, folder)
     if program is None:
         fail(
             f"--with-{name} needs the `{name}` binary, which is not on PATH; install it or leave the option out",

@@ -8,33 +8,41 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
 
 from cmf.json.codec import dumps
-from pipeline.audit.heads import Signer
-from pipeline.cli.groups import FullHelpGroup
+from pipeline.cli.groups import command_group
 from pipeline.cli.options import OutputAs, WrittenAs
 from pipeline.cli.reading import one_line_errors
 from pipeline.decisions.display import counted
 from pipeline.decisions.errors import ConfigError, needs
 
-with needs("gateway"):
-    from pipeline.gateway.auth.identity import hash_of, new_key
-    from pipeline.gateway.config.config_file import load
+if TYPE_CHECKING:
+    from pipeline.gateway.config.config_file import Loaded
     from pipeline.gateway.config.settings import Audit, Settings
     from pipeline.gateway.operations.admin import App
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The settings file.")]
 DEFAULT = Path("cmf.yaml")
-command = typer.Typer(cls=FullHelpGroup, help="The gateway's settings.", no_args_is_help=True, rich_markup_mode=None)
+command = command_group("The gateway's settings.")
+
+
+def load_settings(config: Path) -> Loaded:
+    """The settings in that file; they are imported now, so that help and completion are fast."""
+    with needs("gateway"):
+        from pipeline.gateway.config.config_file import load
+
+    return load(config)
 
 
 @command.command("new")
 def new() -> None:
     """Print an initial cmf.yaml, and a client's key: cmf config new > cmf.yaml."""
+    with needs("gateway"):
+        from pipeline.gateway.auth.identity import hash_of, new_key
+
     key = new_key()
     text = importlib.resources.files("pipeline").joinpath("gateway", "begin.yaml").read_text(encoding="utf-8")
     typer.echo(text.replace("HASH", hash_of(key)), nl=False)
@@ -49,7 +57,7 @@ def show(
 ) -> None:
     """Print every effective setting and its origin. Secrets are named, never shown."""
     with one_line_errors():
-        loaded = load(config)
+        loaded = load_settings(config)
     if output is WrittenAs.JSON:
         values = {path: {"value": value, "source": source} for path, value, source in loaded.effective()}
         typer.echo(dumps(values).decode())
@@ -64,9 +72,9 @@ def show(
 def check(config: ConfigOption = DEFAULT) -> None:
     """Report whether the gateway could start: settings, secrets, scripts, profiles and policies are all read."""
     with one_line_errors():
-        from pipeline.gateway.service import vet_policies
+        settings = load_settings(config).settings
+        from pipeline.gateway.service import vet_policies  # with the extra, without which there are no settings
 
-        settings = load(config).settings
         vet_policies(settings)
         check_begins(settings)
         check_store(settings.store, "store")
@@ -129,6 +137,8 @@ def check_audit(audit: Audit) -> None:
     if audit.key_file is None:
         return
     if audit.key_file.exists():
+        from pipeline.audit.heads import Signer
+
         Signer.at(audit.key_file)
     else:
         _can_be_kept(audit.key_file, "audit.key_file")
@@ -141,6 +151,11 @@ def key(
     role: Annotated[list[str] | None, typer.Option("--role", metavar="ROLE", help="A role (repeatable).")] = None,
 ) -> None:
     """Create a client key: its entry for `keys:` goes to standard output, the key itself, once, to standard error."""
+    with needs("gateway"):
+        import yaml
+
+        from pipeline.gateway.auth.identity import hash_of, new_key
+
     key = new_key()
     who: dict[str, object] = {"id": subject} | ({"roles": list(role or ())} if (role or ()) else {})
     typer.echo(yaml.safe_dump([{"name": name, "hash": hash_of(key), "subject": who}], sort_keys=False), nl=False)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cmf import adapters
-from cmf.adapters import WireEvent
-from cmf.adapters.wire import loss, sse
 from cmf.errors import LossyProjectionError, ShapeError
 from cmf.json.codec import dumps, loads
-from cmf.message.message import Message
-from cmf.message.request import Request, Response
 from pipeline.cli.options import File, From, Wire
-from pipeline.cli.reading import one_line_errors, read_bytes, read_traffic
+from pipeline.cli.reading import one_line_errors, read_bytes, read_wire
 from pipeline.decisions.display import escaped, visible
-from pipeline.run.emit import with_wire_model
+
+if TYPE_CHECKING:
+    from cmf.adapters import WireEvent
+    from cmf.message.message import Message
+    from cmf.message.request import Request, Response
 
 NDJSON_FORMATS: Final = frozenset({"ollama"})
 """The formats whose streams are JSON lines; all others are server-sent events."""
@@ -43,11 +42,13 @@ def command(
 
     No policy is evaluated: this converts files, and is not meant for traffic.
     """
+    from cmf.adapters.wire import loss  # here, so that help and completion are fast
+
     logging.getLogger("cmf").addHandler(logging.NullHandler())  # losses are reported once, below
     with one_line_errors(file), loss.collecting() as losses:
         output = _stream(file, source, target) if kind == "stream" else _document(file, source, target, kind)
-        for one in losses:
-            typer.echo(f"cmf: dropped {visible(one.block_type)}: {visible(one.reason)} [{one.adapter}]", err=True)
+        for lost in losses:
+            typer.echo(f"cmf: dropped {visible(lost.block_type)}: {visible(lost.reason)} [{lost.adapter}]", err=True)
         if strict and losses:
             raise LossyProjectionError(
                 f"{len(losses)} blocks cannot be expressed in {target}", hint="leave out --strict to drop them"
@@ -56,12 +57,15 @@ def command(
 
 
 def _document(file: str, source: str, target: str, kind: str) -> str:
-    value = read_traffic(file, source, kind)
-    return dumps(encoded(value, target)).decode()
+    return dumps(encoded(read_wire(file, source, kind).traffic, target)).decode()
 
 
 def encoded(value: Message | Request | Response, target: str) -> Any:
     """The wire form of a value, or its canonical form if `target` is canonical."""
+    from cmf import adapters
+    from cmf.message.request import Request, Response
+    from pipeline.run.emit import with_wire_model
+
     if target == "canonical":
         return value.model_dump()
     adapter = adapters.get(target)
@@ -72,6 +76,9 @@ def encoded(value: Message | Request | Response, target: str) -> Any:
 
 def _stream(file: str, source: str, target: str) -> str:
     """Fold a stream to a whole response and write that as a stream again, or as the canonical response."""
+    from cmf import adapters
+    from cmf.adapters.wire import sse
+
     if source == "canonical":
         raise ShapeError("the canonical format has no streams", path="$", hint="use --kind response")
     adapter = adapters.get(source)
@@ -87,5 +94,7 @@ def _events(raw: bytes, source: str) -> list[WireEvent]:
     if raw.lstrip().startswith(b"["):
         events: list[WireEvent] = loads(raw)
         return events
+    from cmf.adapters.wire import sse
+
     reader = sse.NdjsonReader() if source in NDJSON_FORMATS else sse.SseReader()
     return [*reader.feed(raw), *reader.close()]

@@ -9,13 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
-from cmf.message.security import SubjectExtension
-from pipeline.approvals.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
 from pipeline.cli.approvals import recorded_sessions
 from pipeline.cli.options import Person, Reason, Second, SessionStore, SigningKey
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.decisions.authority import DECLASSIFY, holder
-from pipeline.decisions.context import Context
+from pipeline.cli.stores import acting, agreeing
 from pipeline.decisions.display import counted, visible
 from pipeline.decisions.timestamps import iso
 
@@ -45,24 +42,29 @@ def command(
 
     Who lifted it, why and until when is recorded first.
     """
-    found = _DURATION.fullmatch(lasting)
-    if found is None:
+    # Imported once the command runs, so that help and completion are fast.
+    from cmf.message.security import SubjectExtension
+    from pipeline.approvals.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
+    from pipeline.decisions.context import Context
+
+    duration = _DURATION.fullmatch(lasting)
+    if duration is None:
         fail("--for takes a number and s, m, h or d, such as 30m or 8h", Exit.USAGE)
     context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
     logging.getLogger("pipeline.approvals.declassification").addHandler(logging.NullHandler())  # printed below
-    with one_line_errors(), recorded_sessions(store, key) as known:
+    with one_line_errors(), recorded_sessions(store, key) as kept:
         grant = declassify(
-            known.sessions,
+            kept.sessions,
             context,
             label=label,
             sources=list(source or ()) or ALL_ON_RECORD,
-            actor=holder(person, DECLASSIFY),
-            seconder=None if second is None else holder(second, DECLASSIFY),
+            actor=acting(person, "declassify"),
+            seconder=agreeing(second, "declassify"),
             reason=reason,
             scope=scope,
-            expires_in=timedelta(**{_UNITS[found[2]]: int(found[1])}),
-            rules=DeclassificationRules(four_eyes=known.four_eyes),
-            record=known.record,
+            expires_in=timedelta(**{_UNITS[duration[2]]: int(duration[1])}),
+            rules=DeclassificationRules(four_eyes=kept.four_eyes),
+            record=kept.record,
         )
     events = counted(len(grant.sources), "event")
     typer.echo(visible(f"{grant.id}: {label} lifted for {events} until {iso(grant.expires_at)}"))

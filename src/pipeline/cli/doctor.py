@@ -65,6 +65,14 @@ class CheckResult:
     code: str = ""
 
 
+def _warning(check: str, message: str, hint: str) -> CheckResult:
+    return CheckResult(check=check, status=Status.WARNING, message=message, hint=hint)
+
+
+def _problem(check: str, message: str, hint: str, code: str = "") -> CheckResult:
+    return CheckResult(check=check, status=Status.PROBLEM, message=message, hint=hint, code=code)
+
+
 def command(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="The settings file; by default cmf.yaml, if it exists.")
@@ -81,29 +89,30 @@ def command(
     Exit codes: 0 no problem (there may be warnings), 1 a problem.
     """
     file = config if config is not None or not DEFAULT.exists() else DEFAULT
-    found = [pasteable(one) for one in examined(file, upstreams=upstreams)]
-    counts = {status: sum(one.status is status for one in found) for status in Status}
+    results = [pasteable(result) for result in examined(file, upstreams=upstreams)]
+    counts = {status: sum(result.status is status for result in results) for status in Status}
     if output is WrittenAs.JSON:
-        typer.echo(json.dumps({"ok": not counts[Status.PROBLEM], "checks": [asdict(one) for one in found]}, indent=1))
+        checks = [asdict(result) for result in results]
+        typer.echo(json.dumps({"ok": not counts[Status.PROBLEM], "checks": checks}, indent=1))
     else:
-        for one in found:
-            typer.echo(_line(one))
+        for result in results:
+            typer.echo(_line(result))
         problems, warnings = (counted(counts[status], status) for status in (Status.PROBLEM, Status.WARNING))
         typer.echo(f"{problems}, {warnings}")
     raise typer.Exit(int(counts[Status.PROBLEM] > 0))
 
 
-def _line(one: CheckResult) -> str:
-    hint = f"; {one.hint}" if one.hint else ""
-    code = f" [{one.code}]" if one.code else ""
-    return f"{one.check:<10} {one.status:<8} {one.message}{hint}{code}"
+def _line(result: CheckResult) -> str:
+    hint = f"; {result.hint}" if result.hint else ""
+    code = f" [{result.code}]" if result.code else ""
+    return f"{result.check:<10} {result.status:<8} {result.message}{hint}{code}"
 
 
 _HOMES: Final = re.compile(r"/(?:home|Users)/[^/\s]+")
 _ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^/@\s]*@)?(?P<place>[^?\s]*)(?:\?\S*)?")
 
 
-def pasteable(one: CheckResult) -> CheckResult:
+def pasteable(result: CheckResult) -> CheckResult:
     """The same without what should not be pasted into an issue: home directories, and credentials in URLs."""
 
     def shown(text: str) -> str:
@@ -111,7 +120,7 @@ def pasteable(one: CheckResult) -> CheckResult:
         text = text.replace(home, "~") if len(home) > 1 else text
         return visible(_ADDRESS.sub(r"\g<scheme>\g<place>", _HOMES.sub("~", text)))
 
-    return replace(one, message=shown(one.message), hint=shown(one.hint))
+    return replace(result, message=shown(result.message), hint=shown(result.hint))
 
 
 def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
@@ -128,12 +137,7 @@ def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
     yield from _safe("settings", lambda: _settings(config, known))
     if (settings := known.settings) is None:
         message = "not checked, and neither are policies, audit log and upstreams"
-        yield CheckResult(
-            check="store",
-            status=Status.WARNING,
-            message=message,
-            hint="correct the settings first: they say where these are",
-        )
+        yield _warning("store", message, "correct the settings first: they say where these are")
         return
     yield from _safe("policies", lambda: _policies(settings, known))
     yield from storage_checks(settings)
@@ -145,19 +149,19 @@ def _safe(check: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[Che
     try:
         yield from look()
     except (PipelineError, CmfError) as error:
-        yield _problem(check, error)
+        yield _refusal(check, error)
     except ImportError as error:
-        yield CheckResult(check=check, status=Status.PROBLEM, message=f"an import failed: {error}", hint=_REINSTALL)
+        yield _problem(check, f"an import failed: {error}", _REINSTALL)
     except OSError as error:
         hint = "check the file's permissions and its disk"
         why = f"the system reported: {error.strerror or type(error).__name__}"
-        yield CheckResult(check=check, status=Status.PROBLEM, message=why, hint=hint)
+        yield _problem(check, why, hint)
 
 
-def _problem(check: str, error: PipelineError | CmfError) -> CheckResult:
+def _refusal(check: str, error: PipelineError | CmfError) -> CheckResult:
     place = getattr(error, "place", "") or error.path
     message = error.message.removesuffix(".") + (f" at {place}" if place else "")
-    return CheckResult(check=check, status=Status.PROBLEM, message=message, hint=error.hint, code=error.code)
+    return _problem(check, message, error.hint, error.code)
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -169,11 +173,11 @@ def _python() -> Iterator[CheckResult]:
         own, needed = version(DISTRIBUTION), requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         own, needed = "not an installed distribution", []
-    names = [re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0] for one in needed if "extra ==" not in one]
+    required = [line for line in needed if "extra ==" not in line]
+    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in required]
     missing = [name for name in names if not _is_installed(name)]
     if missing:
-        message = f"not installed: {', '.join(missing)}"
-        yield CheckResult(check="python", status=Status.PROBLEM, message=message, hint=_REINSTALL)
+        yield _problem("python", f"not installed: {', '.join(missing)}", _REINSTALL)
         return
     machine = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
@@ -202,8 +206,7 @@ def _engine() -> Iterator[CheckResult]:
     views = [b'{"word":"yes"}', b'{"word":"no"}']
     answers = engine.evaluate([name, name], b"{}", views, timeout_seconds=1.0)
     if answers != [Decided(True), Decided(False)]:
-        message = "the embedded engine decides wrongly"
-        yield CheckResult(check="engine", status=Status.PROBLEM, message=message, hint=_REINSTALL, code="engine.wrong")
+        yield _problem("engine", "the embedded engine decides wrongly", _REINSTALL, "engine.wrong")
         return
     yield CheckResult(check="engine", message=f"embedded, {_native.ENGINE}: two probes decided, in both forms")
 
@@ -214,9 +217,7 @@ def _clock() -> Iterator[CheckResult]:
     made = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     if (behind := (made - now).total_seconds()) > _SKEW_SECONDS:
         message = f"it is {_iso(now)}, {behind:.0f} seconds before this program was installed"
-        yield CheckResult(
-            check="clock", status=Status.PROBLEM, message=message, hint="set the clock: tokens and records depend on it"
-        )
+        yield _problem("clock", message, "set the clock: tokens and records depend on it")
         return
     yield CheckResult(check="clock", message=_iso(now))
 
@@ -260,12 +261,12 @@ def _policies(settings: Settings, known: _Known) -> Iterator[CheckResult]:
     """Each policy set in use, loaded and probed; its tests are not run."""
     from pipeline.gateway.service import policy_sets, signers
 
-    signed_by, found = signers(settings), list[CheckResult]()
+    signed_by, results = signers(settings), list[CheckResult]()
     for named, judged in policy_sets(settings).items():
-        found += _safe("policies", partial(_sets, named, ", ".join(judged), signed_by))
-    yield from found
-    if known.refused is not None and all(one.status is Status.OK for one in found):
-        yield _problem("policies", known.refused)  # the sets that the review site compares with
+        results += _safe("policies", partial(_sets, named, ", ".join(judged), signed_by))
+    yield from results
+    if known.refused is not None and all(result.status is Status.OK for result in results):
+        yield _refusal("policies", known.refused)  # the sets that the review site compares with
 
 
 def _own_policies() -> Iterator[CheckResult]:
@@ -313,31 +314,30 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
         )
     else:
         try:
-            known.store = found = condition_of(place)
+            known.store = condition = condition_of(place)
         except StoreError as error:
             if file is not None or error.code != "store.none":
                 raise
             message = f"{database}: has no tables of ours yet; the gateway creates them when it starts"
             yield CheckResult(check=setting, message=message)
             return
-        if not found.is_current:
-            message = f"the store has schema {found.schema}, this version knows {SCHEMA}"
+        if not condition.is_current:
+            message = f"the store has schema {condition.schema}, this version knows {SCHEMA}"
             hint = "install the version that wrote it, or begin a new store"
-            code = "store.other-schema"
-            yield CheckResult(check=setting, status=Status.PROBLEM, message=message, hint=hint, code=code)
+            yield _problem(setting, message, hint, "store.other-schema")
             return
         check_can_write(place)  # last: unlike reading alone, it leaves none of SQLite's files behind
         sizes = "" if room is None else f", {_size(room.file)} and a journal of {_size(room.journal)}"
         free = "" if room is None else f", {_size(room.free)} free"
-        yield CheckResult(check=setting, message=f"{database}: can be written, schema {found.schema}{sizes}{free}")
+        yield CheckResult(check=setting, message=f"{database}: can be written, schema {condition.schema}{sizes}{free}")
     if room is not None and room.free < LOW_SPACE:
-        status = Status.PROBLEM if room.free < NO_SPACE else Status.WARNING
         hint = "free disk space: on a full disk nothing is recorded, and every request is refused"
-        yield CheckResult(check=setting, status=status, message=f"its disk has {_size(room.free)} free", hint=hint)
+        report = _problem if room.free < NO_SPACE else _warning
+        yield report(setting, f"its disk has {_size(room.free)} free", hint)
     if room is not None and room.journal > LONG_JOURNAL:
         message = f"its journal ({file}-wal) has {_size(room.journal)}"
         hint = "a reader never finishes: look for a process that has had the store open for long"
-        yield CheckResult(check=setting, status=Status.WARNING, message=message, hint=hint)
+        yield _warning(setting, message, hint)
 
 
 def _size(count: int) -> str:
@@ -373,8 +373,7 @@ def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
     place = settings.audit.key_file or key_beside(str(file_of(settings.store)))
     signer = Signer.at(place) if place.exists() else None
     if signer is not None and place.stat().st_mode & 0o077:
-        message = f"the key at {place} can be read by others than its owner"
-        yield CheckResult(check="audit", status=Status.WARNING, message=message, hint=f"chmod 600 {place}")
+        yield _warning("audit", f"the key at {place} can be read by others than its owner", f"chmod 600 {place}")
     if known.store is not None and known.store.newest is not None:
         yield from _newest(known.store.newest, known.store.head, signer)
         return
@@ -389,22 +388,20 @@ def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[C
     key = "no key" if signer is None else f"key {signer.public_key.id}"
     if head is None:
         message = f"{key}; the newest record, of {iso(newest)}, is not covered by a head"
-        yield CheckResult(check="audit", status=Status.WARNING, message=message, hint=verify)
+        yield _warning("audit", message, verify)
     elif signer is None or head.key != signer.public_key.id:
         message = f"{key}; the newest head, of {iso(head.at)}, is signed with key {head.key}"
-        hint = "restore that key, or keep its public key: verifying takes both"
-        yield CheckResult(check="audit", status=Status.WARNING, message=message, hint=hint)
+        yield _warning("audit", message, "restore that key, or keep its public key: verifying takes both")
     elif not signer.public_key.signed(head):
         message = f"the newest head, of {iso(head.at)}, has no valid signature of {key}"
-        yield CheckResult(check="audit", status=Status.PROBLEM, message=message, hint=verify)
+        yield _problem("audit", message, verify)
     else:
         records = counted(head.size, "record")
         message = f"{key}; newest head of {iso(head.at)}, over {records}, is signed by it (all: cmf audit verify)"
         yield CheckResult(check="audit", message=message)
     if (behind := (newest - micros(_now())) / 1_000_000) > _SKEW_SECONDS:
         message = f"the clock is {behind:.0f} seconds behind the newest record"
-        hint = "set the clock: records out of order prove less"
-        yield CheckResult(check="clock", status=Status.PROBLEM, message=message, hint=hint)
+        yield _problem("clock", message, "set the clock: records out of order prove less")
 
 
 # -- remote services ---------------------------------------------------------------------------------------------------
@@ -412,17 +409,19 @@ def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[C
 
 def remote_checks(settings: Settings, *, connects: bool) -> Iterator[CheckResult]:
     """Whether each upstream, MCP server and issuer can be connected to, if requested; nothing is sent."""
-    known = {name: (str(one.base_url), one.connect_seconds) for name, one in settings.upstreams.items() if one.base_url}
-    known |= {f"mcp {name}": (one.url, one.connect_seconds) for name, one in settings.mcp.items()}
-    yield from _exposures(settings, {name: url for name, (url, _) in known.items()})
-    known |= {f"keys of issuer {one.name}": (one.keys.url, KEYS_SECONDS) for one in settings.issuers if one.keys.url}
-    if not known:
+    remote = {name: upstream for name, upstream in settings.upstreams.items() if upstream.base_url}
+    addresses = {name: (str(upstream.base_url), upstream.connect_seconds) for name, upstream in remote.items()}
+    addresses |= {f"mcp {name}": (server.url, server.connect_seconds) for name, server in settings.mcp.items()}
+    yield from _exposures(settings, {name: url for name, (url, _) in addresses.items()})
+    issuers = {f"keys of issuer {issuer.name}": issuer.keys.url for issuer in settings.issuers}
+    addresses |= {name: (url, KEYS_SECONDS) for name, url in issuers.items() if url}
+    if not addresses:
         yield CheckResult(check="upstreams", message="none configured")
     elif not connects:
-        message = f"{', '.join(known)}: connections not tested; --upstreams tests them without sending anything"
+        message = f"{', '.join(addresses)}: connections not tested; --upstreams tests them without sending anything"
         yield CheckResult(check="upstreams", message=message)
     else:
-        yield from asyncio.run(_connected(known))
+        yield from asyncio.run(_connected(addresses))
 
 
 def _exposures(settings: Settings, urls: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -430,24 +429,24 @@ def _exposures(settings: Settings, urls: Mapping[str, str]) -> Iterator[CheckRes
     from pipeline.gateway.upstreams.connectivity import is_plain_over_networks
 
     for name in (name for name, url in urls.items() if is_plain_over_networks(url)):
-        message, hint = f"{name}: http sends keys and content unencrypted", "write https:// in its address"
-        yield CheckResult(check="upstreams", status=Status.WARNING, message=message, hint=hint)
+        message = f"{name}: http sends keys and content unencrypted"
+        yield _warning("upstreams", message, "write https:// in its address")
     endpoint = settings.telemetry.endpoint if settings.telemetry else None
     if endpoint is not None and urlsplit(endpoint).port == OTLP_GRPC:
         message = f"it is sent over HTTP, and {OTLP_GRPC} is the usual port for gRPC"
-        yield CheckResult(check="telemetry", status=Status.WARNING, message=message, hint="HTTP is usually at 4318")
+        yield _warning("telemetry", message, "HTTP is usually at 4318")
 
 
-async def _connected(known: dict[str, tuple[str, float]]) -> list[CheckResult]:
+async def _connected(addresses: dict[str, tuple[str, float]]) -> list[CheckResult]:
     from pipeline.gateway.upstreams.connectivity import check_connection
 
-    found = await asyncio.gather(*(check_connection(url, seconds=seconds) for url, seconds in known.values()))
+    connections = await asyncio.gather(*(check_connection(url, seconds=seconds) for url, seconds in addresses.values()))
     return [
         CheckResult(
             check="upstreams",
-            status=Status.PROBLEM if one.hint else Status.OK,
-            message=f"{name}: {one.message}",
-            hint=one.hint,
+            status=Status.PROBLEM if connection.hint else Status.OK,
+            message=f"{name}: {connection.message}",
+            hint=connection.hint,
         )
-        for name, one in zip(known, found, strict=True)
+        for name, connection in zip(addresses, connections, strict=True)
     ]

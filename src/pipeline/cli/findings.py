@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any, Final, Literal
@@ -11,7 +11,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import typer
 
-from pipeline.decisions.display import escaped_json, visible
+from pipeline.cli.rendering import write_json
+from pipeline.decisions.display import visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +61,6 @@ def write_text(findings: Sequence[Finding]) -> None:
     for finding in findings:
         mark = "" if finding.severity == "error" else "warning: "
         typer.echo(visible(f"{finding.place}: {mark}{finding.text} [{finding.code}]"))
-
-
-def write_json(document: Any) -> None:
-    """Write one JSON document."""
-    typer.echo(escaped_json(document, indent=1))
-
-
-def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """The findings as JSON."""
-    return [asdict(finding) for finding in findings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +130,8 @@ def _result(finding: Finding) -> dict[str, Any]:
 __all__ = [
     "Finding",
     "JUnitCase",
-    "as_json",
     "visible_lines",
     "write_github",
-    "write_json",
     "write_junit",
     "write_sarif",
     "write_text",

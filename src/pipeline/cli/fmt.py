@@ -1,18 +1,22 @@
-"""`cmf fmt`: OPA's formatter on the Rego of a project. Spec: docs/spec/cli.md [CLI-31]."""
+"""`cmf fmt`: OPA's formatter on the Rego of a project; and finding and running optional programs. Spec: [CLI-31]."""
 
 from __future__ import annotations
 
 import difflib
+import shutil
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from pipeline.cli.binaries import found, run_program
+from pipeline.cli.options import Project
 from pipeline.cli.policy_places import policy_directory
 from pipeline.cli.reading import Exit, fail
 
-Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a policy directory.")]
+TOOLS: Final = Path(".tools") / "bin"  # where a checkout keeps its own copies
+TIMEOUT_SECONDS: Final = 300.0
 
 
 def command(
@@ -21,7 +25,7 @@ def command(
     diff: Annotated[bool, typer.Option("--diff", help="Change nothing; show the changes.")] = False,
 ) -> None:
     """Format Rego with OPA's formatter; needs the `opa` binary."""
-    opa = found("opa", directory)
+    opa = find_program("opa", directory)
     if opa is None:
         fail("`cmf fmt` needs the `opa` binary, which is not on PATH; install it from openpolicyagent.org", Exit.USAGE)
     folder = policy_directory(directory)
@@ -51,3 +55,22 @@ def _difference(name: str, formatted: str) -> str:
     """A unified diff from the file to its formatted text; OPA's own is coloured even in a pipe."""
     old = Path(name).read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(difflib.unified_diff(old, formatted.splitlines(keepends=True), name, f"{name} (formatted)"))
+
+
+def find_program(name: str, beside: Path) -> str | None:
+    """The path of a program, on PATH or in `.tools/bin` of `beside` or a directory above it; None if not found."""
+    on_path = shutil.which(name)
+    if on_path is not None:
+        return on_path
+    home = beside.resolve()
+    return next((where for folder in (home, *home.parents) if (where := shutil.which(name, path=folder / TOOLS))), None)
+
+
+def run_program(program: str, arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    """The program's output and exit code; the command fails with one line if it cannot be run or hangs."""
+    try:
+        return subprocess.run(  # noqa: S603 - a program found by name, never built from input
+            [program, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        fail(f"{Path(program).name}: cannot be run, or does not finish; check the binary", Exit.EVALUATION)

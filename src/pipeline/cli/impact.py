@@ -6,34 +6,27 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit
-from pipeline.cli.options import ProfilesOption, ReportAs, policy_option
+from pipeline.cli.findings import Finding, JUnitCase, write_github, write_junit
+from pipeline.cli.options import ProfilesOption, Records, RecordsKey, ReportAs, policy_option
 from pipeline.cli.policy_places import policies_at
-from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.cli.recorded import lines_of
-from pipeline.cli.rendering import console
-from pipeline.decisions.decision import Mode
+from pipeline.cli.rendering import console, progress, write_json
+from pipeline.cli.stores import lines_of
 from pipeline.decisions.display import counted, visible
-from pipeline.policy.policy_set import PolicySet
-from pipeline.replay import batch
-from pipeline.replay.impact import Change, Impact, impact_of
-from pipeline.run.assembly import load_policies
+
+if TYPE_CHECKING:
+    from pipeline.policy.policy_set import PolicySet
+    from pipeline.replay.impact import Impact
 
 SHOWN_IDS: Final = 20
-_CHANGED: Final = (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT)
-Records = Annotated[
-    str, typer.Option("--records", help="Recorded inputs: a file from `cmf eval --record` (also .gz), or a store.")
-]
-SigningKey = Annotated[
-    Path | None, typer.Option("--signing-key", metavar="PEM", help="The key that signs a store's records.")
-]
+# The changes by name: their enumeration is imported once the command runs.
+_CHANGED: Final = ("newly_denied", "newly_allowed", "changed_effect")
 
 
 def command(
@@ -53,7 +46,7 @@ def command(
     ] = None,
     output: Annotated[ReportAs, typer.Option("--format", help="The output format.")] = ReportAs.TEXT,
     profiles: ProfilesOption = None,
-    key: SigningKey = None,
+    key: RecordsKey = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="The number of processes; by default one per core.")
     ] = None,
@@ -64,18 +57,23 @@ def command(
     REV is the other directory at that git revision; write git:REV if a directory has the same name. Exit codes: 0 done,
     1 more newly denied than allowed, 2 usage, 3 a policy does not compile, 4 the records cannot be read.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.replay.batch import lines
+    from pipeline.replay.impact import Change, impact_of
+    from pipeline.run.assembly import load_policies
+
     with one_line_errors(), ExitStack() as opened:
         before = load_policies([*(policies or ()), opened.enter_context(policies_at(base, beside=head))])
         after = load_policies([*(policies or ()), opened.enter_context(policies_at(head, beside=base))])
-        found_in = opened.enter_context(lines_of(records, key, batch.lines))
-        total = sum(1 for _ in found_in())
+        recorded = opened.enter_context(lines_of(records, key, lines))
+        total = sum(1 for _ in recorded())
         if not total:
             fail(f"{records}: no records; create some with `cmf eval --record`", Exit.USAGE)
         wanted = min(total, sample or total)
         on_progress = opened.enter_context(progress("comparing", wanted))
-        found = _sampled(found_in(), total, wanted)
+        sampled = _sampled(recorded(), total, wanted)
         impact = impact_of(
-            found, before, after, expected=wanted, profiles=profiles, jobs=jobs, on_progress=on_progress, ray=ray
+            sampled, before, after, expected=wanted, profiles=profiles, jobs=jobs, on_progress=on_progress, ray=ray
         )
     silent = _silent(impact, before, after)
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
@@ -95,15 +93,16 @@ def command(
     raise typer.Exit(int(Exit.REFUSED if exceeded else Exit.OK))
 
 
-def _sampled(found: Iterable[bytes], total: int, wanted: int) -> Iterator[bytes]:
+def _sampled(lines: Iterable[bytes], total: int, wanted: int) -> Iterator[bytes]:
     """`wanted` of `total` lines, evenly spread, the same ones each time."""
-    return (line for at, line in enumerate(found) if at * wanted // total != (at - 1) * wanted // total)
+    return (line for at, line in enumerate(lines) if at * wanted // total != (at - 1) * wanted // total)
 
 
 def _silent(impact: Impact, before: PolicySet, after: PolicySet) -> list[str]:
     """The rules of `after` that are new, or have another text or mode, and hit no record."""
+    from pipeline.decisions.decision import Mode
 
-    def spelled(policies: PolicySet) -> dict[str, tuple[Mode, str]]:
+    def spelled(policies: PolicySet) -> dict[str, tuple[str, str]]:
         texts = dict(policies.modules)
         return {rule.id: (rule.mode, texts[rule.path]) for rule in policies.rules if rule.mode is not Mode.OFF}
 
@@ -112,6 +111,8 @@ def _silent(impact: Impact, before: PolicySet, after: PolicySet) -> list[str]:
 
 
 def _text(impact: Impact, total: int, silent: Sequence[str], *, same: bool) -> None:
+    from pipeline.replay.impact import Change
+
     out = console()
     of = "" if impact.entries == total else f"{impact.entries} of "
     out.print(f"{of}{counted(total, 'record')}, {counted(impact.views, 'view')}")
@@ -135,11 +136,11 @@ def _text(impact: Impact, total: int, silent: Sequence[str], *, same: bool) -> N
 
 
 _STYLES: Final = {
-    Change.NEWLY_DENIED: "bold red",
-    Change.NEWLY_ALLOWED: "magenta",
-    Change.CHANGED_EFFECT: "cyan",
-    Change.UNCHANGED: "green",
-    Change.NOT_REPLAYABLE: "yellow",
+    "newly_denied": "bold red",
+    "newly_allowed": "magenta",
+    "changed_effect": "cyan",
+    "unchanged": "green",
+    "not_replayable": "yellow",
 }
 
 
@@ -150,17 +151,18 @@ def _who(out: Console, counted: Counter[str], how: str) -> None:
 
 def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
     """A test case for each kind of change: the limited one can fail, uncertain ones are skipped."""
+    from pipeline.replay.impact import Change
+
     cases = []
     for change in Change:
         lines = [f"{impact.counts[change]} {change.value}", *impact.ids.get(change, [])]
         failed = exceeded and change is Change.NEWLY_DENIED
         unknown = change is Change.NOT_REPLAYABLE and impact.counts[change] > 0
+        limited = limit is not None and change is Change.NEWLY_DENIED
         cases.append(
             JUnitCase(
                 suite="impact",
-                name=change.value
-                if limit is None or change is not Change.NEWLY_DENIED
-                else f"{change.value} ≤ {limit}",
+                name=f"{change.value} ≤ {limit}" if limited else change.value,
                 failure="\n".join(lines) if failed else None,
                 skipped="; ".join(impact.reasons) if unknown else None,
             )
@@ -170,13 +172,15 @@ def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
 
 def _findings(impact: Impact, records: str, *, exceeded: bool) -> list[Finding]:
     """One annotation per kind of change and rule."""
+    from pipeline.replay.impact import Change
+
     return [
         Finding(
             file=str(records),
-            message=f"{change.value.replace('_', ' ')} by {rule}: {count} of {impact.entries} records",
-            code=f"impact.{change.value.replace('_', '-')}",
-            severity="error" if exceeded and change is Change.NEWLY_DENIED else "warning",
+            message=f"{change.replace('_', ' ')} by {rule}: {count} of {impact.entries} records",
+            code=f"impact.{change.replace('_', '-')}",
+            severity="error" if exceeded and change == "newly_denied" else "warning",
         )
         for change in _CHANGED
-        for rule, count in impact.rules.get(change, Counter()).most_common()
+        for rule, count in impact.rules.get(Change(change), Counter()).most_common()
     ]

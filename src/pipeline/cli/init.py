@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from pipeline.authoring.case import case_schema
 from pipeline.cli.reading import Exit, fail
 
 HIDDEN = "dot-"  # stands for a leading dot in the templates, because packaging tools skip dotfiles
@@ -31,6 +30,8 @@ def command(
     template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = Template.TOOLS,
 ) -> None:
     """Start a policy project: rules with tests, test cases, settings for editors and CI. All tests pass."""
+    from pipeline.authoring.case import case_schema  # here, so that help and completion are fast
+
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         fail(f"{directory}: not an empty directory; give a new one", Exit.USAGE)
     templates = importlib.resources.files("pipeline").joinpath("templates")

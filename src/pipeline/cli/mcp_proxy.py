@@ -15,30 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cmf.message.security import SubjectExtension
+from pipeline.cli.options import SHIPPED
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.decisions.context import Context
-from pipeline.decisions.decision import Mode
-from pipeline.decisions.ids import new_ulid
-from pipeline.decisions.json_log import log_to_standard_error
-from pipeline.guard import Guard
-from pipeline.mcp.frames import MAX_MESSAGE_BYTES
-from pipeline.mcp.link import Link
-from pipeline.mcp.pins import Pins
-from pipeline.mcp.pipes import Pipes
-from pipeline.mcp.process import Process
-from pipeline.mcp.stdio import ProcessServer, Server, StdioProxy, UrlServer
-from pipeline.provenance.profiles import Profiles
-from pipeline.run.assembly import Config, Policies
 
 if TYPE_CHECKING:
     from pipeline.mcp.http_server import Address
+    from pipeline.mcp.link import Link
+    from pipeline.mcp.stdio import Server
+    from pipeline.run.assembly import Policies
     from pipeline.sessions.base import SessionStore
     from pipeline.store.recorder import Recorder
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _READS, _WRITES = 0, 1
-SHIPPED: Final = "shipped"
 POLICY_SECONDS: Final = 5.0  # generous, because a workstation may be busy
 
 
@@ -83,6 +72,18 @@ def command(
 
     Exit codes: 0 ended, 1 the server ended first, 2 usage, 3 policy does not compile, 5 the store cannot be opened.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from cmf.message.security import SubjectExtension
+    from pipeline.decisions.context import Context
+    from pipeline.decisions.decision import Mode
+    from pipeline.decisions.ids import new_ulid
+    from pipeline.decisions.json_log import log_to_standard_error
+    from pipeline.guard import Guard
+    from pipeline.mcp.link import Link
+    from pipeline.mcp.pins import Pins
+    from pipeline.provenance.profiles import Profiles
+    from pipeline.run.assembly import Config
+
     if (url is None) == (not command):
         fail("give either the server's command after --, or --url", Exit.USAGE)
     if name is not None and not _NAME.fullmatch(name):
@@ -137,6 +138,10 @@ def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
 
 
 async def _serve(link: Link, place: Sequence[str] | Address) -> bool:
+    from pipeline.mcp.frames import MAX_MESSAGE_BYTES
+    from pipeline.mcp.pipes import Pipes
+    from pipeline.mcp.stdio import StdioProxy
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -147,6 +152,10 @@ async def _serve(link: Link, place: Sequence[str] | Address) -> bool:
 
 @asynccontextmanager
 async def _server(link: Link, place: Sequence[str] | Address) -> AsyncIterator[Server]:
+    from pipeline.mcp.frames import MAX_MESSAGE_BYTES
+    from pipeline.mcp.process import Process
+    from pipeline.mcp.stdio import ProcessServer, UrlServer
+
     if isinstance(place, Sequence):
         yield ProcessServer(await Process.begin(place, None, MAX_MESSAGE_BYTES))
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -63,9 +63,13 @@ class Algorithm(StrEnum):
     HS512 = "HS512"
 
 
+SHIPPED: Final = "shipped"
+"""The word for the shipped policies, wherever a command takes the path of policies."""
+
+
 def policy_place(text: str) -> Path:
     """The path that the word `shipped` or a path names; a directory of that name is `./shipped`."""
-    if text != "shipped":
+    if text != SHIPPED:
         return Path(text)
     from pipeline.policy.shipped import shipped
 
@@ -83,6 +87,20 @@ FromOrSeen = Annotated[
     Wire | None, typer.Option("--from", help="The format of FILE; by default detected from its shape.")
 ]
 KindOrSeen = Annotated[Kind | None, typer.Option("--kind", help="What FILE holds; by default detected from its shape.")]
+RecordId = Annotated[str, typer.Argument(metavar="ID", help="The record's id.")]
+Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a policy directory.")]
+ContextFile = Annotated[
+    Path | None, typer.Option("--context", help="The context, with subject and session: JSON or YAML.")
+]
+SubjectId = Annotated[str | None, typer.Option("--subject", help="The subject's id.")]
+SessionId = Annotated[str | None, typer.Option("--session", help="The session's id.")]
+Entrypoint = Annotated[str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")]
+Records = Annotated[
+    str, typer.Option("--records", help="Recorded inputs: a file from `cmf eval --record` (also .gz), or a store.")
+]
+RecordsKey = Annotated[
+    Path | None, typer.Option("--signing-key", metavar="PEM", help="The key that signs a store's records.")
+]
 SealKey = Annotated[Path | None, typer.Option("--seal-key", help="A file with the seal key, 64 hexadecimal digits.")]
 AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="The key's algorithm, as OPA names it.")]
 ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="Tool profiles: JSON or YAML.")]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cmf.enums import ViewKind
 from cmf.errors import ShapeError
 from cmf.json.codec import loads
-from cmf.json.value import replace
-from cmf.message.message import Message
-from cmf.message.request import Request
-from cmf.message.tools import ToolDefinition
-from cmf.views.iterate import iter_views
 from pipeline.cli.options import File, From
 from pipeline.cli.reading import one_line_errors, read_bytes, traffic_in
 from pipeline.decisions.display import escaped_json
+
+if TYPE_CHECKING:
+    from cmf.message.tools import ToolDefinition
 
 _SHOWN: Final = ("type", "input_schema", "side_effects", "extra")
 
@@ -40,6 +38,11 @@ def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str,
     Raises:
         ShapeError: there is no tool, or two different ones share a URI.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from cmf.json.value import replace
+    from cmf.message.request import Request
+    from cmf.views.iterate import iter_views
+
     if not tools:
         raise ShapeError("no tool definitions found", path="$", hint="give a request, or a tools/list result")
     named = [tool if namespace is None else replace(tool, namespace=namespace) for tool in tools]
@@ -62,10 +65,10 @@ def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str,
 
 
 def _tools(file: str, source: str) -> tuple[ToolDefinition, ...]:
+    from cmf.message.message import Message
+
     body = loads(read_bytes(file))
-    if (
-        source == "mcp" and isinstance(body, dict) and "jsonrpc" not in body
-    ):  # a bare result, without its JSON-RPC envelope
-        body = {"jsonrpc": "2.0", "id": 1, "result": body}
+    if source == "mcp" and isinstance(body, dict) and "jsonrpc" not in body:
+        body = {"jsonrpc": "2.0", "id": 1, "result": body}  # it was a bare result, without its JSON-RPC envelope
     value = traffic_in(body, source, "response" if source == "mcp" else "request")
     return () if isinstance(value, Message) else tuple(value.tools)

@@ -8,13 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.authoring.playground.project import Project
 from pipeline.cli.reading import one_line_errors
 from pipeline.decisions.errors import needs
-
-with needs("review"):
-    from pipeline.authoring.playground.server import build_app
-    from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 
 
 def command(
@@ -26,6 +21,12 @@ def command(
     readonly: Annotated[bool, typer.Option("--readonly", help="Never write: cases cannot be saved.")] = False,
 ) -> None:
     """Try out policies as you type, on a local web page; nothing leaves this machine."""
+    # Imported once the command runs, so that help and completion are fast.
+    with needs("review"):
+        from pipeline.authoring.playground.project import Project
+        from pipeline.authoring.playground.server import build_app
+        from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
+
     directory = policies or (Path() if (Path() / "policy").is_dir() else None)
     with one_line_errors():
         project = None if directory is None else Project.at(directory)

@@ -1,25 +1,26 @@
-"""Locating policies: a directory, or one at a git revision; and the file and line of a hit. Spec: docs/spec/cli.md."""
+"""Locating policies: a directory, or one at a git revision; and the file and line of a hit. Spec: docs/spec/cli.md.
+
+What reads policies is imported when there is something to locate, so that help and completion are fast.
+"""
 
 from __future__ import annotations
 
-import io
 import re
 import subprocess
-import tarfile
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from pipeline.decisions.decision import Hit
+from pipeline.cli.options import SHIPPED, policy_place
 from pipeline.decisions.errors import ConfigError
-from pipeline.policy import policy_set
-from pipeline.policy.metadata import Module
-from pipeline.policy.policy_set import PolicySet
-from pipeline.policy.shipped import WORD
+
+if TYPE_CHECKING:
+    from pipeline.decisions.decision import Hit
+    from pipeline.policy.metadata import Module
+    from pipeline.policy.policy_set import PolicySet
 
 GIT: Final = "git:"
 
@@ -54,16 +55,20 @@ def policies_at(place: str, beside: str) -> Iterator[Path]:
     if not place.startswith(GIT) and _is_revision(place, beside):
         place = GIT + place
     if not place.startswith(GIT):
-        if place != WORD and not Path(place).exists():
+        if place != SHIPPED and not Path(place).exists():
             hint = "name a directory, or a commit in the repository of the other directory"
             raise ConfigError("no such directory or revision", path=place, hint=hint, code="config.no-revision")
-        yield policy_set.shipped() if place == WORD else policy_directory(Path(place))
+        yield policy_directory(policy_place(place))
         return
     if beside.startswith(GIT):
         hint = "make --base or --head a directory"
         raise ConfigError(
             "a revision needs a directory on the other side", path=place, hint=hint, code="config.no-revision"
         )
+    import io
+    import tarfile
+    import tempfile
+
     packed = _archive(place.removeprefix(GIT), Path(beside), place)
     with tempfile.TemporaryDirectory(prefix="cmf-") as folder:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -73,7 +78,7 @@ def policies_at(place: str, beside: str) -> Iterator[Path]:
 
 def _is_revision(place: str, beside: str) -> bool:
     """Whether `place` is not an existing path, but a commit in the repository of the directory `beside`."""
-    if place == WORD or Path(place).exists() or not Path(beside).is_dir():
+    if place == SHIPPED or Path(place).exists() or not Path(beside).is_dir():
         return False
     try:
         return bool(_commit(place, Path(beside), place))
@@ -118,7 +123,7 @@ class Places:
         self._rules = {rule.id: rule.path for rule in policies.rules}
         self._modules = {module.path: module for module in policies.modules}
         # A directory of data only extends the shipped rules, so rules not found elsewhere are shipped ones.
-        self._directories = [policy_set.shipped(), *(directories or ())]
+        self._directories = [policy_place(SHIPPED), *(directories or ())]
 
     def file(self, path: str) -> str:
         """The file that a module's path names; see `file_of`."""
@@ -137,14 +142,14 @@ def file_of(path: str, directories: Sequence[Path]) -> str:
 
     A shipped file is written with `shipped:`, as in `shipped:cmf/rules/data/pii/pii.rego`.
     """
-    found = next((place / path for place in reversed(directories) if (place / path).is_file()), None)
-    ours = policy_set.shipped()
-    if found is None:
-        return f"{WORD}:{path}" if not Path(path).is_absolute() and (ours / path).is_file() else path
+    file = next((place / path for place in reversed(directories) if (place / path).is_file()), None)
+    ours = policy_place(SHIPPED)
+    if file is None:
+        return f"{SHIPPED}:{path}" if not Path(path).is_absolute() and (ours / path).is_file() else path
     here = Path.cwd()
-    if found.is_relative_to(ours) and not ours.is_relative_to(here):
-        return f"{WORD}:{found.relative_to(ours).as_posix()}"
-    return str(found.relative_to(here) if found.is_relative_to(here) else found)
+    if file.is_relative_to(ours) and not ours.is_relative_to(here):
+        return f"{SHIPPED}:{file.relative_to(ours).as_posix()}"
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)
 
 
 _DEFINITION: Final = re.compile(r"^(?P<effect>[a-z_]+)\s+contains\b", re.MULTILINE)
@@ -154,8 +159,9 @@ _PACKAGE: Final = re.compile(r"^package\b", re.MULTILINE)
 def _line(module: Module, hit: Hit) -> int:
     """The line of the definition of the hit's effect that contains its code; the package's if there is none."""
     text = module.text
-    defined = [match for match in _DEFINITION.finditer(text) if match["effect"] == hit.effect.value]
-    ends = [match.start() for match in _DEFINITION.finditer(text)] + [len(text)]
+    definitions = list(_DEFINITION.finditer(text))
+    defined = [match for match in definitions if match["effect"] == hit.effect.value]
+    ends = [match.start() for match in definitions] + [len(text)]
     named = [
         match
         for match in defined

@@ -1,4 +1,7 @@
-"""Reading input files, and reporting errors in one line."""
+"""Reading input files, and reporting errors in one line.
+
+What makes a message of a file is imported when one is read, so that help and completion are fast.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
-import yaml
 
-from cmf import adapters
 from cmf.errors import CmfError, DecodeError, ShapeError
 from cmf.json.codec import MAX_BYTES, loads
-from cmf.message.message import Message
-from cmf.message.model_ids import FORMAT_PROVIDERS
-from cmf.message.request import Request, Response
 from pipeline.cli.format_detection import detected
 from pipeline.cli.policy_places import file_of
-from pipeline.decisions.context import Context
 from pipeline.decisions.display import visible
 from pipeline.decisions.errors import (
     AuditError,
@@ -33,9 +30,12 @@ from pipeline.decisions.errors import (
     ReplayError,
     SessionError,
 )
-from pipeline.policy.metadata import load_yaml, yaml_problem
-from pipeline.run.emit import with_provider
-from pipeline.run.recorded_input import Entry, read_entry
+
+if TYPE_CHECKING:
+    from cmf.message.message import Message
+    from cmf.message.request import Request, Response
+    from pipeline.decisions.context import Context
+    from pipeline.run.recorded_input import Entry
 
 _CONTEXT: Final = (
     "write `subject: {id: ann, roles: [editor]}`; further keys are session, environment, labels, classification,"
@@ -122,6 +122,8 @@ def read_wire(file: str, source: str | None, kind: str | None) -> Read:
     A format or kind that is not given is detected from the shape, and noted on standard error. A recorded input, as
     `cmf audit reveal` and `--record` write it, is recognised too.
     """
+    from pipeline.run.recorded_input import read_entry
+
     raw = read_bytes(file)
     body = loads(raw)
     if source is None and isinstance(body, dict) and {"schema", "traffic", "decision"} <= body.keys():
@@ -141,13 +143,12 @@ def read_wire(file: str, source: str | None, kind: str | None) -> Read:
     return Read(traffic=traffic_in(body, source, kind), source=source, kind=kind)
 
 
-def read_traffic(file: str, source: str, kind: str) -> Message | Request | Response:
-    """The request, response or message in `file`, which has this format."""
-    return read_wire(file, source, kind).traffic
-
-
 def traffic_in(body: Any, source: str, kind: str) -> Message | Request | Response:
     """The value of a body in this format."""
+    from cmf import adapters
+    from cmf.message.model_ids import FORMAT_PROVIDERS
+    from pipeline.run.emit import with_provider
+
     if source == "canonical":
         return _canonical(body)
     adapter = adapters.get(source)
@@ -158,6 +159,9 @@ def traffic_in(body: Any, source: str, kind: str) -> Message | Request | Respons
 
 
 def _canonical(body: Any) -> Message | Request | Response:
+    from cmf.message.message import Message
+    from cmf.message.request import Request, Response
+
     if isinstance(body, dict):
         if "messages" in body:
             return Request.model_validate(body)
@@ -181,31 +185,34 @@ def check_has_none(what: str, given: Mapping[str, object]) -> None:
 
 def read_context(path: Path | None, subject: str | None) -> Context:
     """The context from a JSON or YAML file, if given; a named `subject` replaces the one in it."""
-    known = Context() if path is None else _context(path)
-    return known if subject is None else known.model_copy(update={"subject": {"id": subject}})
+    from pipeline.decisions.context import Context
 
-
-def _context(path: Path) -> Context:
-    raw = read_bytes(str(path))
-    if path.suffix in (".yaml", ".yml"):
-        try:
-            body = load_yaml(raw.decode())
-        except UnicodeDecodeError:
-            raise DecodeError("not UTF-8", code="yaml.syntax", hint="save it as UTF-8") from None
-        except yaml.YAMLError as error:
-            line, column, problem = yaml_problem(error)
-            where = f" at line {line} column {column}" if line else ""
-            raise DecodeError(
-                f"not YAML{where}: {problem}", code="yaml.syntax", hint="correct the text there"
-            ) from None
+    if path is None:
+        context = Context()
     else:
-        body = loads(raw)
-    if not isinstance(body, dict):
-        raise ShapeError(
-            "the context is not an object", path="$", hint="write `key: value` lines, such as `subject: {id: ann}`"
-        )
+        raw = read_bytes(str(path))
+        body = _yaml(raw) if path.suffix in (".yaml", ".yml") else loads(raw)
+        if not isinstance(body, dict):
+            hint = "write `key: value` lines, such as `subject: {id: ann}`"
+            raise ShapeError("the context is not an object", path="$", hint=hint)
+        try:
+            context = Context.model_validate(body)
+        except ShapeError as error:
+            error.hint = error.hint or _CONTEXT
+            raise
+    return context if subject is None else context.model_copy(update={"subject": {"id": subject}})
+
+
+def _yaml(raw: bytes) -> Any:
+    import yaml
+
+    from pipeline.policy.metadata import load_yaml, yaml_problem
+
     try:
-        return Context.model_validate(body)
-    except ShapeError as error:
-        error.hint = error.hint or _CONTEXT
-        raise
+        return load_yaml(raw.decode())
+    except UnicodeDecodeError:
+        raise DecodeError("not UTF-8", code="yaml.syntax", hint="save it as UTF-8") from None
+    except yaml.YAMLError as error:
+        line, column, problem = yaml_problem(error)
+        where = f" at line {line} column {column}" if line else ""
+        raise DecodeError(f"not YAML{where}: {problem}", code="yaml.syntax", hint="correct the text there") from None

@@ -1,17 +1,103 @@
-"""Printing decisions: coloured on a terminal, plain in a pipe. Text from the traffic is escaped."""
+"""Printing: decisions, what policy changed, rows, JSON, progress; coloured on a terminal, plain in a pipe.
+
+Text from the traffic is escaped. What is only needed to print a decision is imported then, so that help is fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import difflib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from cmf.adapters.wire.loss import Loss
-from pipeline.decisions.decision import Decision, Hit, ViewDecision
-from pipeline.decisions.display import escaped_json, visible
-from pipeline.run.outcome import Outcome
+from cmf.json.codec import dumps
+from pipeline.cli.options import WrittenAs
+from pipeline.decisions.display import escaped, escaped_json, visible
+
+if TYPE_CHECKING:
+    from cmf.adapters.wire.loss import Loss
+    from pipeline.decisions.decision import Decision, Hit, ViewDecision
+    from pipeline.decisions.stage import Traffic
+    from pipeline.run.outcome import Outcome
+
+Row = TypeVar("Row")
+PROGRESS_AFTER_SECONDS: Final = 1.0
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that never wraps, never guesses emoji or markup, and honours NO_COLOR."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+# -- rows, JSON, progress ----------------------------------------------------------------------------------------------
+
+
+def write_json(document: Any) -> None:
+    """Write one JSON document, indented."""
+    typer.echo(escaped_json(document, indent=1))
+
+
+def write_line(document: Any) -> None:
+    """Write one JSON document on a line."""
+    typer.echo(escaped(dumps(document).decode()))
+
+
+def write_rows(
+    rows: Sequence[Row],
+    output: WrittenAs,
+    *,
+    document: Callable[[Row], Any],
+    line: Callable[[Row], str],
+    nothing: str,
+) -> None:
+    """Write each row, as a line of JSON or for people; and say on standard error that there is `nothing`."""
+    if not rows:
+        typer.echo(f"cmf: {nothing}", err=True)
+    for row in rows:
+        if output is WrittenAs.JSON:
+            write_line(document(row))
+        else:
+            typer.echo(visible(line(row)))
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of finished items, for a progress bar on standard error.
+
+    The bar is shown after a second, only on a terminal, and disappears at the end of the block.
+    """
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=out, transient=True)
+    task = bar.add_task(what, total=total)
+    started, shown = time.monotonic(), False
+
+    def done(count: int) -> None:
+        nonlocal shown
+        bar.advance(task, count)
+        if not shown and time.monotonic() - started > PROGRESS_AFTER_SECONDS:
+            shown = True
+            bar.start()
+
+    try:
+        yield done
+    finally:
+        if shown:
+            bar.stop()
+
+
+# -- decisions ---------------------------------------------------------------------------------------------------------
+
 
 _STYLES = {
     "allow": "green",
@@ -23,11 +109,6 @@ _STYLES = {
     "refuse": "bold red",
     "suspend": "magenta",
 }
-
-
-def console(*, stderr: bool = False) -> Console:
-    """A console that never wraps, never guesses emoji or markup, and honours NO_COLOR."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def show_outcome(
@@ -110,7 +191,49 @@ def show_verdict(out: Console, decision: Decision) -> None:
         out.print(Text.assemble("excused   ", (f"{decision.excused} not enforced by exception", "yellow")))
     style = "green" if coverage.full else "bold red"
     full = f"{coverage.evaluated} of {coverage.produced} views evaluated"
-    missed = "; ".join(f"{visible(one.path)} not evaluated: {one.reason}" for one in coverage.skipped)
+    missed = "; ".join(f"{visible(view.path)} not evaluated: {view.reason}" for view in coverage.skipped)
     out.print(Text.assemble("coverage  ", (full, style), f"   revision {decision.revision[:12]}"))
     if missed:
         out.print(Text(f"          {missed}", "bold red"))
+
+
+# -- what policy changed -----------------------------------------------------------------------------------------------
+
+
+def show_changes(before: Traffic, after: Traffic, target: str) -> None:
+    """Print what policy changed as unified diffs: in the message, and in the body that goes out.
+
+    CmfError: `target` cannot express it.
+    """
+    from pipeline.cli.convert import encoded
+
+    out = console()
+    out.print()
+    pairs = [("message", _content(before), _content(after))]
+    if target != "canonical":
+        pairs.append((target, encoded(before, target), encoded(after, target)))
+    for name, old, new in pairs:
+        lines = list(_diff(name, old, new))
+        if not lines:
+            out.print(Text(f"{name}: no changes", "green"))
+        for line in lines:
+            out.print(Text(line, _DIFF_STYLES.get(line[:1], "")))
+
+
+_DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def _content(value: Traffic) -> Any:
+    """The canonical form without extensions, which the pipeline adds."""
+    return _without_extensions(value.model_dump())
+
+
+def _without_extensions(item: Any) -> Any:
+    if isinstance(item, dict):
+        return {key: _without_extensions(each) for key, each in item.items() if key != "extensions"}
+    return [_without_extensions(each) for each in item] if isinstance(item, list) else item
+
+
+def _diff(name: str, old: Any, new: Any) -> Iterator[str]:
+    old_lines, new_lines = escaped_json(old).splitlines(), escaped_json(new).splitlines()
+    yield from difflib.unified_diff(old_lines, new_lines, f"{name} as it came", f"{name} as it goes out", lineterm="")

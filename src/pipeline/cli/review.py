@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.audit.exporting import read_heads
-from pipeline.audit.heads import PublicKey
 from pipeline.cli.options import Place, PublicKeys, SigningKey
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
+from pipeline.cli.stores import opened_for_search, opened_store
 from pipeline.decisions.errors import ConfigError, needs
 
-with needs("review"):
-    from pipeline.cli.audit_store import opened_for_search
-    from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
-    from pipeline.cli.recorded import opened_store
-    from pipeline.review.access import Authenticator, Named, Person, Proxied, Role
-    from pipeline.review.rules import PoliciesAtHand
-    from pipeline.review.site import Site
-    from pipeline.review.web import build_site
-    from pipeline.store.engine import check_is_store
+if TYPE_CHECKING:
+    from pipeline.review.access import Authenticator
 
 MIN_SECRET = 16
 
@@ -69,6 +61,17 @@ def command(
     ] = "X-Forwarded-Groups",
 ) -> None:
     """Review decisions on local pages: sessions that need attention, sign-offs, evidence."""
+    # Imported once the command runs, so that help and completion are fast.
+    with needs("review"):
+        from pipeline.audit.exporting import read_heads
+        from pipeline.audit.heads import PublicKey
+        from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
+        from pipeline.review.access import Named, Person, Proxied, Role
+        from pipeline.review.rules import PoliciesAtHand
+        from pipeline.review.site import Site
+        from pipeline.review.web import build_site
+        from pipeline.store.engine import check_is_store
+
     if (person is None) == (proxy_secret is None):
         fail("give your id with --as WHO, or the proxy's secret with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():

@@ -8,10 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.authoring.case import case_schema
-from pipeline.authoring.schemas import schema_of
-from pipeline.policy.schemas import DIALECT
-
 
 class SchemaName(StrEnum):
     """The schemas of `cmf schema`."""
@@ -32,10 +28,16 @@ def command(
 
 
 def _schema(name: str) -> dict[str, Any]:
+    # Each imports what it describes: the settings, for one, everything that a gateway needs.
     if name == "case":
+        from pipeline.authoring.case import case_schema
+
         return case_schema()
     if name != "config":
+        from pipeline.authoring.schemas import schema_of
+
         return schema_of(name)
-    from pipeline.gateway.config.settings_schema import settings_schema  # imports everything a gateway needs
+    from pipeline.gateway.config.settings_schema import settings_schema
+    from pipeline.policy.schemas import DIALECT
 
     return {"$schema": DIALECT, **settings_schema()}

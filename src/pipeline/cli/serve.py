@@ -10,21 +10,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pipeline.cli.config import DEFAULT, ConfigOption, reviewed
+from pipeline.cli.config import DEFAULT, ConfigOption, load_settings, reviewed
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.decisions.errors import needs
-from pipeline.decisions.json_log import log_to_standard_error
 
-with needs("gateway"):
-    from pipeline.gateway.config.config_file import Loaded, load
+if TYPE_CHECKING:
     from pipeline.gateway.config.settings import Settings
-    from pipeline.gateway.http.server import address_of, allow_files, listening
-    from pipeline.gateway.processes import workers
-    from pipeline.gateway.processes.running import admin_app, run
 
 _BINDING: Final = {
     errno.EADDRINUSE: "stop the program that listens there, or give another port ({option})",
@@ -48,6 +43,14 @@ def command(
 
     Exit codes: 0 ended, 2 settings, 3 policy does not compile, 5 the store cannot be opened.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.decisions.json_log import log_to_standard_error
+
+    with needs("gateway"):
+        from pipeline.gateway.http.server import allow_files
+        from pipeline.gateway.processes import workers
+        from pipeline.gateway.processes.running import admin_app, run
+
     source = context.get_parameter_source("config")
     if demo and (source is None or source.name != "DEFAULT"):
         fail("--demo has its own settings: leave out --config or --demo", Exit.USAGE)
@@ -74,6 +77,8 @@ def command(
 
 
 def _announce(clients: socket.socket, beside: socket.socket | None, *, demo: bool) -> None:
+    from pipeline.gateway.http.server import address_of
+
     typer.echo(f"gateway: http://{address_of(clients)}")
     if beside is not None:
         typer.echo(f"operations: http://{address_of(beside)}")
@@ -86,20 +91,21 @@ def _announce(clients: socket.socket, beside: socket.socket | None, *, demo: boo
 @contextmanager
 def _settings(config: Path | None) -> Iterator[Settings]:
     if config is not None:
-        yield load(config).settings
+        yield load_settings(config).settings
         return
     place = importlib.resources.files("pipeline").joinpath("gateway", "demo.yaml")
     with importlib.resources.as_file(place) as file, tempfile.TemporaryDirectory() as scratch:
-        loaded: Loaded = load(file)
-        yield loaded.settings.model_copy(update={"store": Path(scratch) / "demo.db"})
+        yield load_settings(file).settings.model_copy(update={"store": Path(scratch) / "demo.db"})
 
 
 @contextmanager
 def _listening(host: str, port: int, option: str = "--port, 0 for any") -> Iterator[socket.socket]:
+    from pipeline.gateway.http.server import listening
+
     try:
-        made = listening(host, port)
+        bound = listening(host, port)
     except OSError as error:
         hint = _BINDING.get(error.errno or 0, "check the address").format(option=option)
         fail(f"{host} port {port} cannot be used: {str(error.strerror).lower()}; {hint}", Exit.USAGE)
-    with made:
-        yield made
+    with bound:
+        yield bound

@@ -9,38 +9,36 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from cmf.json.codec import dumps
-from pipeline.authoring.case import Case, read_cases
-from pipeline.authoring.run_cases import CaseResult, CaseRunner
-from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit, write_sarif
+from pipeline.cli.findings import Finding, JUnitCase, write_github, write_junit, write_sarif
 from pipeline.cli.options import FindingsAs, PolicyOption
 from pipeline.cli.policy_places import file_of, policy_directory
-from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.cli.rendering import console
-from pipeline.decisions.decision import Mode
+from pipeline.cli.rendering import console, progress, write_json
 from pipeline.decisions.display import visible
 from pipeline.decisions.errors import needs
-from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.prints import Printed, Printing, prints
-from pipeline.engines.recording import Tap
-from pipeline.engines.rego_tests import Checked, run_tests
-from pipeline.policy.metadata import Module
-from pipeline.policy.policy_set import PolicySet
-from pipeline.policy.shipped import shipped, shipped_tests
-from pipeline.run.assembly import embedded_engine, load_policies
+
+if TYPE_CHECKING:
+    from pipeline.authoring.case import Case
+    from pipeline.authoring.run_cases import CaseResult, CaseRunner
+    from pipeline.engines.embedded import EmbeddedEngine
+    from pipeline.engines.prints import Printed, Printing
+    from pipeline.engines.recording import Tap
+    from pipeline.engines.rego_tests import Checked
+    from pipeline.policy.metadata import Module
+    from pipeline.policy.policy_set import PolicySet
 
 _CASE_FILES: Final = ("*.yaml", "*.yml")
 _WATCHED: Final = (".rego", ".yaml", ".yml", ".json")
 COVERAGE_SECONDS: Final = 60.0
 _SETTLE_MILLISECONDS: Final = 50  # an editor saves a file in several steps, which are one change
-_Timed: TypeAlias = tuple[CaseResult, float]
+_Timed: TypeAlias = "tuple[CaseResult, float]"
 
 
 def command(
@@ -122,6 +120,14 @@ def judge(
     Raises:
         PolicyError, CaseError, ConfigError: policies, cases or profiles cannot be used; typer.Exit: there are none.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.authoring.case import read_cases
+    from pipeline.authoring.run_cases import CaseRunner
+    from pipeline.decisions.decision import Mode
+    from pipeline.engines.prints import Printing, prints
+    from pipeline.engines.recording import Tap
+    from pipeline.run.assembly import embedded_engine, load_policies
+
     loaded = load_policies(places)
     chosen = [
         case for path in case_files(directory) for case in read_cases(path) if select is None or select in case.name
@@ -166,6 +172,9 @@ def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]
 
     Those of the shipped policies hold with their own settings: they are run if nothing was added to them.
     """
+    from pipeline.engines.rego_tests import run_tests
+    from pipeline.policy.shipped import shipped, shipped_tests
+
     others = frozenset() if {place.resolve() for place in places} == {shipped()} else shipped_tests()
 
     def is_own(module: Module) -> bool:
@@ -253,16 +262,16 @@ def _text(report: TestReport, *, shows_coverage: bool) -> None:
         out.print(f"Rego tests: {run['passed']} passed, {run['failed']} failed, {run['skipped']} skipped")
     for rule in coverage.never if shows_coverage else ():
         out.print(Text(f"    never hit: {rule}", "yellow"))
-    for one in coverage.lines if shows_coverage else ():
-        if one.missed:
-            of = len(one.reached) + len(one.missed)
-            missed = f"    {one.file}: {len(one.reached)} of {of} lines reached, not {_ranges(one.missed)}"
+    for file in coverage.lines if shows_coverage else ():
+        if file.missed:
+            of = len(file.reached) + len(file.missed)
+            missed = f"    {file.file}: {len(file.reached)} of {of} lines reached, not {_ranges(file.missed)}"
             out.print(Text(missed, "yellow"))
 
 
 def _print(out: Console, printed: Sequence[Printed]) -> None:
-    for one in printed:
-        out.print(Text(f"    {Path(one.path).name}:{one.line}: {visible(one.text)}", "cyan"))
+    for line in printed:
+        out.print(Text(f"    {Path(line.path).name}:{line.line}: {visible(line.text)}", "cyan"))
 
 
 def _ranges(lines: Sequence[int]) -> str:
@@ -304,7 +313,7 @@ def _json(report: TestReport) -> None:
     ]
     coverage: dict[str, Any] = {"rules": report.coverage.asked, "never_hit": list(report.coverage.never)}
     if report.coverage.lines:
-        coverage["files"] = [dataclasses.asdict(one) for one in report.coverage.lines]
+        coverage["files"] = [dataclasses.asdict(file) for file in report.coverage.lines]
     write_json({"cases": cases, "tests": tests, "coverage": coverage})
 
 

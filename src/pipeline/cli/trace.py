@@ -16,14 +16,13 @@ from typing import Any, Final, Literal, TypeAlias
 import typer
 
 from pipeline.authoring.explain import Body, Why
-from pipeline.cli.policy_places import Places, file_of
-from pipeline.cli.progress import progress
+from pipeline.cli.policy_places import Places
 from pipeline.cli.reading import Exit, fail
-from pipeline.cli.why import ViewExplanation, body_lines, explanation_of, headline, value_text
+from pipeline.cli.rendering import progress
+from pipeline.cli.why import ViewExplanation, body_lines, explanation_of, files_by_module, headline, value_text
 from pipeline.decisions.display import counted, visible
 from pipeline.engines.prints import Printing, prints
 from pipeline.engines.recording import Tap
-from pipeline.policy import policy_set
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.outcome import Outcome
 
@@ -82,10 +81,7 @@ class Traced:
         views, seen = self.outcome.decision.views, self.tap.documents()
         notes = self._notes() if level != "fails" else {}
         why = Why(self.policies) if level != "notes" else None
-        places = {
-            module.path: file_of(module.path, [policy_set.shipped(), *(self.directories or ())])
-            for module in self.policies.modules
-        }
+        places = files_by_module(self.policies, self.directories)
         seen_anyway = Visible.of(self)
         with progress("tracing", len(views)) as done:
             for view in views:

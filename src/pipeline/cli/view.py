@@ -8,12 +8,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cmf.json.codec import dumps
-from cmf.views.iterate import iter_views
 from pipeline.cli.options import File, FromOrSeen, KindOrSeen
 from pipeline.cli.reading import one_line_errors, read_wire
-from pipeline.cli.rendering import console
-from pipeline.decisions.display import escaped, escaped_json, rego_paths, visible
+from pipeline.cli.rendering import console, write_line
+from pipeline.decisions.display import escaped_json, rego_paths, visible
 
 
 class ViewFormat(StrEnum):
@@ -31,10 +29,12 @@ def command(
     output: Annotated[ViewFormat, typer.Option("--format", help="The output format.")] = ViewFormat.TREE,
 ) -> None:
     """Show what a policy sees of FILE: every value with its Rego path."""
+    from cmf.views.iterate import iter_views  # here, so that help and completion are fast
+
     with one_line_errors(file):
         documents = [view.to_dict() for view in iter_views(read_wire(file, source, kind).traffic)]
     if output == "json":
-        typer.echo(escaped(dumps(documents).decode()))
+        write_line(documents)
         return
     if output == "paths":
         for document in documents:

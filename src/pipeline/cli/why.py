@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from cmf.enums import ViewKind
-from pipeline.authoring.case import Case, read_cases
-from pipeline.authoring.explain import Body, Failing, RuleWhy, Why
-from pipeline.authoring.run_cases import CaseRunner
-from pipeline.cli.options import File, FromOrSeen, KindOrSeen, OutputAs, PolicyOption, WrittenAs
+from pipeline.cli.options import (
+    SHIPPED,
+    ContextFile,
+    Entrypoint,
+    File,
+    FromOrSeen,
+    KindOrSeen,
+    OutputAs,
+    PolicyOption,
+    SubjectId,
+    WrittenAs,
+    policy_place,
+)
 from pipeline.cli.policy_places import chosen, file_of
-from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_wire
-from pipeline.cli.rendering import console
-from pipeline.decisions.decision import Decision, Effect, ViewDecision
+from pipeline.cli.rendering import console, progress, write_json
 from pipeline.decisions.display import counted, escaped_json, meant, visible
-from pipeline.engines.recording import Tap
-from pipeline.policy import policy_set
-from pipeline.policy.policy_set import PolicySet
-from pipeline.replay.replay import Replay
-from pipeline.run.assembly import Config, build_engine, load_policies
-from pipeline.run.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pipeline.authoring.case import Case
+    from pipeline.authoring.explain import Body, Failing, RuleWhy, Why
+    from pipeline.decisions.decision import Decision, Effect, ViewDecision
+    from pipeline.policy.policy_set import PolicySet
 
 CASE_SUFFIXES: Final = (".yaml", ".yml")
 MAX_VALUE_LENGTH: Final = 160  # characters shown of a value
@@ -47,18 +54,14 @@ def command(
     source: FromOrSeen = None,
     kind: KindOrSeen = None,
     policies: PolicyOption = None,
-    context: Annotated[
-        Path | None, typer.Option("--context", help="The context, with subject and session: JSON or YAML.")
-    ] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="The subject's id.")] = None,
+    context: ContextFile = None,
+    subject: SubjectId = None,
     view: Annotated[str | None, typer.Option("--view", help="Only this view: its number or its path.")] = None,
     rule: Annotated[str | None, typer.Option("--rule", help="Only this rule, in full: <category>/<rule>.")] = None,
     case: Annotated[
         str | None, typer.Option("--case", metavar="NAME", help="The case to explain, if FILE is a file of test cases.")
     ] = None,
-    entrypoint: Annotated[
-        str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
-    ] = None,
+    entrypoint: Entrypoint = None,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Explain a decision: which rules hit and with which values, and at which expression the others stopped.
@@ -68,6 +71,14 @@ def command(
 
     Exit codes: 0 explained, 2 usage, 3 policy does not compile, 4 input not readable.
     """
+    # Imported once the command runs, so that help and completion are fast.
+    from pipeline.authoring.explain import Why
+    from pipeline.authoring.run_cases import CaseRunner
+    from pipeline.engines.recording import Tap
+    from pipeline.replay.replay import Replay
+    from pipeline.run.assembly import Config, build_engine, load_policies
+    from pipeline.run.pipeline import Pipeline
+
     if rule is not None and entrypoint is not None:
         fail("--rule cannot be used with --entrypoint; leave out one of them", Exit.USAGE)
     policies = chosen(policies)
@@ -82,23 +93,31 @@ def command(
             decision = CaseRunner(loaded, engine=tap).judge(_case(Path(file), case)).decision
         else:
             with one_line_errors(str(context or "")):
-                known = read_context(context, subject)
+                judged_in = read_context(context, subject)
             with one_line_errors(file):
                 read = read_wire(file, source, kind)
             if read.entry is None:
-                decision = Pipeline(policies=loaded, engine=tap).run(read.traffic, known).decision
+                decision = Pipeline(policies=loaded, engine=tap).run(read.traffic, judged_in).decision
             else:
                 check_has_none("a recorded input", own)
                 decision = Replay(loaded, engine=tap).judged(read.entry)
         views = _chosen(decision, view)
         why, seen = Why(loaded), tap.documents()
         with progress("explaining", len(views)) as done:
-            explanations = [explanation_of(why, loaded, one, seen.get(one.path, []), done, rule=rule) for one in views]
-    places = {each.path: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.modules}
+            explanations = [
+                explanation_of(why, loaded, asked, seen.get(asked.path, []), done, rule=rule) for asked in views
+            ]
+    places = files_by_module(loaded, policies)
     if output is WrittenAs.JSON:
-        typer.echo(escaped_json(_document(decision, explanations, places), indent=1))
+        write_json(_document(decision, explanations, places))
     else:
         _show(explanations, places, rule)
+
+
+def files_by_module(policies: PolicySet, directories: Sequence[Path] | None) -> dict[str, str]:
+    """The path of each module → its file, as `file_of` writes it."""
+    homes = [policy_place(SHIPPED), *(directories or ())]
+    return {module.path: file_of(module.path, homes) for module in policies.modules}
 
 
 def explanation_of(
@@ -121,38 +140,42 @@ def explanation_of(
 
 def _case(file: Path, name: str | None) -> Case:
     """The case of a file that has this name, or else the only one whose name contains it."""
+    from pipeline.authoring.case import read_cases
+
     cases = read_cases(file)
-    found = [one for one in cases if name in (None, one.name)] or [one for one in cases if str(name) in one.name]
-    if len(found) != 1:
-        listed = ", ".join(repr(visible(one.name)) for one in found or cases)
-        fail(f"{file}: {'several cases' if found else 'no such case'}; give one to --case: {listed}", Exit.USAGE)
-    return found[0]
+    fitting = [case for case in cases if name in (None, case.name)] or [
+        case for case in cases if str(name) in case.name
+    ]
+    if len(fitting) != 1:
+        listed = ", ".join(repr(visible(case.name)) for case in fitting or cases)
+        fail(f"{file}: {'several cases' if fitting else 'no such case'}; give one to --case: {listed}", Exit.USAGE)
+    return fitting[0]
 
 
 def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:
     """The views to explain: all, or the one with a number or path."""
     if view is None:
         return decision.views
-    found = [one for place, one in enumerate(decision.views) if view in (one.path, str(place))]
-    if not found:
+    named = [each for number, each in enumerate(decision.views) if view in (each.path, str(number))]
+    if not named:
         fail(f"there is no view {visible(view)}; there are 0 to {len(decision.views) - 1}", Exit.USAGE)
-    return found
+    return named
 
 
 def _check_rule(policies: PolicySet, rule: str) -> None:
-    known = [one.id for one in policies.rules]
-    if rule not in known:
-        fail(f"there is no rule {visible(rule)}; {meant(rule, known, 'see `cmf doc`')}", Exit.USAGE)
+    rules = [each.id for each in policies.rules]
+    if rule not in rules:
+        fail(f"there is no rule {visible(rule)}; {meant(rule, rules, 'see `cmf doc`')}", Exit.USAGE)
 
 
 def _rules(
     why: Why, policies: PolicySet, view: ViewDecision, rule: str | None, documents: Sequence[Mapping[str, Any]]
 ) -> Iterator[RuleWhy]:
     """Each rule on the first document that it hits, or else on the first one."""
-    asked = [one.id for one in policies.rules_for(ViewKind(view.kind)) if rule in (None, one.id)]
+    asked = [each.id for each in policies.rules_for(ViewKind(view.kind)) if rule in (None, each.id)]
     outcomes = [why.rules(document, only=asked) for document in documents]
-    for of_one in zip(*outcomes, strict=True):
-        yield next((one for one in of_one if one.hits), of_one[0])
+    for of_one_rule in zip(*outcomes, strict=True):
+        yield next((explained for explained in of_one_rule if explained.hits), of_one_rule[0])
 
 
 # -- JSON output -------------------------------------------------------------------------------------------------------
@@ -164,17 +187,17 @@ def _document(decision: Decision, explanations: Sequence[ViewExplanation], place
         "action": decision.action.value,
         "views": [
             {
-                "path": one.view.path,
-                "kind": one.view.kind,
-                "uri": one.view.uri,
-                "verdict": one.view.verdict.value,
+                "path": explanation.view.path,
+                "kind": explanation.view.kind,
+                "uri": explanation.view.uri,
+                "verdict": explanation.view.verdict.value,
                 "rules": [
-                    {"rule": each.rule, "file": _file(each, places), "hit": bool(each.hits), "bodies": _bodies(each)}
-                    for each in one.rules
+                    {"rule": rule.rule, "file": _file(rule, places), "hit": bool(rule.hits), "bodies": _bodies(rule)}
+                    for rule in explanation.rules
                 ],
-                "bodies": [{"file": places[body.place.module], **_body(body)} for body in one.own],
+                "bodies": [{"file": places[body.place.module], **_body(body)} for body in explanation.own],
             }
-            for one in explanations
+            for explanation in explanations
         ],
     }
 
@@ -197,14 +220,16 @@ def _body(body: Body) -> dict[str, Any]:
         "values": list(body.values),
         "failing": [
             {
-                "expression": one.text,
-                "line": one.place.line,
-                "operands": [{"text": each.text, "known": each.known, "value": each.value} for each in one.operands],
-                "bindings": dict(one.bindings),
-                "error": one.error,
-                "behind": [_body(each) for each in one.behind],
+                "expression": stop.text,
+                "line": stop.place.line,
+                "operands": [
+                    {"text": operand.text, "known": operand.known, "value": operand.value} for operand in stop.operands
+                ],
+                "bindings": dict(stop.bindings),
+                "error": stop.error,
+                "behind": [_body(behind) for behind in stop.behind],
             }
-            for one in body.failing
+            for stop in body.failing
         ],
     }
 
@@ -220,24 +245,27 @@ def value_text(value: Any) -> str:
 
 def _show(explanations: Sequence[ViewExplanation], places: Mapping[str, str], rule: str | None) -> None:
     out = console()
-    for one in explanations:
-        uri = "" if one.view.uri is None else f"  {visible(one.view.uri)}"
-        verdict = one.view.verdict.value
-        out.print(Text.assemble((visible(one.view.path), "bold"), f"  {one.view.kind}{uri}  {verdict}"))
+    for explanation in explanations:
+        uri = "" if explanation.view.uri is None else f"  {visible(explanation.view.uri)}"
+        verdict = explanation.view.verdict.value
+        out.print(Text.assemble((visible(explanation.view.path), "bold"), f"  {explanation.view.kind}{uri}  {verdict}"))
         far: list[str] = []
-        for each in sorted(one.rules, key=lambda rule: not rule.hits):
-            shown = _worth_telling(each, whole=rule is not None)
-            far += [] if shown else [each.rule]
+        for rule_why in sorted(explanation.rules, key=lambda rule: not rule.hits):
+            shown = _worth_telling(rule_why, whole=rule is not None)
+            far += [] if shown else [rule_why.rule]
             for effect, body in shown:
-                _show_body(out, each.rule, places, f"  {effect.value}", body)
-        near = [body for body in one.own if body.held]
-        for body in near or one.own:
+                _show_body(out, rule_why.rule, places, f"  {effect.value}", body)
+        near = [body for body in explanation.own if body.held]
+        for body in near or explanation.own:
             _show_body(out, body.name, places, "", body)
-        if near and len(near) < len(one.own):
+        if near and len(near) < len(explanation.own):
             out.print(
-                Text(f"  {counted(len(one.own) - len(near), 'definition')} stopped at the first expression", "dim")
+                Text(
+                    f"  {counted(len(explanation.own) - len(near), 'definition')} stopped at the first expression",
+                    "dim",
+                )
             )
-        if rule is not None and not one.rules:
+        if rule is not None and not explanation.rules:
             out.print(Text(f"  {rule} is not asked about it", "dim"))
         elif far:
             which = f": {', '.join(far)}" if len(far) <= _FEW else "; --rule shows one of them"
@@ -251,7 +279,7 @@ def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body
     """
     if whole:
         return (*rule.hits, *rule.near_misses)
-    broken = [(effect, body) for effect, body in rule.near_misses if any(one.error for one in body.failing)]
+    broken = [(effect, body) for effect, body in rule.near_misses if any(stop.error for stop in body.failing)]
     return [*rule.hits, *broken] or [(effect, body) for effect, body in rule.near_misses[:1] if body.held]
 
 
@@ -291,8 +319,8 @@ def _failing_lines(failing: Sequence[Failing], shown: Callable[[Any], str], inde
     error = f"  cannot be evaluated with these values [{first.error}]" if first.error else ""
     yield f"{indent}line {first.place.line}: {_plain(first.text)}{error}"
     values: dict[str, dict[str, None]] = {}
-    for one in failing:
-        for operand in one.operands:
+    for stop in failing:
+        for operand in stop.operands:
             value = shown(operand.value) if operand.known else "undefined"
             values.setdefault(_plain(operand.text), {})[value] = None
     for text, seen in values.items():

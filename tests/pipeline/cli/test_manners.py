@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import main
 from pipeline.cli.app import SECTIONS, app
-from pipeline.cli.examples import EXAMPLES
+from pipeline.cli.groups import EXAMPLES
 
 RUN = CliRunner()
 CMF = [sys.executable, "-c", "from pipeline.cli import main; main()"]
@@ -139,6 +139,21 @@ def test_the_list_of_commands_imports_none_of_them(words: list[str]) -> None:
 
     assert shown.splitlines()[-1] == "set()"
     assert ("Did you mean 'check'" if words == ["chek"] else "Decide and prove") in shown
+
+
+@pytest.mark.spec("CLI-77")
+def test_the_options_of_every_command_are_known_without_what_it_works_with() -> None:
+    script = (
+        "import sys; from importlib import import_module; from pipeline.cli.app import SECTIONS\n"
+        "for name in [name for section in SECTIONS.values() for name in section]:\n"
+        "    import_module('pipeline.cli.' + name.replace('-', '_'))\n"
+        "heavy = {'aiohttp', 'cryptography', 'sqlalchemy', 'starlette', 'uvicorn', 'yaml'}\n"
+        "heavy |= {'cmf.message', 'pipeline.engines', 'pipeline.policy', 'pipeline.run', 'pipeline.store'}\n"
+        "print(heavy & sys.modules.keys())"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+
+    assert shown == "set()\n"
 
 
 @pytest.mark.spec("CLI-77")

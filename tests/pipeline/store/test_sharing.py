@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.verification import verify
 from pipeline.cli.app import app
-from pipeline.cli.recorded import is_store, opened_store
+from pipeline.cli.stores import is_store, opened_store
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.store.database import Store
 from pipeline.store.engine import check_can_write, is_database, open_any_schema, open_engine
