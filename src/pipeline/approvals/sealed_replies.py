@@ -5,11 +5,13 @@ Spec: docs/spec/approvals.md.
 
 from __future__ import annotations
 
+from typing import Any
+
 from cmf.json.value import to_json
 from cmf.message.request import Response
 from pipeline.approvals.needs import ApprovalAnswer
-from pipeline.approvals.sealing import ABOUT, REPLY, Sealer
-from pipeline.decisions.context import Context, session_key
+from pipeline.approvals.sealing import ABOUT, HELD_BY, REPLY, Sealer
+from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.errors import ApprovalError
 from pipeline.decisions.stage import Traffic
 from pipeline.sessions.base import SessionStore, unknown_approval
@@ -33,13 +35,15 @@ class SealedReplies:
     def seal(self, value: Traffic, context: Context, answer: ApprovalAnswer) -> dict[str, bytes]:
         """By the id of each new approval, ciphertext of what it is about.
 
-        A response is sealed with it whole: unlike a request, nobody could send it again.
+        A response is sealed whole with the first, which the others name: unlike a request, nobody could send it again.
         """
         reply = {REPLY: to_json(value)} if isinstance(value, Response) else {}
         owner = session_key(context)
-        return {
-            one.id: self._sealer.seal(one.id, owner, {ABOUT: answer.shown[one.id], **reply}) for one in answer.asked
-        }
+        sealed: dict[str, bytes] = {}
+        for one in answer.asked:
+            sealed[one.id] = self._sealer.seal(one.id, owner, {ABOUT: answer.shown[one.id], **reply})
+            reply = reply and {HELD_BY: answer.asked[0].id}
+        return sealed
 
     def open(self, approval_id: str, context: Context) -> Response:
         """The reply that waits for this approval of the context's session.
@@ -53,15 +57,20 @@ class SealedReplies:
         approval = self._sessions.approval(approval_id)
         if approval is None or approval.key != owner:
             raise unknown_approval()
-        sealed = self._sessions.sealed(approval_id)
-        if sealed is None:
-            hint = "it was used, denied or is too old"
-            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint=hint)
-        body = self._sealer.open(approval_id, owner, sealed)
+        body = self._opened(approval_id, owner)
+        if HELD_BY in body:
+            body = self._opened(body[HELD_BY], owner)
         if REPLY not in body:
             hint = "send the same again instead"
             raise ApprovalError("this approval holds no reply", code="approval.nothing-sealed", hint=hint)
         return Response.model_validate(body[REPLY])
+
+    def _opened(self, approval_id: str, owner: SessionKey) -> dict[str, Any]:
+        sealed = self._sessions.sealed(approval_id)
+        if sealed is None:
+            hint = "it, or one that was asked for with it, was used, denied or is too old"
+            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint=hint)
+        return self._sealer.open(approval_id, owner, sealed)
 
 
 __all__ = ["SealedReplies"]

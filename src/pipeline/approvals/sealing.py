@@ -11,7 +11,8 @@ from pipeline.decisions.context import SessionKey
 from pipeline.decisions.errors import ApprovalError, ConfigError
 
 KEY_BYTES: Final = 32
-ABOUT, REPLY = "about", "reply"  # keys of what is sealed: what the approval is for, and the reply that waits, if any
+# Keys of what is sealed: what the approval is for; the reply that waits, if any, or the approval that has it.
+ABOUT, REPLY, HELD_BY = "about", "reply", "held_by"
 _NONCE_BYTES: Final = 12
 
 

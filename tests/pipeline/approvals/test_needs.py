@@ -522,6 +522,37 @@ def test_a_suspended_reply_is_released_once_by_its_approval(make: Make, store: S
     assert store.pending_approvals() == ()
 
 
+@pytest.mark.spec("APR-10", "PIPE-19")
+def test_a_reply_is_kept_once_however_many_of_its_calls_wait(make: Make, store: SessionStore) -> None:
+    words = TextPart(text="I pay all of them. " * 2_000)
+    calls = [call(amount, id=f"tu_{amount}") for amount in range(40)]
+    reply = Response(choices=[Choice(message=Message(role="assistant", content=[words, *calls]))])
+
+    asked = suspended(make(store).run(reply, HERE))
+
+    kept = [store.sealed(one) or b"" for one in asked]
+    assert len(kept) == 40
+    assert sum(map(len, kept)) < 2 * len(words.text)
+    for one in asked:
+        Approvals(store).approve(one, BOB)
+    done = goes(make(store).release(asked[-1], HERE))
+    assert done.response is not None
+    assert len(done.response.message.content) == 41
+
+
+@pytest.mark.spec("APR-10")
+def test_a_reply_with_a_call_that_was_denied_is_released_by_no_other(make: Make, store: SessionStore) -> None:
+    reply = Response(choices=[Choice(message=Message(role="assistant", content=[call(1, id="a"), call(2, id="b")]))])
+    first, second = suspended(make(store).run(reply, HERE))
+    Approvals(store).deny(first, BOB)
+    Approvals(store).approve(second, BOB)
+
+    with pytest.raises(ApprovalError) as refused:
+        make(store).release(second, HERE)
+
+    assert refused.value.code == "approval.unusable"
+
+
 @pytest.mark.spec("APR-10")
 def test_of_64_releases_at_once_one_gets_the_reply(make: Make, store: SessionStore) -> None:
     pipeline = make(store)
