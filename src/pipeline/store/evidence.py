@@ -15,6 +15,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, inspec
 from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.record import plain, session_changes_in
+from pipeline.decisions.approval import ApprovalStatus
 from pipeline.decisions.errors import StoreError
 from pipeline.decisions.timestamps import instant_of
 from pipeline.store.engine import foreign_in, snapshot
@@ -53,11 +54,12 @@ _WITH_CONTENT: Final = (
 
 
 class SessionRows(NamedTuple):
-    """A session as stored: labels with their sources, and counters by name."""
+    """A session as stored: labels with their sources, counters by name, and the approvals that were used."""
 
     version: Any
     labels: set[tuple[str, str]]
     counters: dict[str, Any]
+    used: set[str]
 
 
 class LiftedLabel(NamedTuple):
@@ -143,17 +145,20 @@ class StoreEvidence:
                 yield (row["subject"], row["session"]), made
 
     def sessions(self, wanted: Collection[SessionId]) -> dict[SessionId, SessionRows]:
-        """Those of the sessions that are stored, with their labels and counters named as records name them."""
+        """Those of the sessions that are stored, with what they have named as records name it."""
         found = {}
         for row in self._rows(select(SESSION_STATE)):
             if (key := (row["subject"], row["session"])) in wanted:
-                found[key] = SessionRows(row["version"], set(), {})
+                found[key] = SessionRows(row["version"], set(), {}, set())
         for row in self._rows(select(SESSION_LABELS)):
             if (session := found.get((row["subject"], row["session"]))) is not None:
                 session.labels.add((plain(str(row["label"])), plain(str(row["source"]))))
         for row in self._rows(select(SESSION_COUNTERS)):
             if (session := found.get((row["subject"], row["session"]))) is not None:
                 session.counters[plain(str(row["name"]))] = row["amount"]
+        for row in self._rows(select(APPROVALS).where(APPROVALS.c.status == ApprovalStatus.USED.value)):
+            if (session := found.get((row["subject"], row["session"]))) is not None:
+                session.used.add(row["id"])
         return found
 
     def grants(self) -> Iterator[LiftedLabel]:

@@ -23,7 +23,7 @@ from pipeline.store.evidence import LiftedLabel, SessionId, SessionRows, StoreEv
 
 STATE: Final = (
     "what sessions have that no decision on record gave them, their events, tool ids and marks, budgets, the session, "
-    "rules and expiry of approvals and whether any are gone, and the ledger"
+    "target, rules, revision and expiry of approvals and whether any are gone, and the ledger"
 )
 _NOTHING: Final = Decimal(-1)  # less than any counter
 
@@ -120,6 +120,7 @@ class _Told:
     version: int = 0
     labels: set[tuple[str, str]] = field(default_factory=set)
     counters: dict[str, Decimal] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
 
     def add(self, made: Any) -> None:
         match made:
@@ -129,6 +130,8 @@ class _Told:
                 self.labels |= {(str(label), str(source)) for label, source in labels}
                 for name, amount in counts.items():
                     self.counters[name] = self.counters.get(name, Decimal(0)) + Decimal(str(amount))
+                used = made.get("used")
+                self.used += map(str, used if isinstance(used, list) else ())
 
     def differs(self, stored: SessionRows | None) -> str:
         """How the session as it is stored differs from it; empty if it does not."""
@@ -140,6 +143,8 @@ class _Told:
             "a lower version": version < self.version,
             "fewer labels": not self.labels <= stored.labels,
             "lower counters": any(counters.get(name, _NOTHING) < amount for name, amount in self.counters.items()),
+            "fewer used approvals": not stored.used.issuperset(self.used),
+            "an approval that was used twice": len(set(self.used)) < len(self.used),
         }
         # Others may have changed it too. If nobody did, what is more than this was not put there by us.
         added = {

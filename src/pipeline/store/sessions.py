@@ -331,11 +331,12 @@ class _Session:
                 row = {"approval_id": asked.id, "expires_at": asked.expires_at, "body": body}
                 self._connection.execute(SEALED.insert(), [row])
         grown = {name: amount - before.counters.get(name, 0) for name, amount in after.counters.items()}
-        return {
+        made = {
             "version": after.version,
             "labels": sorted([plain(taint.label), plain(taint.source)] for taint in changes.taints),
             "counts": {plain(name): str(amount) for name, amount in sorted(grown.items()) if amount},
         }
+        return {**made, "used": [use.id for use in changes.used]} if changes.used else made
 
     def marks(self, wanted: Collection[str]) -> frozenset[str]:
         """Those of `wanted` that are stored."""

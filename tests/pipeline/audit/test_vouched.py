@@ -218,6 +218,30 @@ def test_a_session_that_differs_from_what_decisions_gave_it_is_named(
 
 
 @pytest.mark.spec("AUD-88")
+def test_an_approval_that_was_used_and_can_be_again_is_found(database: Store, tmp_path: Path) -> None:
+    pay = Message(role="assistant", content=[ToolCallPart(name="pay", arguments={"amount": 7})])
+    asks = {"ask": 'require_approval contains {"code": "t.a", "reason": "x"} if input.name == "pay"'}
+    with Guard(write_rules(tmp_path / "rules", asks), store=database) as guard:
+        [asked] = guard.run(pay, context=ANN).decision.approval_ids
+        Approvals(database.sessions()).approve(asked, OLGA)
+        assert guard.run(pay, context=ANN).value is not None
+        assert checked(database).problems == ()
+
+        run_sql(database, "UPDATE approvals SET status = 'approved', used_at = NULL WHERE status = 'used'")
+
+        [revived] = checked(database).problems
+        assert guard.run(pay, context=ANN).value is not None  # the store is believed while it is in use
+        [reused] = checked(database).problems
+        other = "INSERT INTO session_state (subject, session, version, updated_at) VALUES ('id:ann', 'other', 1, 1)"
+        run_sql(database, f"{other}; UPDATE approvals SET session = 'other'")
+        [moved] = checked(database).problems
+    assert {problem.code for problem in (revived, reused, moved)} == {"session.changed"}
+    assert revived.message.endswith("it has fewer used approvals")
+    assert reused.message.endswith("it has an approval that was used twice")
+    assert moved.message.endswith("it has fewer used approvals, an approval that was used twice")
+
+
+@pytest.mark.spec("AUD-88")
 def test_a_session_that_is_gone_is_named(tmp_path: Path) -> None:
     file = tmp_path / "s.sqlite3"
     with Store.at(file) as store:
