@@ -53,6 +53,3 @@ def _unraised(what: sys.UnraisableHookArgs) -> None:
 def _is_interrupt(error: Exception) -> bool:
     """Whether this is how pydantic-core reports an interrupt while it builds a validator."""
     return type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error)
-
-
-__all__ = ["main"]

@@ -123,6 +123,3 @@ def root(
     ] = False,
 ) -> None:
     """Judge LLM, tool and MCP traffic by policy."""
-
-
-__all__ = ["SECTIONS", "app"]

@@ -125,14 +125,3 @@ def _result(finding: Finding) -> dict[str, Any]:
         "message": {"text": finding.text},
         "locations": [{"physicalLocation": place}],
     }
-
-
-__all__ = [
-    "Finding",
-    "JUnitCase",
-    "visible_lines",
-    "write_github",
-    "write_junit",
-    "write_sarif",
-    "write_text",
-]

@@ -127,5 +127,3 @@ _SHAPES: Final[tuple[tuple[str, Kind, Callable[[Body], bool]], ...]] = (
     ("ollama", "request", _with_messages(_ollama)),
     ("openai_chat", "request", _with_messages(lambda _: True)),
 )
-
-__all__ = ["detected"]

@@ -150,6 +150,3 @@ def _epilog(command: str) -> str | None:
     if not lines:
         return None
     return "\n".join(("\b", "Examples:" if len(lines) > 1 else "Example:", *(f"  {line}" for line in lines)))
-
-
-__all__ = ["EXAMPLES", "CommandGroup", "command_group"]

@@ -57,6 +57,3 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
         uvicorn.Server(settings).run(sockets=[listening])
     except KeyboardInterrupt:
         raise typer.Exit(int(Exit.OK)) from None
-
-
-__all__ = ["HOST", "listening_at", "own_hosts", "serve"]

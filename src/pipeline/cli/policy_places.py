@@ -169,6 +169,3 @@ def _line(module: Module, hit: Hit) -> int:
     ]
     best = (named or defined or list(_PACKAGE.finditer(text)))[:1]
     return text.count("\n", 0, best[0].start()) + 1 if best else 1
-
-
-__all__ = ["Places", "chosen", "file_of", "policies_at", "policy_directory"]

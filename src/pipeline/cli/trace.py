@@ -202,6 +202,3 @@ class Shown:
 
     def _is_seen(self, text: str) -> bool:
         return text in self.leaves or text in self.whole
-
-
-__all__ = ["LINES", "Level", "Traced", "Tracing"]

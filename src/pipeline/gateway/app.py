@@ -342,6 +342,3 @@ def _line(request_id: str, line: _AccessLine, seconds: float) -> dict[str, Any]:
         "upstream": line.upstream,
         "ms": round(seconds * 1000, 3),
     }
-
-
-__all__ = ["PROBES", "Gateway"]

@@ -67,6 +67,3 @@ def asking(who: Identities, roles: Mapping[str, Role]) -> Ask:
         return Person(subject.id, highest[0])
 
     return ask
-
-
-__all__ = ["COOKIE", "asking", "reviewing"]

@@ -329,16 +329,3 @@ def _upstream(name: str, one: UpstreamSettings, settings: Settings, environment:
         return ScriptedUpstream(load_script(one.script))
     key = None if one.key is None else secret_of(one.key, environment, setting=f"upstreams.{name}.key")
     return HttpUpstream(name, one, key, reply_bytes=settings.limits.reply_bytes)
-
-
-__all__ = [
-    "Service",
-    "assembled",
-    "built",
-    "identities",
-    "policy_sets",
-    "seal_key",
-    "signers",
-    "store_of",
-    "vet_policies",
-]

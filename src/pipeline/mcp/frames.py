@@ -189,19 +189,3 @@ def _ambiguous(value: Any) -> Iterator[str]:
 
 def _invalid(message: str, id: Id | None = None) -> FrameError:
     return FrameError(INVALID_REQUEST, "mcp.invalid", message, id)
-
-
-__all__ = [
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
-    "MAX_MESSAGE_BYTES",
-    "PARSE_ERROR",
-    "Batch",
-    "Frame",
-    "FrameError",
-    "Id",
-    "Kind",
-    "frame_of",
-    "is_id",
-    "read",
-]

@@ -209,6 +209,3 @@ def _closed(code: str, message: str) -> Refused:
 
 def _unreadable() -> Refused:
     return _closed("mcp.unreadable", "What the server says cannot be read.")
-
-
-__all__ = ["JSON", "SESSION", "SSE", "VERSION", "Address", "HttpServer", "connections"]

@@ -160,6 +160,3 @@ def _check_message(body: dict[str, Any]) -> None:
         frame_of(body)
     except FrameError as error:
         raise Refused(error.number, error.code, error.message) from None
-
-
-__all__ = ["Judge", "Sent"]

@@ -43,6 +43,3 @@ class Lines:
 
 def _too_large(limit: int) -> FrameError:
     return FrameError(PARSE_ERROR, "mcp.too-large", f"The message has more than {limit} bytes.")
-
-
-__all__ = ["Lines"]

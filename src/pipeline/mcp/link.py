@@ -431,6 +431,3 @@ def note(code: str, side: Side, decision: str | None = None) -> None:
     """Log an event about a message of `side`, without its content; `decision` is the id of the one that refused it."""
     line = {"mcp": code, "from": side.value}
     _log.info("%s", dumps(line if decision is None else {**line, "decision": decision}).decode())
-
-
-__all__ = ["ALONE", "VERSIONS", "Link", "Memory", "Side", "Step", "note"]

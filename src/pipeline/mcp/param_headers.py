@@ -82,6 +82,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, str | int | float) else None
-
-
-__all__ = ["PREFIX", "ParamHeaders"]

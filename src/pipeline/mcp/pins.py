@@ -155,6 +155,3 @@ def _unwritable(file: Path) -> ConfigError:
 def _unusable(file: Path) -> ConfigError:
     hint = "take it away to pin anew what servers offer"
     return ConfigError("these are no pins", path=str(file), code="config.pins", hint=hint)
-
-
-__all__ = ["CHANGED", "STRIPPED", "Pins", "digest_of"]

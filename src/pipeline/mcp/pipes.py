@@ -87,6 +87,3 @@ def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
         done.set_result(None)
     else:
         done.set_exception(error)
-
-
-__all__ = ["ClientDisconnected", "Pipes"]

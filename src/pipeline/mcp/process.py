@@ -108,6 +108,3 @@ def _stop_with_parent() -> None:
     """In the child process: ask Linux for a SIGTERM when the parent dies."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-__all__ = ["GRACE_SECONDS", "Process", "ServerDisconnected"]

@@ -156,6 +156,3 @@ def _same(left: Any, right: Any) -> bool:
 def _is_literal(text: str, structured: Any) -> bool:
     """Whether the text has the values in their own characters: a rule that looks for some of these finds them there."""
     return "\\" not in text and "".join(text.split()) == "".join(dumps(structured).decode().split())
-
-
-__all__ = ["FORMAT", "Repeated", "repeat", "request_of", "response_of", "unrepeated"]

@@ -116,22 +116,3 @@ def refusal_body(id: Id, body: Mapping[str, Any], refused: Refused) -> dict[str,
     if isinstance(meta, Mapping) and VERSION_KEY in meta:
         result["resultType"] = "complete"  # required in every result since revision 2026-07-28
     return {"jsonrpc": "2.0", "id": id, "result": result}
-
-
-__all__ = [
-    "APPROVAL",
-    "CLOSED",
-    "HEADER_MISMATCH",
-    "REFUSED",
-    "TIMEOUT",
-    "UNAVAILABLE",
-    "UNSUPPORTED_VERSION",
-    "Refused",
-    "client_disconnected",
-    "error_body",
-    "of_decision",
-    "of_frame",
-    "of_unreadable",
-    "refusal_body",
-    "timed_out",
-]

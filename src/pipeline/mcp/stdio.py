@@ -255,6 +255,3 @@ class StdioProxy:
             await self._client.write(await apart(dumps, body))
         for body in to_server:
             await self._server.send(body)
-
-
-__all__ = ["Cut", "FromServer", "ProcessServer", "Server", "StdioProxy", "UrlServer", "owned"]

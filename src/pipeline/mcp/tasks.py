@@ -52,6 +52,3 @@ def _begun_id(result: Mapping[str, Any]) -> str | None:
     task = result if result.get("resultType") == "task" else result.get("task")
     task_id = task.get("taskId") if isinstance(task, Mapping) else None
     return task_id if isinstance(task_id, str) else None
-
-
-__all__ = ["GET", "NOTICE", "RESULT", "Tasks"]

@@ -184,17 +184,3 @@ class Forms:
     def holds(self, person: Person, mark: str) -> bool:
         """Whether `mark` is this person's token."""
         return hmac.compare_digest(self.mark(person).encode(), mark.encode())
-
-
-__all__ = [
-    "SECRET_HEADER",
-    "Ask",
-    "Authenticator",
-    "Forms",
-    "Named",
-    "Person",
-    "Proxied",
-    "Refused",
-    "Role",
-    "SignedIn",
-]

@@ -15,10 +15,10 @@ from pipeline.audit.query import Disposition
 from pipeline.decisions.authority import is_legible, is_same_person
 from pipeline.decisions.timestamps import micros
 from pipeline.review import detail, oversight, revisions
-from pipeline.review.access import Role
+from pipeline.review.access import Refused, Role
 from pipeline.review.annotations import KINDS, ranges_of, sampled, set_hash
 from pipeline.review.contents import Kept, kept_of
-from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, form_text, need
+from pipeline.review.site import Answer, Download, Page, Redirect, Site, Visit, form_text, need
 from pipeline.review.summary import Json
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import Placed
@@ -321,21 +321,3 @@ def _session(visit: Visit) -> tuple[str, str | None]:
 
 def _to_session(subject: str, session: str | None) -> Redirect:
     return Redirect("/session", {"subject": subject, **({} if session is None else {"session": session})})
-
-
-__all__ = [
-    "ask",
-    "check",
-    "export",
-    "grant",
-    "reopen",
-    "reveal",
-    "review_decision",
-    "review_found",
-    "review_session",
-    "sample",
-    "save_filter",
-    "second",
-    "sign",
-    "sign_page",
-]

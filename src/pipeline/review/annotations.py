@@ -146,17 +146,3 @@ def sampled(rows: Sequence[Placed], seed: str, size: int) -> list[Placed]:
     """The first `size` rows by SHA-256 of seed and id: anybody with the seed draws the same sample."""
     drawn = sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\n{row.id}".encode()).digest())[:size]
     return sorted(drawn, key=lambda row: row.seq, reverse=True)
-
-
-__all__ = [
-    "KINDS",
-    "MAX_TEXT",
-    "Annotation",
-    "Disposition",
-    "annotation_of",
-    "needs_second",
-    "ranges_of",
-    "sampled",
-    "seconds",
-    "set_hash",
-]

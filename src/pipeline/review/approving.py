@@ -10,10 +10,10 @@ from pipeline.decisions.context import shown_subject, subject_key
 from pipeline.decisions.errors import ApprovalError
 from pipeline.decisions.override import Override
 from pipeline.decisions.timestamps import iso, micros
-from pipeline.review.access import Role
+from pipeline.review.access import Refused, Role
 from pipeline.review.detail import told
 from pipeline.review.lists import decision_rows
-from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, form_text, need
+from pipeline.review.site import Answer, Page, Redirect, Site, Visit, form_text, need
 from pipeline.review.summary import Json
 from pipeline.store.records import Placed
 
@@ -157,6 +157,3 @@ def decide(site: Site, visit: Visit) -> Answer:
         raise Refused(422, "review.answer", "Choose approve or deny.")
     (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], visit.subject)
     return Redirect("/approvals")
-
-
-__all__ = ["approval", "approvals", "decide", "end_override", "look"]

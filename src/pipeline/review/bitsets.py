@@ -39,6 +39,3 @@ def selectors(bits: int) -> bytes:
 def below(size: int) -> int:
     """The set of all positions below `size`."""
     return (1 << size) - 1
-
-
-__all__ = ["below", "newest_first", "of_flags", "of_positions", "selectors"]

@@ -435,6 +435,3 @@ class Catalog:
 
 def _is_open(flags: int) -> bool:
     return bool(flags & _EYES) and not flags & _DONE
-
-
-__all__ = ["EDITS", "SEVERITIES", "Catalog", "Session"]

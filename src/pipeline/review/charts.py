@@ -62,6 +62,3 @@ def spread(values: Sequence[float]) -> list[Json]:
     rows = [(name, ordered[min(len(ordered) - 1, int(share * len(ordered)))]) for name, share in at.items()]
     highest = max(value for _, value in rows) or 1
     return [{"value": name, "count": round(value, 2), "share": round(100 * value / highest, 1)} for name, value in rows]
-
-
-__all__ = ["HEIGHT", "WIDTH", "over_time", "shares", "spread"]

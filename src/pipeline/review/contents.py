@@ -191,6 +191,3 @@ def _definition(policies: PolicySet, place: Place) -> list[str]:
 def _content(value: Json) -> list[str]:
     """Its lines, without the extensions, which never leave the pipeline."""
     return escaped_json({name: item for name, item in value.items() if name != "extensions"}).splitlines()
-
-
-__all__ = ["Kept", "Rejudging", "kept_of"]

@@ -8,10 +8,11 @@ from typing import Any, Final
 from pipeline.audit.evidence import FIELDS, leaf_of
 from pipeline.audit.query import Disposition
 from pipeline.decisions.timestamps import iso
+from pipeline.review.access import Refused
 from pipeline.review.annotations import Annotation
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.lists import decision_rows, session_row
-from pipeline.review.site import Page, Refused, Site, Visit
+from pipeline.review.site import Page, Site, Visit
 from pipeline.review.summary import Json, hits, not_judged, sentence, skipped
 from pipeline.store.four_eyes import Ask
 from pipeline.store.records import Placed
@@ -177,6 +178,3 @@ def rule(site: Site, visit: Visit) -> Page:
         "lines": text.splitlines(),
     }
     return Page("rule.html", data)
-
-
-__all__ = ["decision", "known", "rule", "session", "told"]

@@ -27,6 +27,3 @@ def _lines(old: Sequence[str], new: Sequence[str], group: Sequence[tuple[str, in
             yield {"old": number, "new": None, "change": "removed", "text": text}
         for number, text in enumerate(new[begin:end], start=begin + 1):
             yield {"old": None, "new": number, "change": "added", "text": text}
-
-
-__all__ = ["parts"]

@@ -9,8 +9,9 @@ from typing import Any, Final
 from pipeline.audit.query import plain
 from pipeline.decisions.context import shown_subject
 from pipeline.decisions.timestamps import iso
+from pipeline.review.access import Refused
 from pipeline.review.catalog import SEVERITIES, Session
-from pipeline.review.site import PAGE, Page, Refused, Site, Visit
+from pipeline.review.site import PAGE, Page, Site, Visit
 from pipeline.review.summary import Json, hits, not_judged
 from pipeline.store.records import Placed
 
@@ -220,6 +221,3 @@ def _number(text: str) -> int | None:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise Refused(422, "review.page", "There is no such page.")
     return int(text)
-
-
-__all__ = ["FACETS", "decision_rows", "decisions", "facets", "saved", "session_row", "sessions", "toggled"]

@@ -11,10 +11,11 @@ from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report
 from pipeline.decisions.context import shown_subject
 from pipeline.decisions.timestamps import iso
+from pipeline.review.access import Refused
 from pipeline.review.annotations import Annotation, needs_second, set_hash
 from pipeline.review.charts import over_time, shares, spread
 from pipeline.review.lists import decision_rows, saved
-from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
+from pipeline.review.site import PAGE, Page, Site, Verified, Visit
 from pipeline.review.summary import Json
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_store
@@ -183,17 +184,3 @@ def signature(site: Site, id: str) -> Annotation:
 def signed_rows(site: Site, annotation: Annotation) -> list[Placed]:
     """The decisions that a signature covers, as they are now."""
     return site.catalog.decisions_in(annotation.body["set"])
-
-
-__all__ = [
-    "charts",
-    "check",
-    "has_signed",
-    "integrity",
-    "signature",
-    "signed_rows",
-    "signoff",
-    "signoffs",
-    "stands",
-    "waits",
-]

@@ -95,6 +95,3 @@ def _any(sets: Iterable[int]) -> int:
 
 def _rule_list(rules: dict[str, int]) -> str:
     return " ".join(f"{rule}={count}" for rule, count in rules.items())
-
-
-__all__ = ["MAX_WEEKS", "report"]

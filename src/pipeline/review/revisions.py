@@ -15,9 +15,9 @@ from pipeline.decisions.timestamps import iso
 from pipeline.policy.entrypoints import is_generated
 from pipeline.policy.policy_set import PolicySet
 from pipeline.replay.impact import Change
-from pipeline.review.access import Role
+from pipeline.review.access import Refused, Role
 from pipeline.review.differences import parts
-from pipeline.review.site import Answer, Page, Refused, Site, Visit, form_text, need
+from pipeline.review.site import Answer, Page, Site, Visit, form_text, need
 from pipeline.review.summary import Json
 from pipeline.store.records import Placed
 
@@ -190,6 +190,3 @@ _CHANGES: Final = {
     Change.UNCHANGED: "the same",
     Change.NOT_REPLAYABLE: "uncertain",
 }
-
-
-__all__ = ["compare", "impact", "policies", "policy"]

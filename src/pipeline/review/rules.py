@@ -115,6 +115,3 @@ def line_of(text: str, effect: str, code: str) -> int:
         if f'"{code}"' in "\n".join(lines[start:after]):
             return start + 1
     return starts[0] + 1 if starts else 1
-
-
-__all__ = ["PoliciesAtHand", "line_of"]

@@ -191,18 +191,3 @@ def _read(body: bytes | None) -> Json | None:
     except DecodeError:
         return None
     return parsed if isinstance(parsed, dict) and readable(parsed) else None
-
-
-__all__ = [
-    "PAGE",
-    "Answer",
-    "Download",
-    "Page",
-    "Redirect",
-    "Refused",
-    "Site",
-    "Verified",
-    "Visit",
-    "form_text",
-    "need",
-]

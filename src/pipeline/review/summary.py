@@ -167,6 +167,3 @@ def _missed(missed: int, produced: int) -> str:
 
 def _hits(count: int) -> str:
     return "hit was" if count == 1 else "hits were"
-
-
-__all__ = ["Json", "hits", "named", "not_judged", "readable", "sentence", "skipped"]

@@ -20,9 +20,9 @@ from pipeline.audit.query import Disposition, exactly
 from pipeline.decisions.display import visible
 from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError, needs
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
-from pipeline.review.access import Authenticator, Forms, Named, Person, Role, SignedIn
+from pipeline.review.access import Authenticator, Forms, Named, Person, Refused, Role, SignedIn
 from pipeline.review.charts import HEIGHT, WIDTH
-from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
+from pipeline.review.site import Answer, Download, Page, Redirect, Site, Visit
 
 with needs("review"):
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -424,6 +424,3 @@ def _cell(value: Any) -> str:
 
 
 _FORMULAS: Final = frozenset("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # in full width too, as Japanese is typed
-
-
-__all__ = ["HEADERS", "HTMX_SHA256", "MAX_FORM", "build_site"]

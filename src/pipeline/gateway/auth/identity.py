@@ -214,6 +214,3 @@ def _address(peer: str | None) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-__all__ = ["Identities", "TrustedProxy", "hash_of", "is_name", "is_own_name", "is_token", "new_key", "presented_in"]

@@ -186,6 +186,3 @@ async def fetched(url: str) -> bytes:
             if len(raw) > MAX_SET_BYTES:
                 raise ValueError("it is too large")
         return bytes(raw)
-
-
-__all__ = ["FETCH_SECONDS", "MAX_KEYS", "MAX_SET_BYTES", "KeySet", "KeysUnavailable", "fetched"]

@@ -152,6 +152,3 @@ def _refused(why: str, code: str = "auth.token", message: str = "This token is n
     """The refusal of a token; `why` is for whoever runs the gateway alone, in no word of the token's."""
     _log.info("%s", dumps({"event": code, "why": why}).decode())
     return Refusal(401, code, message, headers={"www-authenticate": 'Bearer error="invalid_token"'})
-
-
-__all__ = ["MAX_TOKEN", "Tokens"]

@@ -261,6 +261,3 @@ def _rule(hit: Hit, path: str | None) -> dict[str, Any]:
     if hit.mode is not Mode.ENFORCE:
         fields["mode"] = hit.mode.value
     return fields if hit.excused is None else fields | {"excused": True}
-
-
-__all__ = ["Checks", "Format", "Question", "question_of"]

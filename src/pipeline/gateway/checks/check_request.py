@@ -62,6 +62,3 @@ def placed(place: str) -> Iterator[None]:
         yield
     except CmfError as error:
         raise of_unreadable(error.at(place)) from None
-
-
-__all__ = ["placed", "read_as", "would_change", "wrong"]

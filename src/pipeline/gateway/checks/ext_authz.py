@@ -29,6 +29,3 @@ async def authorized(checks: Checks, incoming: IncomingRequest) -> Answer:
     if await apart(canonical_bytes, left) != await apart(canonical_bytes, incoming.body):
         raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
     return Answer(status=200, media_type=JSON, body=b"{}", headers=decision_headers(outcome.decision))
-
-
-__all__ = ["authorized"]

@@ -244,6 +244,3 @@ def _edited(body: _Object, left: Any, places: Sequence[int]) -> list[str] | None
     if unsure or not changed <= set(places) or canonical_bytes(now) != canonical_bytes(body):
         return None
     return texts
-
-
-__all__ = ["GuardrailRequest", "guarded"]

@@ -154,16 +154,3 @@ class Proxy(Section):
         if len({*self.headers, *taken}) != len(self.headers) + len(taken):
             raise ValueError("each header says one thing, and none of the gateway's own")
         return self
-
-
-__all__ = [
-    "KEY_HEADERS",
-    "PROXY_SECRET_HEADER",
-    "Algorithm",
-    "Claims",
-    "Issuer",
-    "Key",
-    "KeyHash",
-    "KeySource",
-    "Proxy",
-]

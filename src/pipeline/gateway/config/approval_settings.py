@@ -28,6 +28,3 @@ class ApprovalSettings(Section):
     ping_seconds: Seconds = 15.0
     """After how long without an answer a stream that waits is kept alive with a comment or ping, where its dialect has
     one."""
-
-
-__all__ = ["ApprovalSettings", "RouteApprovals"]

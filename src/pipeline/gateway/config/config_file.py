@@ -280,6 +280,3 @@ def _shown(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _shown(item, f"{path}[{index}]")
     else:
         yield path, "-" if value in (None, (), []) else str(value)
-
-
-__all__ = ["MAX_FILE_BYTES", "PREFIX", "Loaded", "load", "secret_of"]

@@ -54,6 +54,3 @@ def key_in(variable: str, text: str) -> str:
         return text
     keyed, _, _ = text.partition("://")[2].rpartition("@")
     return unquote(keyed)
-
-
-__all__ = ["Named", "key_in", "upstreams"]

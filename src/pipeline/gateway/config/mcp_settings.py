@@ -52,6 +52,3 @@ class McpServer(Section):
     """Sessions at once."""
     subject_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
     """Sessions of one subject at once."""
-
-
-__all__ = ["PATH", "STDIO_KEYS", "Endpoint", "McpServer", "endpoint"]

@@ -119,6 +119,3 @@ def _resolved(target: str, aliases: Aliases, path: tuple[str, ...]) -> Iterator[
     else:
         upstream, _, model = target.partition("/")
         yield Candidate(upstream, model or None)
-
-
-__all__ = ["Candidate", "Chain", "Destinations", "HealthSettings", "Target", "WindowMode", "check_routing"]

@@ -441,25 +441,3 @@ def _check_unique(settings: Settings) -> None:
                 hint = "make a key of its own: `cmf config key`" if what == "hash" else f"give each {what} its own name"
                 raise SettingError(f"a {what} is given twice", *place, hint=hint)
             seen.add(name)
-
-
-__all__ = [
-    "CHECK_ROUTE",
-    "Admin",
-    "AdminKey",
-    "Audit",
-    "Check",
-    "DialectName",
-    "EnvoyCheck",
-    "Limits",
-    "Listen",
-    "LitellmCheck",
-    "Review",
-    "Route",
-    "RouteLimits",
-    "SessionSettings",
-    "Settings",
-    "Telemetry",
-    "Upstream",
-    "UpstreamDialect",
-]

@@ -108,18 +108,3 @@ def repeated_end(dialect: str, base_url: str) -> str:
     found = _APIS.search(base_url) or _ENDPOINTS.search(base_url)
     is_own = found is not None and (found[0] != "/api" or dialect in ("ollama", "openrouter"))
     return found[0] if found is not None and is_own else ""
-
-
-__all__ = [
-    "Host",
-    "HostName",
-    "Name",
-    "Seconds",
-    "Secret",
-    "Section",
-    "SettingError",
-    "address",
-    "is_loopback",
-    "origin",
-    "repeated_end",
-]

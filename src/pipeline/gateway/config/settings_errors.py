@@ -114,6 +114,3 @@ def line_of(text: str, steps: Sequence[Step]) -> int:
             break
         line, node = found[0].start_mark.line + 1, found[1]
     return line
-
-
-__all__ = ["ELSE", "first_of", "line_of", "said_of", "steps_in"]

@@ -40,6 +40,3 @@ def _descriptions(section: type[Section]) -> dict[str, str]:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
                     found[name] = inspect.cleandoc(docstring).replace("\n", " ")
     return found
-
-
-__all__ = ["settings_schema"]

@@ -91,6 +91,3 @@ class Reply:
                     self.begun = True
         except (TimeoutError, OSError):
             raise ClientDisconnected from None
-
-
-__all__ = ["Answer", "Reply", "decision_headers"]

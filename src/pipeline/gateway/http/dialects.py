@@ -185,24 +185,3 @@ def _only_usage(event: WireEvent) -> bool:
     """Whether a chunk has usage and no choices. Clients that did not ask for usage fail on such a chunk."""
     data = event.get("data")
     return isinstance(data, dict) and data.get("choices") == [] and "usage" in data
-
-
-__all__ = [
-    "CHAT",
-    "CHECK",
-    "DIALECTS",
-    "GEMINI",
-    "JSON",
-    "LITELLM",
-    "MESSAGES",
-    "NDJSON",
-    "OLLAMA",
-    "RESPONSES",
-    "SSE",
-    "Dialect",
-    "counted",
-    "described_model",
-    "listed_models",
-    "streamed",
-    "without_usage_unless_asked",
-]

@@ -183,17 +183,3 @@ def dialect_near(path: str) -> Dialect:
     if path.startswith("/api/"):
         return OLLAMA
     return GEMINI if path.startswith("/v1beta/") or _GEMINI_METHOD.search(path) else CHAT
-
-
-__all__ = [
-    "CHECKS",
-    "CHECK_PATH",
-    "ENVOY_PREFIX",
-    "LITELLM_PATH",
-    "PATHS",
-    "Endpoint",
-    "Operation",
-    "dialect_near",
-    "endpoint_of",
-    "nothing_there",
-]

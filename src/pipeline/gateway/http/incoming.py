@@ -220,26 +220,3 @@ def _too_large(limits: Limits) -> Refusal:
 
 def _shown(name: str) -> str:
     return name if name.isprintable() and len(name) <= 64 else "?"
-
-
-__all__ = [
-    "CLIENT_CLOSED",
-    "LASTS",
-    "SESSION_HEADER",
-    "ClientDisconnected",
-    "Receive",
-    "Scope",
-    "Send",
-    "body_of",
-    "bytes_of",
-    "check_query",
-    "check_uncut",
-    "headers_of",
-    "json_of",
-    "model_in",
-    "path_of",
-    "query_of",
-    "session_of",
-    "size_of",
-    "until_disconnect",
-]

@@ -95,6 +95,3 @@ def of_unreadable(error: CmfError, status: int = 400) -> Refusal:
     where = f" at {error.path}" if error.path else ""
     hint = f"; {error.hint}" if error.hint else ""
     return Refusal(status, error.code, f"{error.message}{where}{hint}", headers=FINAL)
-
-
-__all__ = ["FINAL", "Refusal", "ending", "later", "of_decision", "of_unreadable", "retry_after"]

@@ -346,6 +346,3 @@ def allow_files(limits: Limits) -> None:
         what = "so many connections need more open files than this process may have"
         raise ConfigError(what, path="limits.connections", code="config.open-files", hint=hint)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-__all__ = ["BACKLOG", "GRACE_SECONDS", "Server", "address_of", "allow_files", "listening", "server_of"]

@@ -74,6 +74,3 @@ class _Block(AbstractContextManager[None]):
         """Cancel its task: it took too long."""
         self._is_late = True
         self._task.cancel()
-
-
-__all__ = ["SharedTimeout"]

@@ -72,5 +72,3 @@ class McpReply(Reply):
 
 
 _NOTHING: Final = Refused(INVALID_REQUEST, "mcp.nothing", "Policy passes nothing of this on.")
-
-__all__ = ["McpReply"]

@@ -55,6 +55,3 @@ def endpoints_of(
             enforce=(one.mode or settings.mode) is Mode.ENFORCE,
         )
     return made
-
-
-__all__ = ["Endpoint", "endpoints_of"]

@@ -66,6 +66,3 @@ def _decoded(text: str) -> str | None:
         return base64.b64decode(match[1], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
-
-
-__all__ = ["check_accepts", "check_routing"]

@@ -406,6 +406,3 @@ async def _end(session: McpSession) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
             await session.server.end()
-
-
-__all__ = ["McpGateway"]

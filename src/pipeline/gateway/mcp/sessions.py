@@ -103,6 +103,3 @@ class McpSessions:
 
 def _is_of(session: McpSession, subject: SubjectExtension | None) -> bool:
     return session_key(session.context).subject == session_key(Context(subject=subject)).subject
-
-
-__all__ = ["McpSession", "McpSessions"]

@@ -146,6 +146,3 @@ async def _send(send: Send, status: int, media_type: str, body: bytes, more: Map
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-__all__ = ["BY", "REVIEW", "AdminApp", "App"]

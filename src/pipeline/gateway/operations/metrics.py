@@ -250,6 +250,3 @@ def _family(name: str, kind: str, rows: Iterable[tuple[Mapping[str, str], int]])
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of", "rules_in"]

@@ -143,6 +143,3 @@ def recorded_settings(settings: Settings) -> dict[str, Any]:
     shown = {path: value for path, value, _ in Loaded(settings=settings, sources={}).effective()}
     named = {path: value for path, value in shown.items() if not path.startswith(_BY_DIGEST)}
     return {"digest": hashlib.sha256(dumps(shown)).hexdigest(), "mode": settings.mode.value, "settings": named}
-
-
-__all__ = ["Chronicle", "recorded_settings"]

@@ -136,6 +136,3 @@ def _labelled(line: str, worker: str) -> str:
     if name.endswith("}"):
         return f'{name[:-1]},worker="{worker}"}} {value}'
     return f'{name}{{worker="{worker}"}} {value}'
-
-
-__all__ = ["GuardedRoutes", "Operations", "OwnOperations", "merged"]

@@ -60,6 +60,3 @@ class Readiness:
                 return False
             self._again = now + AGAIN_SECONDS
             return True
-
-
-__all__ = ["AGAIN_SECONDS", "Readiness"]

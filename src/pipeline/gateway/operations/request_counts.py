@@ -56,6 +56,3 @@ class Tally:
         with self._gate:
             for route, line in routes.items():
                 self._counts.update({(route, outcome): line[outcome] for outcome in OUTCOMES if line[outcome]})
-
-
-__all__ = ["OUTCOMES", "Tally"]

@@ -190,6 +190,3 @@ def exported(settings: TelemetrySettings) -> Iterator[Telemetry]:
     finally:
         tracers.shutdown()
         meters.shutdown()
-
-
-__all__ = ["SERVICE", "Telemetry", "exported"]

@@ -134,6 +134,3 @@ def admin_app(settings: Settings, operations: Operations, review: App | None = N
     admins = {key.hash: key.subject or key.name for key in settings.admin.keys}
     hosts = {*settings.admin.hosts, *settings.listen.hosts, settings.admin.host}
     return AdminApp(operations, admins, review, hosts=hosts)
-
-
-__all__ = ["admin_app", "collect_at_rest", "hanging_up", "on_signal", "run"]

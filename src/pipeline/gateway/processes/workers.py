@@ -250,6 +250,3 @@ def _sealed(settings: Settings, home: Path) -> Settings:
     with open(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
         stream.write(secrets.token_hex(32))
     return settings.model_copy(update={"seal_key": Secret(file=file)})
-
-
-__all__ = ["Crew", "serve"]

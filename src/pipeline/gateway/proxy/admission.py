@@ -88,6 +88,3 @@ class Admission:
 def _too_many(seconds: float) -> Refusal:
     wait = later(max(1, math.ceil(seconds)))
     return Refusal(429, "route.rate", "The rate limit of this route is reached: try again later.", headers=wait)
-
-
-__all__ = ["MAX_SUBJECTS", "Admission"]

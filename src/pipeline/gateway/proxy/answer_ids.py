@@ -63,6 +63,3 @@ def _facts(dialect: str, request_id: str) -> dict[str, Any]:
     if dialect == "openai_responses":
         return {**_RESPONSE, "id": f"resp_{request_id}", "created_at": made}
     return {"responseId": request_id}
-
-
-__all__ = ["identified"]

@@ -97,6 +97,3 @@ def _is_answered(asked: Collection[str], stands: Mapping[str, ApprovalStatus]) -
     """Whether all were decided, or one was denied; one that was asked for meanwhile is not known to the reader yet."""
     found = [stands.get(name, ApprovalStatus.PENDING) for name in asked]
     return ApprovalStatus.DENIED in found or ApprovalStatus.PENDING not in found
-
-
-__all__ = ["ENDING", "FULL", "LOOK_SECONDS", "HeldReplies"]

@@ -450,17 +450,3 @@ def refusing_unemittable(outcome: Outcome, status: int = 502) -> Iterator[None]:
         raise Refusal(503, error.code, error.message, headers=decision_headers(outcome.decision)) from None
     except CmfError as error:
         raise of_unreadable(error, status) from None
-
-
-__all__ = [
-    "APPROVAL_HEADER",
-    "FORWARDED_HEADERS",
-    "Answer",
-    "Backend",
-    "IncomingRequest",
-    "RouteRuntime",
-    "exchange",
-    "read_request",
-    "refusing_unemittable",
-    "request_in",
-]

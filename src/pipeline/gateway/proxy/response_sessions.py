@@ -103,6 +103,3 @@ def _continued_answer(body: Any) -> str | None:
 def _link(subject: SubjectExtension | None, named: str) -> Context:
     digest = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
     return Context(subject=subject, session=f"~answer:{digest}")
-
-
-__all__ = ["Links"]

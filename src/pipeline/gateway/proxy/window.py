@@ -275,6 +275,3 @@ async def _judged_to_the_end(guard: Guard, answer: Response, context: Context) -
     _judging.add(task)
     task.add_done_callback(_judging.discard)
     return await asyncio.shield(task)
-
-
-__all__ = ["Window"]

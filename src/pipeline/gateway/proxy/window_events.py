@@ -338,5 +338,3 @@ _TEXT_EVENTS: Final[dict[str, _TextEvents]] = {
     "gemini": _Gemini(),
     "ollama": _Ollama(),
 }
-
-__all__ = ["Diverged", "Sent"]

@@ -74,6 +74,3 @@ def failure_of(error: Exception, seconds: float) -> ConnectionResult:
             return ConnectionResult(
                 f"it cannot be reached ({type(error).__name__})", "check the address and the network"
             )
-
-
-__all__ = ["ConnectionResult", "check_connection", "failure_of", "is_plain_over_networks"]

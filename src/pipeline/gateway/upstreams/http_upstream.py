@@ -297,6 +297,3 @@ async def _bounded(reply: aiohttp.ClientResponse, limit: int) -> bytes:
 
 def _unreadable(why: str) -> UpstreamError:
     return UpstreamError(502, "upstream.unreadable", "The upstream's reply cannot be read.", why=why)
-
-
-__all__ = ["HttpUpstream"]

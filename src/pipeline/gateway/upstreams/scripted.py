@@ -199,6 +199,3 @@ def _answered(request: Request) -> set[str | None]:
             break
         found.update(names.get(part.tool_call_id or "", part.tool_name) for part in results)
     return found
-
-
-__all__ = ["Script", "ScriptedUpstream", "load_script"]

@@ -134,18 +134,3 @@ def error_of(status: int, wire_error: ErrorInfo | None, wait: int | None = None)
             message=message or _FAILED, code=error_code(our_status), status=our_status, retry_after_seconds=wait
         )
     )
-
-
-__all__ = [
-    "ACCOUNT",
-    "CONTRADICTORY",
-    "CONTRADICTS",
-    "REQUEST",
-    "StreamObserver",
-    "Upstream",
-    "UpstreamError",
-    "client_status",
-    "error_code",
-    "error_of",
-    "retryable_error",
-]
