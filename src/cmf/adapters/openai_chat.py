@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from cmf.adapters.chat_completions.adapter import ChatCompletions
+from cmf.adapters.chat_completions.adapter import adapter_of
 from cmf.adapters.chat_completions.dialect import Dialect
 
 FORMAT: Final = "openai_chat"
 
-ADAPTER: Final = ChatCompletions(
+ADAPTER: Final = adapter_of(
     Dialect(
         format=FORMAT,
         path="/v1/chat/completions",

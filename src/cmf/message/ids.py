@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ulid import ULID
 
@@ -21,6 +21,7 @@ from cmf.message.message import Message, Part, PromptResultPart, ToolCallPart, T
 from cmf.message.model_ids import provider_of
 from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
+from cmf.message.transform import messages_of, with_messages
 
 TOOL_PREFIX: Final = "tu_"
 NO_PROVIDER: Final = "_"
@@ -79,10 +80,10 @@ class IdMap:
         """The canonical id of what `provider` calls `provider_id`; minted when it is first met."""
         if provider_id in self.to_provider:
             return provider_id  # it is one of ours already
-        known = self.to_canonical.setdefault(provider, {})
-        if provider_id not in known:
+        canonical_ids = self.to_canonical.setdefault(provider, {})
+        if provider_id not in canonical_ids:
             self.link(mint(), provider, provider_id)
-        return known[provider_id]
+        return canonical_ids[provider_id]
 
     def provider(self, provider: str, canonical_id: str) -> str:
         """What `provider` calls `canonical_id`; the canonical id itself where that provider never named it.
@@ -107,12 +108,12 @@ class IdMap:
     @classmethod
     def from_json(cls, stored: Mapping[str, Mapping[str, str]]) -> IdMap:
         """The map that `to_json` gave."""
-        made = cls()
+        id_map = cls()
         for canonical, names in stored.items():
-            made.to_provider.setdefault(canonical, {})
+            id_map.to_provider.setdefault(canonical, {})
             for provider, name in names.items():
-                made.link(canonical, provider, name)
-        return made
+                id_map.link(canonical, provider, name)
+        return id_map
 
 
 def stamp(
@@ -126,7 +127,7 @@ def stamp(
     """
     session_id = session_id or (value.session_id if isinstance(value, Request) else None)
     stamper = _Stamper(ids, clock, id_map, provider or _own_provider(value), session_id)
-    return _each_message(value, stamper.message)
+    return with_messages(value, tuple(map(stamper.message, messages_of(value))))
 
 
 def unstamp(value: _T, id_map: IdMap, *, provider: str | None = None) -> _T:
@@ -135,7 +136,7 @@ def unstamp(value: _T, id_map: IdMap, *, provider: str | None = None) -> _T:
     names = id_map.to_provider
     message_ids = _message_ids(provider)
 
-    def known(message_id: str | None) -> str | None:
+    def provider_id(message_id: str | None) -> str | None:
         return names.get(str(message_id), {}).get(message_ids, message_id)
 
     def provider_names(part: Part) -> Part:
@@ -143,12 +144,11 @@ def unstamp(value: _T, id_map: IdMap, *, provider: str | None = None) -> _T:
             return replace(part, tool_call_id=id_map.provider(provider, str(part.tool_call_id)))
         return part
 
-    return _each_message(
-        value,
-        lambda message: replace(
-            _with_parts(message, provider_names), id=known(message.id), parent_id=known(message.parent_id)
-        ),
-    )
+    def unstamped(message: Message) -> Message:
+        named = _with_parts(message, provider_names)
+        return replace(named, id=provider_id(message.id), parent_id=provider_id(message.parent_id))
+
+    return with_messages(value, tuple(map(unstamped, messages_of(value))))
 
 
 def _own_provider(value: Message | Request | Response) -> str:
@@ -196,20 +196,6 @@ class _Stamper:
         minted = self._ids.tool_id()
         self._map.to_provider.setdefault(minted, {})
         return minted
-
-
-def _each_message(value: _T, change: Callable[[Message], Message]) -> _T:
-    done: Any
-    if isinstance(value, Message):
-        done = change(value)
-    elif isinstance(value, Request):
-        done = replace(value, messages=tuple(map(change, value.messages)))
-    else:
-        done = replace(
-            value, choices=tuple(replace(choice, message=change(choice.message)) for choice in value.choices)
-        )
-    result: _T = done
-    return result
 
 
 def _with_parts(message: Message, change: Callable[[Part], Part]) -> Message:

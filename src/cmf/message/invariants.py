@@ -6,7 +6,7 @@ providers send, where a breach is a finding that policy may act on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, get_args
 
 from cmf.enums import ContentType, MessageStatus, Role
@@ -16,6 +16,7 @@ from cmf.message.message import Extensions, Message, Part, ToolCallPart, ToolRes
 from cmf.message.request import Request, Response
 from cmf.message.tool_input import input_problem
 from cmf.message.tools import ToolRegistry
+from cmf.message.transform import messages_of
 
 Profile = Literal["ledger", "wire"]
 PROFILES: Final = get_args(Profile)
@@ -65,21 +66,12 @@ def validate(
     """
     if profile not in PROFILES:
         raise ShapeError("there is no such profile", path="profile", hint=f"use {' or '.join(PROFILES)}")
-    findings = tuple(_findings(list(_messages(value)), profile, tools))
+    messages = messages_of(value) if isinstance(value, Message | Request | Response) else value
+    findings = tuple(_findings(list(messages), profile, tools))
     if findings and profile == "ledger":
         first = findings[0]
         raise InvariantError(first.problem, path=first.path, code=first.code, hint="see docs/spec/invariants.md")
     return findings
-
-
-def _messages(value: Message | Request | Response | Sequence[Message]) -> Iterable[Message]:
-    if isinstance(value, Message):
-        return [value]
-    if isinstance(value, Request):
-        return value.messages
-    if isinstance(value, Response):
-        return [choice.message for choice in value.choices]
-    return value
 
 
 def _findings(messages: list[Message], profile: Profile, tools: ToolRegistry | None) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from cmf.enums import Role
 from cmf.errors import UnsupportedError
 from cmf.message.message import ImagePart, Message, Part, ToolCallPart, ToolResultPart
 from cmf.message.request import Request
-from cmf.message.transform import map_parts
+from cmf.message.transform import part_paths
 from cmf.models.capabilities import ModelCapabilities
 
 
@@ -37,13 +37,13 @@ def shortfalls(
     """
     messages, prefix = (value.messages, "$.messages") if isinstance(value, Request) else (value, "$")
     first: dict[str, Shortfall] = {}
-    found = list(_of_messages(messages, prefix, offered))
+    missing = list(_of_messages(messages, prefix, offered))
     if isinstance(value, Request):
-        found += _of_request(value, offered)
+        missing += _of_request(value, offered)
     if input_tokens > offered.max_context_tokens:
-        found.append(Shortfall("max_context_tokens", prefix, "more tokens"))
-    for one in found:
-        first.setdefault(one.capability, one)
+        missing.append(Shortfall("max_context_tokens", prefix, "more tokens"))
+    for shortfall in missing:
+        first.setdefault(shortfall.capability, shortfall)
     return tuple(first.values())
 
 
@@ -53,12 +53,12 @@ def check_swap(messages: Sequence[Message], offered: ModelCapabilities, *, name:
     Raises:
         UnsupportedError: it cannot; code `swap.<capability>`, and the path of the first part in the way.
     """
-    for short in shortfalls(messages, offered, input_tokens=input_tokens):
+    for shortfall in shortfalls(messages, offered, input_tokens=input_tokens):
         raise UnsupportedError(
-            f"Cannot swap to {name}: session contains {short.what} that this model can't process.",
-            path=short.path,
-            code=f"swap.{short.capability.replace('_', '-')}",
-            hint=f"choose a model that declares {short.capability}",
+            f"Cannot swap to {name}: session contains {shortfall.what} that this model can't process.",
+            path=shortfall.path,
+            code=f"swap.{shortfall.capability.replace('_', '-')}",
+            hint=f"choose a model that declares {shortfall.capability}",
         )
 
 
@@ -67,7 +67,7 @@ def _of_messages(messages: Iterable[Message], prefix: str, offered: ModelCapabil
         at = f"{prefix}[{index}]"
         if message.role in (Role.SYSTEM, Role.DEVELOPER) and message.content and not offered.supports_system_prompt:
             yield Shortfall("supports_system_prompt", at, "a system prompt")
-        for path, part in _parts(message):
+        for path, part in part_paths(message):
             yield from _of_part(part, f"{at}.{path}", offered)
 
 
@@ -95,15 +95,3 @@ def _of_request(request: Request, offered: ModelCapabilities) -> Iterator[Shortf
             yield Shortfall(capability, path, what)
     if wanted is not None and wanted > offered.max_output_tokens:
         yield Shortfall("max_output_tokens", "$.sampling.max_output_tokens", "more output tokens")
-
-
-def _parts(message: Message) -> list[tuple[str, Part]]:
-    """Every part of a message, inner ones too, with its path."""
-    found: list[tuple[str, Part]] = []
-
-    def seen(part: Part, path: str) -> Part:
-        found.append((path, part))
-        return part
-
-    map_parts(message, seen)
-    return found

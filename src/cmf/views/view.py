@@ -109,7 +109,7 @@ class MessageView:
     def __repr__(self) -> str:
         return f"MessageView(kind={self.kind.value!r}, role={self.role.value!r}, path={self.path!r}, uri={self.uri!r})"
 
-    # -- core attributes (seed 003 §4.3) ------------------------------------------------------------------------------
+    # -- core attributes (seed 003 §4.3) -------------------------------------------------------------------------------
 
     @property
     def content(self) -> str | None:
@@ -185,7 +185,7 @@ class MessageView:
         part = self._part
         return part.pieces if isinstance(part, JoinedText) else ()
 
-    # -- direction and flags (seed 003 §4.4) --------------------------------------------------------------------------
+    # -- direction and flags (seed 003 §4.4) ---------------------------------------------------------------------------
 
     @property
     def is_pre(self) -> bool:
@@ -222,7 +222,7 @@ class MessageView:
         """An image, video, sound or document."""
         return self.kind in _MEDIA
 
-    # -- context, as far as granted (seed 003 §4.5) -------------------------------------------------------------------
+    # -- context, as far as granted (seed 003 §4.5) --------------------------------------------------------------------
 
     @property
     def environment(self) -> str | None:
@@ -304,7 +304,7 @@ class MessageView:
         """The data policy of this view's entity; of the enclosing one where it has none of its own [B2]."""
         return self._entity().get("data_policy")
 
-    # -- helpers ------------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     def has_role(self, role: str) -> bool:
         """Whether the subject has the role. Raises CapabilityError without `read_roles`: a "no" could be wrong [B7]."""
@@ -352,7 +352,7 @@ class MessageView:
         """Whether there is any text to scan."""
         return bool(self.content)
 
-    # -- serialisation (seed 003 §4.7) --------------------------------------------------------------------------------
+    # -- serialisation (seed 003 §4.7) ---------------------------------------------------------------------------------
 
     def to_dict(self, *, include_content: bool = True, include_context: bool = True) -> dict[str, Any]:
         """The view as fresh JSON objects; a None attribute is absent. Sensitive headers are never in it.

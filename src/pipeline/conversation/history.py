@@ -16,6 +16,7 @@ from cmf.enums import ViewKind
 from cmf.message.message import Message, PromptResultPart, ToolCallPart, ToolResultPart
 from cmf.message.request import Request, Response
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import messages_of
 from cmf.views.iterate import iter_views
 from pipeline.conversation.turn_cache import KeptTurn
 from pipeline.decisions.context import Context, SessionKey, session_key
@@ -24,7 +25,7 @@ from pipeline.decisions.errors import ConfigError, PipelineError
 from pipeline.decisions.paths import part_at
 from pipeline.decisions.retention import FOREVER, Keep
 from pipeline.decisions.stage import Traffic
-from pipeline.decisions.traffic import identical_start, messages_of
+from pipeline.decisions.traffic import identical_start
 from pipeline.provenance.claims import Claims
 from pipeline.provenance.index import Index, Origin
 from pipeline.provenance.profiles import Profiles

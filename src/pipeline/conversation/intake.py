@@ -15,6 +15,7 @@ from cmf.message.message import Message, RequestExtension
 from cmf.message.request import Request, Response
 from cmf.message.security import RetentionPolicy
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import messages_of, with_messages
 from pipeline.decisions.context import Context, carried_labels, ingest, labelled
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.stage import Traffic
@@ -22,9 +23,7 @@ from pipeline.decisions.traffic import (
     brought_labels,
     equal_start,
     identical_start,
-    messages_of,
     unchanged,
-    with_messages,
 )
 from pipeline.provenance.data_policy import DataRule
 from pipeline.provenance.profiles import Profiles

@@ -25,10 +25,10 @@ from cmf.message.message import (
     ToolResultPart,
 )
 from cmf.message.request import Request, Response
+from cmf.message.transform import messages_of
 from cmf.models.fallbacks import other_models
 from pipeline.decisions.decision import Effect, Hit, StageRecord
 from pipeline.decisions.stage import Traffic
-from pipeline.decisions.traffic import messages_of
 
 RULE: Final = "by_reference"
 _MARK: Final = "reference"

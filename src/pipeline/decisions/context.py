@@ -26,8 +26,9 @@ from cmf.message.security import (
     StrSet,
     SubjectExtension,
 )
+from cmf.message.transform import messages_of, with_messages
 from cmf.views.access import messages_inside
-from pipeline.decisions.traffic import brought_labels, labels_of, messages_of, with_messages
+from pipeline.decisions.traffic import brought_labels, labels_of
 
 _T = TypeVar("_T", bound=Message | Request | Response)
 Texts = Annotated[dict[Str, Str], AfterValidator(frozen_mapping)]

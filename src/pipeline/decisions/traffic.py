@@ -11,38 +11,14 @@ from enum import StrEnum
 from typing import Any, Final, Literal, TypeVar
 
 from cmf import _native
-from cmf.json.value import Value, is_discriminator, replace
+from cmf.json.value import Value, is_discriminator
 from cmf.message.message import Extensions, Layout, Message
 from cmf.message.request import Request, Response
+from cmf.message.transform import messages_of, with_messages
 from cmf.views.access import messages_inside, veil_for
 from cmf.views.tiers import Grants
 
 _T = TypeVar("_T", bound=Message | Request | Response)
-
-
-def messages_of(value: Message | Request | Response) -> tuple[Message, ...]:
-    """The messages of traffic, in order."""
-    if isinstance(value, Message):
-        return (value,)
-    if isinstance(value, Request):
-        return tuple(value.messages)
-    return tuple(choice.message for choice in value.choices)
-
-
-def with_messages(value: _T, messages: tuple[Message, ...]) -> _T:
-    """`value` with these messages in place of its own; `value` itself if they are the same objects."""
-    if all(new is old for new, old in zip(messages, messages_of(value), strict=True)):
-        return value
-    made: Any
-    if isinstance(value, Message):
-        made = messages[0]
-    elif isinstance(value, Request):
-        made = replace(value, messages=messages)
-    else:
-        choices = zip(value.choices, messages, strict=True)
-        made = replace(value, choices=tuple(replace(choice, message=message) for choice, message in choices))
-    result: _T = made
-    return result
 
 
 def drafted(value: _T, grants: Grants) -> _T:

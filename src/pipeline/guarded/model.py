@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from cmf import adapters
 from cmf.adapters.wire.base import WireEvent
-from cmf.adapters.wire.driver import ending
-from cmf.adapters.wire.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ThinkingDelta
+from cmf.adapters.wire.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ThinkingDelta, ending
 from cmf.json.frozen import thaw
 from cmf.message.message import Message, TextPart, ThinkingPart
 from cmf.message.request import Request, Response

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from cmf import adapters
-from cmf.adapters.wire.driver import is_whole
 from cmf.adapters.wire.sse import NdjsonReader, SseReader
-from cmf.adapters.wire.stream import CONTRADICTION
+from cmf.adapters.wire.stream import CONTRADICTION, is_whole
 from cmf.errors import CmfError, DecodeError
 from cmf.json.codec import dumps, loads
 from cmf.json.frozen import frozen_mapping

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cmf.adapters.mcp.adapter import header_value
+from cmf.adapters.mcp.request import header_value
 
 PREFIX: Final = "mcp-param-"
 MAX_TOOLS: Final = 4096  # whose headers are known; the oldest are forgotten first

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cmf.adapters.mcp.adapter import VERSION_KEY
+from cmf.adapters.mcp.request import VERSION_KEY
 from cmf.errors import CmfError
 from pipeline.decisions.errors import ApprovalRequired, DecisionError, PolicyUnavailable
 from pipeline.mcp.frames import INVALID_PARAMS, FrameError, Id

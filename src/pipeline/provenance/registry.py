@@ -29,12 +29,12 @@ from cmf.message.message import (
 from cmf.message.request import Request, Response
 from cmf.message.security import DataPolicy, ObjectSecurityProfile, RetentionPolicy
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import messages_of
 from cmf.views.access import registered
 from cmf.views.uris import normalise, segment
 from pipeline.decisions.context import NOTHING_KNOWN, Context, Known
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.retention import strictest
-from pipeline.decisions.traffic import messages_of
 from pipeline.provenance.profile import Profile
 from pipeline.provenance.profiles import Entity, Found, Profiles, annotations_of
 from pipeline.provenance.result_fields import result_labels

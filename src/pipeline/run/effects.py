@@ -13,7 +13,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Final
 
-from cmf.adapters.wire.passthrough_fields import silent
+from cmf.adapters.wire.replies import silent
 from cmf.enums import Role
 from cmf.errors import CmfError
 from cmf.json.codec import dumps, loads

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.errors import CmfError
 from cmf.json.value import replace, to_bytes, trusted
+from cmf.message.transform import messages_of
 from cmf.views.iterate import iter_views
 from pipeline.approvals.needs import (
     DENIED_BY_PERSON,
@@ -60,7 +61,7 @@ from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.retention import keep as keep_until
 from pipeline.decisions.stage import Stage, StageCall, Traffic
-from pipeline.decisions.traffic import labels_of, messages_of
+from pipeline.decisions.traffic import labels_of
 from pipeline.policy.exceptions import Excuses
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.effects import Replacer

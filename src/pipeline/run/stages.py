@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
+from cmf.message.transform import messages_of
 from cmf.views.tiers import Grants
 from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.decisions.context import Context
@@ -32,7 +33,7 @@ from pipeline.decisions.stage import (
     Traffic,
     stage_of,
 )
-from pipeline.decisions.traffic import labels_of, messages_of
+from pipeline.decisions.traffic import labels_of
 from pipeline.run.isolation import Given
 from pipeline.run.tier_checks import TierViolationError, merged
 

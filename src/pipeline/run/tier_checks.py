@@ -24,11 +24,11 @@ from cmf.message.message import (
 )
 from cmf.message.request import Request, Response
 from cmf.message.security import SecurityExtension
+from cmf.message.transform import messages_of, with_messages
 from cmf.views.access import messages_inside
 from cmf.views.tiers import SLOTS, granted
 from pipeline.decisions.events import HeaderChanged
 from pipeline.decisions.stage import MAY_CHANGE, Stage, Traffic
-from pipeline.decisions.traffic import messages_of, with_messages
 
 _T = TypeVar("_T", bound=Message | Request | Response)
 _IDENTITY: Final = ("id", "session_id", "parent_id", "role", "status", "created_at", "schema_version")

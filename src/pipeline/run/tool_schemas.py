@@ -14,6 +14,7 @@ from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
 from cmf.message.tool_input import is_usable, schema_problem
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import messages_of
 from cmf.views.uris import tool_uri
 from cmf.views.view import MessageView
 from pipeline.conversation.history import History, Origins, calls_in
@@ -21,7 +22,6 @@ from pipeline.decisions.decision import Effect, Hit
 from pipeline.decisions.events import Events, ToolInputInvalid
 from pipeline.decisions.paths import message_place, part_at
 from pipeline.decisions.stage import Traffic
-from pipeline.decisions.traffic import messages_of
 
 UnreadableCalls: TypeAlias = Literal["refuse", "warn"]
 _UNREADABLE: Final = "The arguments of this call are no strict JSON object."

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from cmf.adapters.openai_responses.adapter import OpenAIResponsesAdapter
+from cmf.adapters import get
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.stream import StreamEvent
 from cmf.enums import Role
@@ -17,7 +17,7 @@ from tests.cmf.adapters.mediation import adapter_constants, unseen_strings
 from tests.cmf.adapters.streams import unmarked
 
 FORMAT = "openai_responses"
-ADAPTER = OpenAIResponsesAdapter()
+ADAPTER = get("openai_responses")
 
 # fmt: off  (an item a line reads better)
 ITEMS: dict[str, dict[str, Any]] = {

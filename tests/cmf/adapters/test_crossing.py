@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import logging
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from cmf.adapters import FORMATS, get
-from cmf.adapters.wire.loss import Loss, collecting, locating_errors
+from cmf.adapters.wire.loss import Loss, collecting
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import CmfError, LossyProjectionError, ProjectionError, UnsupportedError
 from cmf.json.frozen import FrozenDict, same_spelling
@@ -284,12 +285,11 @@ def test_a_refusal_of_a_reply_has_its_place_and_one_of_what_was_made_on_the_way_
             write(Response(choices=(Choice(message=painted),)))
         assert refused.value.path == "choices[0].message.content[1]"
 
-    @locating_errors
-    def written(_adapter: object, _value: Request) -> None:
+    def written(_request: Request) -> None:
         raise UnsupportedError("a copy", about=PICTURE, hint="none")
 
     with pytest.raises(UnsupportedError) as copied:
-        written(None, Request())
+        dataclasses.replace(get("openai_chat"), write_request=written).to_wire(Request())
     assert copied.value.path == ""
 
 

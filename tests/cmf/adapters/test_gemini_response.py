@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.gemini.request import envelope_shape
+from cmf.adapters.wire.layout import spelling
 from cmf.enums import StopReason
 from cmf.errors import ShapeError
 from cmf.json.value import replace
@@ -148,7 +148,7 @@ class TestAnswers:
     @pytest.mark.spec("GEM-20")
     def test_what_cannot_be_written_back_is_refused(self) -> None:
         with pytest.raises(ShapeError) as refusal:
-            envelope_shape({"key": "said"}, {"key": "meant"}, {})
+            spelling({"key": "said"}, {"key": "meant"}, "$")
         assert refusal.value.code == "shape.not-read-whole"
 
     @pytest.mark.spec("GEM-20")

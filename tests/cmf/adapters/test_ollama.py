@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.ollama.decode import layout_of
+from cmf.adapters.wire.layout import spelling
 from cmf.adapters.wire.loss import collecting
 from cmf.enums import Role, StopReason
 from cmf.errors import CmfError, ShapeError, UnknownRoleError, UnsupportedError
@@ -327,7 +327,7 @@ class TestAnswers:
     @pytest.mark.spec("OLL-13")
     def test_what_cannot_be_written_back_is_refused(self) -> None:
         with pytest.raises(ShapeError) as refusal:
-            layout_of({"key": "said"}, {"key": "meant"}, "$")
+            spelling({"key": "said"}, {"key": "meant"}, "$")
         assert refusal.value.code == "shape.not-read-whole"
 
     @pytest.mark.spec("OLL-13")

@@ -14,8 +14,8 @@ from tests.pipeline.gateway.servers import script, serving
 
 from cmf import TextPart, ThinkingPart, ToolCallPart
 from cmf.adapters import get
-from cmf.adapters.wire.driver import is_whole
 from cmf.adapters.wire.sse import NdjsonReader, SseReader
+from cmf.adapters.wire.stream import is_whole
 from cmf.message.request import Response
 from pipeline.gateway.http import endpoints
 

@@ -1,5 +1,25 @@
 """The Vercel AI SDK: UI messages, and the stream of chunks that builds one. Spec: docs/spec/adapters/aisdk.md."""
 
-from cmf.adapters.aisdk.adapter import ADAPTER
+from typing import Final
+
+from cmf.adapters.aisdk.fold import fold_events
+from cmf.adapters.aisdk.parts_in import FORMAT
+from cmf.adapters.aisdk.request import http_call, read_request, write_request
+from cmf.adapters.aisdk.response import read_response, write_response
+from cmf.adapters.aisdk.stream import LiveDecoder, error_event, write_events
+from cmf.adapters.wire.base import Adapter
+
+ADAPTER: Final = Adapter(
+    name=FORMAT,
+    read_request=read_request,
+    write_request=write_request,
+    to_http=http_call,
+    read_response=read_response,
+    write_response=write_response,
+    fold=fold_events,
+    write_events=write_events,
+    error_event=error_event,
+    live_decoder=LiveDecoder,
+)
 
 __all__ = ["ADAPTER"]

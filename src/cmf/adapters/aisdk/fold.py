@@ -8,10 +8,10 @@ Chunks that tell of different calls under one id are refused, because a client a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from cmf.adapters.aisdk.stream_parts import ASKED_AS, OpenParts, hashable, is_tool, merge, renamed, take
+from cmf.adapters.aisdk.version4 import hashable
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.fields import MARK, PARTIAL, strings_in
 from cmf.adapters.wire.stream import contradiction
@@ -33,9 +33,12 @@ _OWN_KEYS: Final = frozenset(
 _Target: TypeAlias = dict[str, Any] | None  # what a chunk went into: a part, the message, or nothing
 _DELTAS: Final = {"text-delta": "delta", "reasoning-delta": "delta", "tool-input-delta": "inputTextDelta"}
 _MARKS: Final = ("text-start", "text-end", "reasoning-end")
+_Part = TypeVar("_Part")
+ASKED_AS: Final = {"approvalDescriptor": "descriptor", "reason": "requestReason"}
+"""What a chunk says of a call that waits for approval, and the names under which the message holds it."""
 
 
-class Fold:
+class _Fold:
     """A UI message as it grows."""
 
     def __init__(self) -> None:
@@ -55,7 +58,7 @@ class Fold:
         self._divergent: set[int] = set()  # the parts that hold less than their chunks did
         self._finished = self._started = False
 
-    # -- chunk by chunk -----------------------------------------------------------------------------------------------
+    # -- chunk by chunk ------------------------------------------------------------------------------------------------
 
     def add(self, data: Any) -> None:
         """One chunk, or `[DONE]`.
@@ -99,28 +102,28 @@ class Fold:
         self._chunks[id(chunk)] = history
         self._divergent.add(id(chunk))
 
-    def start(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _start(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The message begins: its id, its metadata."""
         self._started = True
         if "messageId" in chunk:
             self.body["id"] = chunk["messageId"]
-        return self.metadata(chunk)
+        return self._metadata(chunk)
 
-    def metadata(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _metadata(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Metadata is merged, object by object."""
         found = chunk.get("messageMetadata")
         if found is not None:
-            merge(self.body, {"metadata": found})
+            _merge(self.body, {"metadata": found})
         return self.body
 
-    def finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The answer is whole."""
         self._finished = True
         if "finishReason" in chunk:
             self.notes["finishReason"] = chunk["finishReason"]
-        return self.metadata(chunk)
+        return self._metadata(chunk)
 
-    def begin_step(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _begin_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """Another call of the model begins."""
         self.body["parts"].append({"type": "step-start"})
         self._step_at = len(self.body["parts"])
@@ -128,7 +131,7 @@ class Fold:
         self._begun, self._inputs, self._given = {}, {}, {}
         return self.body
 
-    def reset_step(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _reset_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """The step's content so far is withdrawn: the client was shown it, but it is not part of the message."""
         parts = self.body["parts"]
         for part in parts[self._step_at :]:
@@ -147,24 +150,24 @@ class Fold:
         self._begun, self._inputs, self._given = {}, {}, {}
         return self.body
 
-    def end_step(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _end_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """What is still open is closed for good."""
         self._open = OpenParts()
         return self.body
 
-    def fail(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _fail(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The server's error: shown to the client, but not part of the message."""
         self._note("errors", chunk)
         return self.body
 
-    def abort(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _abort(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The user stopped it."""
         self.notes["abort"] = chunk
         return self.body
 
-    # -- text and reasoning -------------------------------------------------------------------------------------------
+    # -- text and reasoning --------------------------------------------------------------------------------------------
 
-    def open(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _begin_part(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """A text or reasoning part begins."""
         kind = str(chunk["type"]).removesuffix("-start")
         part: dict[str, Any] = {"type": kind}
@@ -174,10 +177,10 @@ class Fold:
         self.body["parts"].append(part)
         self._open.begin(kind, chunk.get("id"), part)
         self._unused[id(part)] = part
-        take(part, "providerMetadata", chunk)
+        _take(part, "providerMetadata", chunk)
         return part
 
-    def add_delta(self, chunk: dict[str, Any]) -> _Target:
+    def _add_delta(self, chunk: dict[str, Any]) -> _Target:
         """Some more of it."""
         if not isinstance(chunk.get("delta"), str):
             return None
@@ -188,12 +191,12 @@ class Fold:
         self._replaced(part, chunk)
         return part
 
-    def close(self, chunk: dict[str, Any]) -> _Target:
+    def _close(self, chunk: dict[str, Any]) -> _Target:
         """It is whole."""
         part = self._open_part(chunk, "-end")
         if part is not None:
             part["state"] = "done"
-            take(part, "citations", chunk)
+            _take(part, "citations", chunk)
             self._replaced(part, chunk)
             self._open.end("text" if chunk["type"] == "text-end" else "reasoning", chunk.get("id"))
         return part
@@ -213,7 +216,7 @@ class Fold:
     def _part_without_start(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The part of a delta that nothing began, as in a stream that is resumed."""
         kind = str(chunk["type"]).removesuffix("-delta")
-        part = self.open({**chunk, "type": f"{kind}-start"})
+        part = self._begin_part({**chunk, "type": f"{kind}-start"})
         del self._unused[id(part)]
         self._divergent.add(id(part))
         return part
@@ -222,15 +225,15 @@ class Fold:
         old, new = part.get("providerMetadata"), chunk.get("providerMetadata")
         if old is not None and new is not None and not same_json(old, new):
             self._divergent.add(id(part))
-        take(part, "providerMetadata", chunk)
+        _take(part, "providerMetadata", chunk)
 
-    # -- tools --------------------------------------------------------------------------------------------------------
+    # -- tools ---------------------------------------------------------------------------------------------------------
 
-    def tool_start(self, chunk: dict[str, Any]) -> _Target:
+    def _tool_start(self, chunk: dict[str, Any]) -> _Target:
         """A call begins; its input is still to come."""
         return self._tool(chunk, state="input-streaming", input=None)
 
-    def tool_delta(self, chunk: dict[str, Any]) -> _Target:
+    def _tool_delta(self, chunk: dict[str, Any]) -> _Target:
         """Some of a call's input, as text of JSON."""
         call_id, text = chunk.get("toolCallId"), chunk.get("inputTextDelta")
         part = self._tools.get(call_id) if isinstance(call_id, str) else None
@@ -243,14 +246,14 @@ class Fold:
             self._divergent.add(id(part))
         return part
 
-    def tool_input(self, chunk: dict[str, Any]) -> _Target:
+    def _tool_input(self, chunk: dict[str, Any]) -> _Target:
         """The whole input of a call."""
         if "input" not in chunk:
             return None
         self._compare_input(chunk)
         return self._tool(chunk, state="input-available", input=chunk["input"])
 
-    def tool_input_error(self, chunk: dict[str, Any]) -> _Target:
+    def _tool_input_error(self, chunk: dict[str, Any]) -> _Target:
         """An input that the call's schema refuses."""
         self._compare_input(chunk)
         call_id = hashable(chunk.get("toolCallId"))
@@ -280,7 +283,7 @@ class Fold:
     def _contradiction(self) -> ShapeError:
         return contradiction(f"$.parts[{len(self.body['parts'])}]")
 
-    def tool_output(self, chunk: dict[str, Any]) -> _Target:
+    def _tool_output(self, chunk: dict[str, Any]) -> _Target:
         """What the tool returned; of several outputs the last is final."""
         part = self._answered(chunk) if "output" in chunk else None
         if part is None:
@@ -292,7 +295,7 @@ class Fold:
             chunk, state="output-available", output=chunk["output"], preliminary=chunk.get("preliminary"), **given
         )
 
-    def tool_output_error(self, chunk: dict[str, Any]) -> _Target:
+    def _tool_output_error(self, chunk: dict[str, Any]) -> _Target:
         """The tool failed."""
         part = self._answered(chunk)
         if part is None:
@@ -300,14 +303,14 @@ class Fold:
         given = {"input": part.get("input"), "rawInput": part.get("rawInput")}
         return self._tool(chunk, state="output-error", errorText=chunk.get("errorText"), **given)
 
-    def tool_denied(self, chunk: dict[str, Any]) -> _Target:
+    def _tool_denied(self, chunk: dict[str, Any]) -> _Target:
         """The user did not let it run."""
         part = self._answered(chunk)
         if part is not None:
             part["state"] = "output-denied"
         return part
 
-    def approval_asked(self, chunk: dict[str, Any]) -> _Target:
+    def _approval_asked(self, chunk: dict[str, Any]) -> _Target:
         """The user is asked whether it may run."""
         part = self._tools.get(hashable(chunk.get("toolCallId")))
         if part is None or "approvalId" not in chunk:
@@ -318,7 +321,7 @@ class Fold:
         self._asked[hashable(chunk["approvalId"])] = part
         return part
 
-    def approval_given(self, chunk: dict[str, Any]) -> _Target:
+    def _approval_given(self, chunk: dict[str, Any]) -> _Target:
         """The user has answered."""
         part = self._asked.get(hashable(chunk.get("approvalId")))
         if part is None or self._tools.get(part["toolCallId"]) is not part:
@@ -371,12 +374,12 @@ class Fold:
         if "output" in fields:
             part["output"] = fields["output"]
         for key in ("providerExecuted", "title", "toolMetadata"):
-            take(part, key, chunk)
+            _take(part, key, chunk)
         answered = state in ("output-available", "output-error")
-        take(part, "resultProviderMetadata" if answered else "callProviderMetadata", chunk, "providerMetadata")
+        _take(part, "resultProviderMetadata" if answered else "callProviderMetadata", chunk, "providerMetadata")
         return part
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     def parts(self) -> list[dict[str, Any]]:
         """The parts so far, with all fields of their chunks."""
@@ -392,7 +395,7 @@ class Fold:
         """The body: a UI message, or `{"error": …}` for a stream that is nothing but an error."""
         unanswered = (self._tools[name] for name in self._inputs)
         parts = self.parts()
-        tools = [part for part in parts if is_tool(part)]
+        tools = [part for part in parts if _is_tool(part)]
         failed = (part for part in tools if "errorText" in part and part["state"] != "output-error")
         self._divergent |= {id(part) for part in (*self._unused.values(), *unanswered, *failed)}
         self._find_lost()
@@ -439,36 +442,96 @@ class Fold:
         return [fields for fields, _ in runs]
 
 
-_HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Target]]] = {
-    "start": Fold.start,
-    "message-metadata": Fold.metadata,
-    "finish": Fold.finish,
-    "start-step": Fold.begin_step,
-    "finish-step": Fold.end_step,
-    "reset-step": Fold.reset_step,
-    "error": Fold.fail,
-    "abort": Fold.abort,
-    "text-start": Fold.open,
-    "text-delta": Fold.add_delta,
-    "text-end": Fold.close,
-    "reasoning-start": Fold.open,
-    "reasoning-delta": Fold.add_delta,
-    "reasoning-end": Fold.close,
-    "tool-input-start": Fold.tool_start,
-    "tool-input-delta": Fold.tool_delta,
-    "tool-input-available": Fold.tool_input,
-    "tool-input-error": Fold.tool_input_error,
-    "tool-output-available": Fold.tool_output,
-    "tool-output-error": Fold.tool_output_error,
-    "tool-output-denied": Fold.tool_denied,
-    "tool-approval-request": Fold.approval_asked,
-    "tool-approval-response": Fold.approval_given,
+_HANDLERS: Final[dict[str, Callable[[_Fold, dict[str, Any]], _Target]]] = {
+    "start": _Fold._start,
+    "message-metadata": _Fold._metadata,
+    "finish": _Fold._finish,
+    "start-step": _Fold._begin_step,
+    "finish-step": _Fold._end_step,
+    "reset-step": _Fold._reset_step,
+    "error": _Fold._fail,
+    "abort": _Fold._abort,
+    "text-start": _Fold._begin_part,
+    "text-delta": _Fold._add_delta,
+    "text-end": _Fold._close,
+    "reasoning-start": _Fold._begin_part,
+    "reasoning-delta": _Fold._add_delta,
+    "reasoning-end": _Fold._close,
+    "tool-input-start": _Fold._tool_start,
+    "tool-input-delta": _Fold._tool_delta,
+    "tool-input-available": _Fold._tool_input,
+    "tool-input-error": _Fold._tool_input_error,
+    "tool-output-available": _Fold._tool_output,
+    "tool-output-error": _Fold._tool_output_error,
+    "tool-output-denied": _Fold._tool_denied,
+    "tool-approval-request": _Fold._approval_asked,
+    "tool-approval-response": _Fold._approval_given,
 }
 
 
-def fold(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
+def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
     """The UI message of a stream, with what else there was under `cmf_stream`; `cmf_partial` if it was cut."""
-    growing = Fold()
+    growing = _Fold()
     for event in events:
         growing.add(event.get("data") if isinstance(event, dict) else event)
     return growing.whole()
+
+
+# -- parts of a UI message as its chunks find and fill them [AISDK-9] --------------------------------------------------
+
+
+class OpenParts(Generic[_Part]):
+    """The texts that may still go on, by kind and id."""
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, dict[Any, _Part]] = {}
+
+    def begin(self, kind: str, own_id: Any, part: _Part) -> None:
+        """A part of this kind and id begins."""
+        self._by_kind.setdefault(kind, {})[hashable(own_id)] = part
+
+    def find(self, kind: str, own_id: Any) -> tuple[Any, _Part] | None:
+        """The part that a delta or end belongs to, with its id: by id, else the only one of its kind; None if none."""
+        found, key = self._by_kind.get(kind, {}), hashable(own_id)
+        if key in found:
+            return key, found[key]
+        return next(iter(found.items())) if len(found) == 1 else None
+
+    def end(self, kind: str, own_id: Any) -> None:
+        """That part is whole."""
+        if (found := self.find(kind, own_id)) is not None:
+            del self._by_kind[kind][found[0]]
+
+
+def _is_tool(part: Mapping[str, Any]) -> bool:
+    """Whether a part is a tool's call, with its result."""
+    kind: str = part["type"]
+    return kind.startswith("tool-") or kind == "dynamic-tool"
+
+
+def renamed(fields: Mapping[str, Any], names: Mapping[str, str], *, leave: Collection[str]) -> dict[str, Any]:
+    """The fields but those to leave, under other names where these are free."""
+    found = ((names.get(key, key), key, item) for key, item in fields.items() if key not in leave)
+    return {key if name != key and name in fields else name: item for name, key, item in found}
+
+
+def _take(part: dict[str, Any], key: str, chunk: dict[str, Any], source: str | None = None) -> None:
+    """Give the part a field of the chunk, if the chunk has it."""
+    item = chunk.get(source or key)
+    if item is not None:
+        part[key] = item
+
+
+def _merge(old: dict[str, Any], new: Mapping[str, Any]) -> None:
+    """Put the new fields into the old object, object by object. The new one is copied, so that none of it changes."""
+    for key, item in new.items():
+        held = old.get(key)
+        if not isinstance(item, dict):
+            old[key] = item
+        elif isinstance(held, dict):
+            _merge(held, item)
+        else:
+            old[key] = {}
+            _merge(old[key], item)

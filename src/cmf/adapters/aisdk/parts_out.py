@@ -10,12 +10,12 @@ from cmf.adapters.aisdk.parts_in import FORMAT, read_message, written_state
 from cmf.adapters.aisdk.version4 import as_it_was
 from cmf.adapters.wire.call_ids import with_ids
 from cmf.adapters.wire.fields import extra_of
-from cmf.adapters.wire.layout import apply, grouped, shape_of, wire_content
+from cmf.adapters.wire.layout import grouped, respell, shape_of
 from cmf.adapters.wire.loss import drop
 from cmf.enums import Role
 from cmf.errors import DecodeError, UnsupportedError
 from cmf.json.codec import dumps, loads
-from cmf.json.frozen import FrozenDict, freeze
+from cmf.json.frozen import FrozenDict
 from cmf.message.message import (
     NO_SHAPE,
     AudioPart,
@@ -51,9 +51,9 @@ def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """
     written: list[dict[str, Any]] = []
     for group in _groups(messages):
-        one = older(write_group(group, index=len(written), split=True), group)
-        if one.get("parts") != [] or not any(message.content for message in group):
-            written.append(one)
+        wire = older(write_group(group, index=len(written), split=True), group)
+        if wire.get("parts") != [] or not any(message.content for message in group):
+            written.append(wire)
     return written
 
 
@@ -79,12 +79,12 @@ def _goes_on(message: Message) -> bool:
 
 def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[str, Any]:
     """The UI message of a group: as it came if that still has the content of the messages, else in normal form."""
-    plain, shape = write_plain(group, index=index), shape_of(group[0], FORMAT)
-    if "at" not in shape:
-        return plain
-    spelt = apply(plain, shape)
-    again = read_message(freeze(spelt), "$", index=index, split=split, encode=lambda _: spelt, names=names_in(group))
-    return spelt if [wire_content(one) for one in again] == [wire_content(one) for one in group] else plain
+
+    def decode(spelt: Any) -> Sequence[Message]:
+        return read_message(spelt, "$", index=index, split=split, encode=lambda _: spelt, names=names_in(group))
+
+    body: dict[str, Any] = respell(write_plain(group, index=index), group, format_name=FORMAT, decode=decode)
+    return body
 
 
 def older(body: dict[str, Any], group: Sequence[Message]) -> dict[str, Any]:

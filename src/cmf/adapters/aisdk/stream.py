@@ -5,31 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk.fold import DONE
-from cmf.adapters.aisdk.stream_parts import ASKED_AS, OpenParts, renamed
+from cmf.adapters.aisdk.fold import ASKED_AS, DONE, OpenParts, renamed
+from cmf.adapters.aisdk.parts_in import FORMAT
+from cmf.adapters.aisdk.response import current_body, stop_word
 from cmf.adapters.wire.base import WireEvent
-from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.wire.fields import extra_of
+from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta
+from cmf.enums import MessageStatus
+from cmf.message.request import Response
 
 _TEXTS: Final = ("text", "reasoning")
 _ASKED_IN: Final = {name: key for key, name in ASKED_AS.items()}
 
 
-def chunks(
-    body: Mapping[str, Any], *, error: str | None, aborted: bool, finish_reason: str | None, whole: bool
-) -> list[WireEvent]:
-    """The events of a UI message: what it says, and nothing else that a stream may have said.
+def error_event(text: str, reply: Any) -> WireEvent:
+    """The chunk for an error with this text."""
+    return {"data": {"type": "error", "errorText": text}}
 
-    Args:
-        body: the UI message, or `{"error": …}`.
-        error: what failed, for a message that cannot say it.
-        aborted: the user stopped it.
-        finish_reason: the wire's word for why the model stopped.
-        whole: the answer came to its end, so that `finish` and `[DONE]` may be sent.
+
+def write_events(response: Response) -> list[WireEvent]:
+    """The events of the UI message: what it says, and nothing else that a stream may have said.
+
+    `finish` and `[DONE]` are sent only if the answer came to its end.
     """
-    found = [*_chunks(body, error=error, aborted=aborted)]
+    choice = response.choices[0] if response.choices else None
+    whole = choice is None or choice.message.status in (MessageStatus.COMPLETE, MessageStatus.ERROR)
+    whole = whole and extra_of(response, FORMAT).get("partial") is not True
+    body = current_body(response)
+    failed = response.error.message or "" if response.error is not None and choice is not None else None
+    aborted = choice is not None and choice.message.status is MessageStatus.CANCELLED
+    chunks = [*_chunks(body, error=failed, aborted=aborted)]
     if whole and not ("error" in body and "parts" not in body):
-        found.append({"type": "finish"} if finish_reason is None else {"type": "finish", "finishReason": finish_reason})
-    events: list[WireEvent] = [{"data": chunk} for chunk in found]
+        word = stop_word(choice)
+        chunks.append({"type": "finish"} if word is None else {"type": "finish", "finishReason": word})
+    events: list[WireEvent] = [{"data": chunk} for chunk in chunks]
     return [*events, {"data": DONE}] if whole else events
 
 
@@ -146,13 +155,11 @@ def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]
 class LiveDecoder:
     """What each event adds at once: the live preview of a stream. Deltas that fold to nothing add nothing."""
 
-    __slots__ = ("_begun", "_calls", "_open", "_received")
+    __slots__ = ("_calls", "_open")
 
     def __init__(self) -> None:
         self._open: OpenParts[None] = OpenParts()
-        self._calls: dict[str, int] = {}  # this step's
-        self._begun = 0
-        self._received: dict[str, int] = {}
+        self._calls = LiveCalls()  # this step's, by id
 
     def __call__(self, event: WireEvent) -> list[StreamEvent]:
         """The canonical events of one wire event."""
@@ -163,7 +170,7 @@ class LiveDecoder:
         if kind in ("finish-step", "reset-step"):
             self._open = OpenParts()
         elif kind == "start-step":
-            self._calls, self._received = {}, {}
+            self._calls.forget()
         elif kind in ("text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta", "reasoning-end"):
             return self._text_chunk(chunk, kind)
         elif kind.startswith("tool-input-"):
@@ -189,11 +196,8 @@ class LiveDecoder:
             return []
         added: list[StreamEvent] = []
         if call_id not in self._calls and isinstance(name, str):
-            self._calls[call_id] = self._begun
-            self._begun += 1
-            added.append(ToolUseStart(index=self._calls[call_id], tool_call_id=call_id, name=name))
+            added.append(self._calls.begin(call_id, call_id, name))
         text = chunk.get("inputTextDelta")
         if kind == "tool-input-delta" and call_id in self._calls and isinstance(text, str):
-            self._received[call_id] = self._received.get(call_id, 0) + len(text)
-            added.append(ToolUseInputDelta(index=self._calls[call_id], received_chars=self._received[call_id]))
+            added.append(self._calls.grow(call_id, len(text)))
         return added

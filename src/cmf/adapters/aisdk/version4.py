@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk.stream_parts import hashable
 from cmf.errors import ShapeError
+from cmf.json.codec import dumps
 from cmf.json.frozen import freeze, same_json
 
 _STATES: Final = {"partial-call": "input-streaming", "call": "input-available", "result": "output-available"}
@@ -54,6 +54,11 @@ def modernized(raw: Any, path: str) -> tuple[Any, dict[str, Any]]:
     if len(set(map(hashable, ids))) < len(ids):
         raise _unreadable(path)
     return freeze({**body, "parts": parts}), form
+
+
+def hashable(raw: Any) -> Any:
+    """An id as a key: text as it is, anything else by its JSON."""
+    return raw if isinstance(raw, str) or raw is None else dumps(raw)
 
 
 def _parts(listed: Any, path: str) -> tuple[list[Any], dict[str, Any]]:

@@ -1,5 +1,25 @@
 """Anthropic's Messages API (also as Vertex AI and Bedrock serve it). Spec: docs/spec/adapters/anthropic_messages.md."""
 
-from cmf.adapters.anthropic_messages.adapter import ADAPTER
+from typing import Final
+
+from cmf.adapters.anthropic_messages.parts_in import FORMAT
+from cmf.adapters.anthropic_messages.request import http_call, read_request, write_request
+from cmf.adapters.anthropic_messages.response import read_response, write_response
+from cmf.adapters.anthropic_messages.stream import LiveDecoder, error_event, fold_events, write_events
+from cmf.adapters.wire.base import Adapter
+
+ADAPTER: Final = Adapter(
+    name=FORMAT,
+    read_request=read_request,
+    write_request=write_request,
+    to_http=http_call,
+    read_response=read_response,
+    write_response=write_response,
+    fold=fold_events,
+    write_events=write_events,
+    error_event=error_event,
+    live_decoder=LiveDecoder,
+    merges_extra_body=True,
+)
 
 __all__ = ["ADAPTER"]

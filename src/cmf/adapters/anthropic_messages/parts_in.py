@@ -10,11 +10,10 @@ A part that only this provider can take back (thinking, provider-run calls and r
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from cmf.adapters.wire.call_id_forms import from_plain_form, is_plain, with_mark
-from cmf.adapters.wire.loss import drop
+from cmf.adapters.wire.call_ids import from_plain_form, is_plain, with_mark
 from cmf.errors import ShapeError
 from cmf.json.codec import dumps
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
@@ -54,18 +53,6 @@ def rest_of(body: Mapping[str, Any], known: frozenset[str], *, always: bool = Fa
     return frozen_mapping({FORMAT: frozen_mapping(left)}) if left or always else None
 
 
-def own_extra(holder: Any, block_type: str, message: Message | None = None) -> dict[str, Any]:
-    """What rode along from this format; what rode along from others is dropped with a record."""
-    extra = holder.extra
-    if not extra:
-        return _EMPTY
-    for name, item in extra.items():
-        if item and not name.startswith(FORMAT):
-            drop(FORMAT, block_type, f"it carries fields of {name}", message=message)
-    own = extra.get(FORMAT)
-    return own if isinstance(own, dict) else _EMPTY
-
-
 def is_own(holder: Any) -> bool:
     """Whether a part came from this format and was not edited since."""
     return bool(holder.extra) and FORMAT in holder.extra
@@ -76,6 +63,14 @@ def is_users(part: Part) -> bool:
     if isinstance(part, ToolResultPart):
         return part.executed_by == "client"
     return isinstance(part, ImagePart | DocumentPart | ResourcePart)
+
+
+def learn_calls(names: Names, messages: Iterable[Message]) -> None:
+    """Add the names of the tools that the messages call, by the id of the call."""
+    for message in messages:
+        for part in message.content:
+            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
+                names[part.tool_call_id] = part.name
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -360,7 +355,7 @@ def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
 
 def _texts(blocks: Any) -> list[str]:
     """The texts of a list of text blocks; none where it is anything else."""
-    texts = [one["text"] for one in blocks if _is_text(one)] if isinstance(blocks, list) else []
+    texts = [block["text"] for block in blocks if _is_text(block)] if isinstance(blocks, list) else []
     return texts if texts and len(texts) == len(blocks) else []
 
 

@@ -14,11 +14,10 @@ from cmf.adapters.anthropic_messages.parts_in import (
     SEARCH_TEXTS,
     is_own,
     is_users,
-    own_extra,
 )
-from cmf.adapters.wire.call_id_forms import mark, plain_form
+from cmf.adapters.wire.call_ids import mark, plain_form
 from cmf.adapters.wire.fields import extra_of, merge
-from cmf.adapters.wire.loss import drop
+from cmf.adapters.wire.loss import drop, own_extra
 from cmf.enums import Role
 from cmf.errors import UnmappedPartError, UnsupportedError
 from cmf.json.codec import dumps, loads_object
@@ -73,19 +72,19 @@ def encode_part(part: Part, message: Message) -> Block | None:
     write = _WRITERS.get(type(part))
     if write is None:
         raise UnmappedPartError(f"{type(part).__name__} has no block", hint="add it to the table of writers")
-    return write(part, message)
+    block = write(part, message)
+    if block is None or not part.extra:
+        return block
+    return merge(block, own_extra(FORMAT, part, part.content_type.value, message=message))
 
 
 def _text(part: TextPart, message: Message) -> Block:
-    block: Block = {"type": "text", "text": part.text}
-    if not part.extra:
-        return block
-    own = own_extra(part, "text", message)
+    own = extra_of(part, FORMAT)
     if own.get("type") == COMPACTION:
-        return {**own, "content": part.text}
+        return {"content": part.text}
     if own.get("type") == BROWSER and (decoded := loads_object(part.text)) is not None:
-        return {**decoded, **own}
-    return merge(block, own)
+        return {key: item for key, item in decoded.items() if key not in own}
+    return {"type": "text", "text": part.text}
 
 
 def _thinking(part: ThinkingPart, message: Message) -> Block | None:
@@ -95,14 +94,14 @@ def _thinking(part: ThinkingPart, message: Message) -> Block | None:
     block: Block = {"type": "thinking", "thinking": part.text}
     if part.signature is not None:
         block["signature"] = part.signature
-    return merge(block, own_extra(part, "thinking", message))
+    return block
 
 
 def _redacted_thinking(part: RedactedThinkingPart, message: Message) -> Block | None:
     if not is_own(part):
         drop(FORMAT, "redacted_thinking", "only its own provider can read it", message=message)
         return None
-    return merge({"type": "redacted_thinking", "data": part.data}, own_extra(part, "redacted_thinking", message))
+    return {"type": "redacted_thinking", "data": part.data}
 
 
 def _tool_call(part: ToolCallPart, message: Message) -> Block | None:
@@ -116,7 +115,7 @@ def _tool_call(part: ToolCallPart, message: Message) -> Block | None:
         block["type"] = "server_tool_use"
         if part.namespace is not None:
             block |= {"type": "mcp_tool_use", "server_name": part.namespace}
-    return merge(block, own_extra(part, "tool_call", message)) if part.extra else block
+    return block
 
 
 def _call_id(part: ToolCallPart | ToolResultPart, call_id: str) -> str:
@@ -137,12 +136,11 @@ def _tool_result(part: ToolResultPart, message: Message) -> Block | None:
     block: Block = {"type": "tool_result", **_result(part, message)}
     if part.is_error:
         block["is_error"] = True
-    return merge(block, own_extra(part, "tool_result", message)) if part.extra else block
+    return block
 
 
 def _provider_result(part: ToolResultPart, message: Message) -> Block | None:
-    own = own_extra(part, "tool_result", message)
-    kind = own.get("type")
+    kind = extra_of(part, FORMAT).get("type")
     if kind is None:
         drop(FORMAT, "tool_result", "another provider ran the tool, or the result was edited", message=message)
         return None
@@ -151,7 +149,7 @@ def _provider_result(part: ToolResultPart, message: Message) -> Block | None:
         block["content"] = part.content
     if part.is_error and kind == "mcp_tool_result":
         block["is_error"] = True
-    return merge(block, own)
+    return block
 
 
 def _result(part: ToolResultPart, message: Message) -> Block:
@@ -167,15 +165,14 @@ def _result(part: ToolResultPart, message: Message) -> Block:
 
 
 def _image(part: ImagePart, message: Message) -> Block:
-    block: Block = {"type": "image", "source": _source(part, "image")}
-    return merge(block, own_extra(part, "image", message)) if part.extra else block
+    return {"type": "image", "source": _source(part, "image")}
 
 
 def _document(part: DocumentPart, message: Message) -> Block:
     block: Block = {"type": "document", "source": _source(part, "document")}
     if part.title is not None:
         block["title"] = part.title
-    return merge(block, own_extra(part, "document", message)) if part.extra else block
+    return block
 
 
 def _source(part: ImagePart | DocumentPart, what: str) -> Block:
@@ -224,9 +221,9 @@ def _as_text(data: str) -> str | None:
 
 def _resource(part: ResourcePart, message: Message) -> Block:
     """A resource that came with its content is a document here; its address has no place but the title."""
-    own = own_extra(part, "resource", message)
-    if is_own(part) and part.content is not None:
-        return _search_result(part, part.content, own)
+    if is_own(part) and part.content is not None:  # a search result [ANT-28]
+        texts = _cut(part.content, extra_of(part, FORMAT).get("content")) or [{"type": "text", "text": part.content}]
+        return {"source": part.uri, "title": part.name, "content": texts}
     title = part.name if part.name is not None else part.uri
     if part.content is not None:
         return {
@@ -240,12 +237,6 @@ def _resource(part: ResourcePart, message: Message) -> Block:
     what = "image" if media_type is not None and media_type.startswith("image/") else "document"
     block: Block = {"type": what, "source": _inline(part, to_json(part.blob), media_type, what)}
     return block if what == "image" else {**block, "title": title}
-
-
-def _search_result(part: ResourcePart, content: str, own: dict[str, Any]) -> Block:
-    """A search result as it came [ANT-28]."""
-    texts = _cut(content, own.get("content")) or [{"type": "text", "text": content}]
-    return {**own, "source": part.uri, "title": part.name, "content": texts}
 
 
 def _cut(content: str, cuts: Any) -> list[Block]:

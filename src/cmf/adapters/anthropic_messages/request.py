@@ -15,23 +15,23 @@ from cmf.adapters.anthropic_messages.parts_in import (
     decode_assistant,
     decode_blocks,
     is_own,
-    own_extra,
+    learn_calls,
     rest_of,
 )
 from cmf.adapters.anthropic_messages.parts_out import encode_content
-from cmf.adapters.anthropic_messages.tools import decode_choice, decode_tools, encode_choice, encode_tool
 from cmf.adapters.wire import layout
-from cmf.adapters.wire.call_id_forms import marked_again
-from cmf.adapters.wire.call_ids import with_ids
+from cmf.adapters.wire.base import HttpCall
+from cmf.adapters.wire.call_ids import marked_again, with_ids
 from cmf.adapters.wire.fields import Fields, extra_of, merge
-from cmf.adapters.wire.loss import drop, narrowed
-from cmf.adapters.wire.message_groups import user_runs
+from cmf.adapters.wire.layout import user_runs
+from cmf.adapters.wire.loss import drop, narrowed, own_extra
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import replace, trusted
-from cmf.message.message import Layout, Message, Part, TextPart, ToolCallPart, ToolResultPart
-from cmf.message.request import NO_SAMPLING, Request, Sampling
+from cmf.message.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from cmf.message.request import Request, Sampling, ToolChoice, ToolChoiceMode
+from cmf.message.tools import ToolDefinition
 from cmf.models.capabilities import lookup
 
 HTTP: Final = f"{FORMAT}.http"
@@ -45,17 +45,20 @@ _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.
 _MESSAGE_KEYS: Final = frozenset({"role", "content"})
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 _UNSUPPORTED_SAMPLING: Final = ("seed", "frequency_penalty", "presence_penalty")
+_VERSION: Final = "2023-06-01"
+_MODES: Final[dict[str, ToolChoiceMode]] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
+_MODE_WORDS: Final = {mode: word for word, mode in _MODES.items()}
+# Schemas of the provider, run by the client.
+_CLIENT_RUN: Final = ("bash_", "browser_", "computer_", "memory_", "text_editor_")
+_NAME_KEYS: Final = {"mcp_toolset": "mcp_server_name"}
+_NO_PARAMETERS: Final = FrozenDict({"type": "object", "properties": {}})
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def decode_request(body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None) -> Request:
-    """The request that a body describes; `model` and `headers` came beside it.
-
-    Raises:
-        ShapeError: with the path of what does not fit.
-    """
+def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
+    """The request that a body describes, or a body for counting tokens. It keeps the `anthropic-*` headers."""
     if not isinstance(body, dict):
         raise ShapeError("expected a JSON object", path="$", hint="see the Messages API reference")
     raw = freeze(body)
@@ -70,21 +73,20 @@ def decode_request(body: Any, *, model: str | None = None, headers: Mapping[str,
     request = replace(_decode_head(head, model=model, headers=headers), messages=tuple(read))
     if "system" in raw and not raw["system"]:
         head = frozen_mapping({**head, "system": raw["system"]})  # null or empty: nothing but spelling
-    found = layout.envelope_layout(_encode_head(request), head, format_name=FORMAT)
-    return request if found is None else layout.with_layout(request, found)
+    return layout.spelled_one(request, _encode_head(request), head, format_name=FORMAT)
 
 
-def _decode_head(head: Any, *, model: str | None, headers: Mapping[str, str] | None) -> Request:
+def _decode_head(head: Any, *, model: str | None, headers: Mapping[str, str]) -> Request:
     fields = Fields(head, "$")
     own_model = fields.take("model", str)
-    choice, choice_left = decode_choice(fields.take("tool_choice", dict))
+    choice, choice_left = _decode_choice(fields.take("tool_choice", dict))
     if choice_left is not None:
         fields.put_back("tool_choice", choice_left)
     effort, schema = _decode_output(fields)
     return trusted(
         Request,
         model=own_model if own_model is not None else model,
-        tools=decode_tools(fields),
+        tools=_decode_tools(fields),
         tool_choice=choice,
         response_schema=schema,
         sampling=_decode_sampling(fields),
@@ -130,19 +132,13 @@ def _schema_in(form: Any) -> FrozenDict | None:
 
 
 def _decode_sampling(fields: Fields) -> Sampling:
-    found: dict[str, Any] = {}
-    for name in _SAMPLING:
-        if (number := fields.take_number(name)) is not None:
-            found[name] = number
-    if (limit := fields.take("max_tokens", int)) is not None:
-        found["max_output_tokens"] = limit
-    if (stop := fields.take_texts("stop_sequences")) is not None:
-        found["stop"] = stop
-    return trusted(Sampling, **found) if found else NO_SAMPLING
+    drawn: dict[str, Any] = {name: fields.take_number(name) for name in _SAMPLING}
+    drawn |= {"max_output_tokens": fields.take("max_tokens", int), "stop": fields.take_texts("stop_sequences")}
+    return trusted(Sampling, **drawn)
 
 
-def _with_headers(extra: FrozenDict | None, headers: Mapping[str, str] | None) -> FrozenDict | None:
-    lower = {name.lower(): text for name, text in headers.items()} if headers else {}
+def _with_headers(extra: FrozenDict | None, headers: Mapping[str, str]) -> FrozenDict | None:
+    lower = {name.lower(): text for name, text in headers.items()}
     kept = {name: lower[name] for name in _HEADERS if name in lower}
     return frozen_mapping({**(extra or {}), HTTP: freeze(kept)}) if kept else extra
 
@@ -158,22 +154,16 @@ def _decode_system(system: Any, names: Names) -> tuple[Message, ...]:
         raise ShapeError("`system` is no text and no list of blocks", path="$.system", hint="send text blocks")
     message = trusted(Message, role=Role.SYSTEM, content=tuple(parts))
     raw = {"role": "system", "content": system}
-    group = layout.with_spelling((message,), raw, format_name=FORMAT, index=_TOP, path="$.system", encode=encode_group)
-    return _placed(group, _TOP)
+    plain = encode_group((message,))
+    return layout.spelled((message,), plain, raw, format_name=FORMAT, path="$.system", index=_TOP, keep=True)
 
 
 def _decode_message(item: Any, index: int, names: Names) -> tuple[Message, ...]:
     path = f"$.messages[{index}]"
     group = _group_in(item, path, names)
-    group = layout.with_spelling(group, item, format_name=FORMAT, index=index, path=path, encode=encode_group)
     # Without a layout, results of parallel calls are put together and system text is moved to the front.
-    return _placed(group, index) if group[0].role in (Role.TOOL, Role.SYSTEM) else group
-
-
-def _placed(group: tuple[Message, ...], index: int) -> tuple[Message, ...]:
-    if group[0].provider_raw is not None:
-        return group
-    return (layout.with_layout(group[0], Layout(format=FORMAT, group=index)), *group[1:])
+    keep = group[0].role in (Role.TOOL, Role.SYSTEM)
+    return layout.spelled(group, encode_group(group), item, format_name=FORMAT, path=path, index=index, keep=keep)
 
 
 def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
@@ -205,18 +195,25 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def encode_request(request: Request) -> dict[str, Any]:
+def http_call(request: Request) -> HttpCall:
+    """`POST /v1/messages`, with the version and the betas that the request came with."""
+    return HttpCall(path="/v1/messages", headers={"anthropic-version": _VERSION, **extra_of(request, HTTP)})
+
+
+def write_request(request: Request) -> dict[str, Any]:
     """The body of a request.
 
     Raises:
         UnsupportedError: tools, media or structured output that the format cannot say. LossyProjectionError: a critical
             block would be dropped.
     """
-    body = _encode_head(request)
-    found = request.provider_raw
-    if found is not None and found.format == FORMAT:
-        head = replace(request, messages=())
-        body = layout.respell_envelope(body, head, format_name=FORMAT, decode=_head_of(head))
+
+    def decode(spelt: Any) -> Request:
+        head = frozen_mapping({key: item for key, item in spelt.items() if key != "system"})
+        return _decode_head(head, model=request.model, headers=extra_of(request, HTTP))
+
+    body: dict[str, Any] = _encode_head(request)
+    body = layout.respell_one(body, replace(request, messages=()), format_name=FORMAT, decode=decode)
     system, listed = _encode_turns(request)
     if system:
         body["system"] = system
@@ -244,36 +241,22 @@ def _joined(groups: Sequence[Sequence[Message]]) -> list[dict[str, Any]]:
     return [block for group in groups for block in encode_group(group)["content"]]
 
 
-def _head_of(head: Request) -> Any:
-    headers = extra_of(head, HTTP)
-
-    def decode(spelt: Any) -> Request:
-        frozen = freeze({key: item for key, item in spelt.items() if key != "system"})
-        return _decode_head(frozen, model=head.model, headers=headers)
-
-    return decode
-
-
 def _encode_head(request: Request) -> dict[str, Any]:
     body: dict[str, Any] = {} if request.model is None else {"model": request.model}
     if request.tool_choice is not None:
         request = narrowed(FORMAT, request)
     if request.tools:
-        body["tools"] = [encode_tool(tool) for tool in request.tools]
+        body["tools"] = [_encode_tool(tool) for tool in request.tools]
     if request.tool_choice is not None:
-        body["tool_choice"] = encode_choice(request.tool_choice)
+        body["tool_choice"] = _encode_choice(request.tool_choice)
     sampling = request.sampling
-    own = own_extra(request, "request")
+    own = own_extra(FORMAT, request, "request")
     limit = sampling.max_output_tokens
     if limit is not None or "max_tokens" not in own:
         body["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
-    # Each by its name: to ask for attributes in a loop takes five times as long.
-    if sampling.temperature is not None:
-        body["temperature"] = sampling.temperature
-    if sampling.top_p is not None:
-        body["top_p"] = sampling.top_p
-    if sampling.top_k is not None:
-        body["top_k"] = sampling.top_k
+    for name in _SAMPLING:
+        if (number := getattr(sampling, name)) is not None:
+            body[name] = number
     if sampling.stop is not None:
         body["stop_sequences"] = list(sampling.stop)
     if request.stream is not None:
@@ -316,13 +299,9 @@ def _fitting(own: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _report_unsaid(request: Request) -> None:
-    sampling = request.sampling
-    if sampling.seed is sampling.frequency_penalty is sampling.presence_penalty is None:
-        unsupported: Sequence[str] = ()
-    else:
-        unsupported = [name for name in _UNSUPPORTED_SAMPLING if getattr(sampling, name) is not None]
-    for name in unsupported:
-        drop(FORMAT, f"sampling.{name}", "the format has no such field")
+    for name in _UNSUPPORTED_SAMPLING:
+        if getattr(request.sampling, name) is not None:
+            drop(FORMAT, f"sampling.{name}", "the format has no such field")
     if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
         drop(FORMAT, "reasoning_effort", "the format has no such level")
     if request.response_schema_name is not None:
@@ -346,19 +325,15 @@ def encode_group(group: Sequence[Message]) -> dict[str, Any]:
                 raise UnsupportedError("arguments that are no JSON object", about=part, hint=hint)
         wire["content"] += encode_content(message)
         if message.extra:
-            merge(wire, own_extra(message, "message", message))
+            merge(wire, own_extra(FORMAT, message, "message", message=message))
     return wire
 
 
 def _respelled(group: Sequence[Message], names: Names) -> dict[str, Any]:
-    def decode(spelt: Any) -> Sequence[Message]:
-        return _group_in(freeze(spelt), "$", names)
-
-    wire: dict[str, Any] = layout.respell(group, format_name=FORMAT, encode=encode_group, decode=decode)
-    for message in group:
-        for part in message.content:
-            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
-                names[part.tool_call_id] = part.name
+    wire: dict[str, Any] = layout.respell(
+        encode_group(group), group, format_name=FORMAT, decode=lambda spelt: _group_in(spelt, "$", names)
+    )
+    learn_calls(names, group)
     return wire
 
 
@@ -368,8 +343,8 @@ def _groups(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def _is_loose(group: tuple[Message, ...]) -> bool:
-    found = group[0].provider_raw
-    kept = found is not None and found.format == FORMAT and found.size == len(group)
+    own = group[0].provider_raw
+    kept = own is not None and own.format == FORMAT and own.size == len(group)
     return not kept and all(message.role is Role.TOOL for message in group)
 
 
@@ -377,7 +352,92 @@ def _goes_on_top(group: tuple[Message, ...], model: str | None, listed: list[dic
     """Whether system text belongs in `system`: what came so, what leads, and what the model takes nowhere else."""
     if group[0].role not in (Role.SYSTEM, Role.DEVELOPER):
         return False
-    found = group[0].provider_raw
-    if found is not None and found.format == FORMAT:
-        return found.group == _TOP
+    own = group[0].provider_raw
+    if own is not None and own.format == FORMAT:
+        return own.group == _TOP
     return not listed or not lookup(FORMAT, model or "").supports_system_messages_in_list
+
+
+# -- tools and tool choice, both directions [ANT-4] --------------------------------------------------------------------
+
+
+def _decode_tools(fields: Fields) -> tuple[ToolDefinition, ...]:
+    raw = fields.take("tools", list)
+    if raw is None:
+        if "tools" in fields and fields.peek("tools") is not None:
+            raise ShapeError("`tools` is no array", path="$.tools", hint="see the Messages API reference")
+        fields.drop("tools", None)
+        return ()
+    return tuple(_decode_tool(tool, f"$.tools[{index}]") for index, tool in enumerate(raw))
+
+
+def _decode_tool(tool: Any, path: str) -> ToolDefinition:
+    if not isinstance(tool, dict):
+        raise ShapeError("expected a tool definition", path=path, hint="see the Messages API reference")
+    kind = tool.get("type")
+    if not isinstance(kind, str) or kind == "custom":
+        kind = None  # the client's own tool; a type, if there is one, rides along
+    fields: dict[str, Any] = {} if kind is None else {"type": kind, "executed_by": _runs(kind)}
+    known = set(fields) - {"executed_by"}
+    for key, shape in (("description", str), ("input_schema", dict)):
+        if isinstance(tool.get(key), shape):
+            known.add(key)
+            fields[key] = tool[key]
+    name_key = _NAME_KEYS.get(kind or "", "name")
+    if isinstance(tool.get(name_key), str):
+        known.add(name_key)
+        fields["name"] = tool[name_key]
+    elif kind is not None and name_key not in tool:
+        fields["name"] = kind
+    else:
+        raise ShapeError(f"`{name_key}` is no string", path=f"{path}.{name_key}", hint="name the tool")
+    return trusted(ToolDefinition, **fields, extra=rest_of(tool, frozenset(known), always=kind is not None))
+
+
+def _runs(kind: str) -> str:
+    return "client" if kind.startswith(_CLIENT_RUN) else "provider"
+
+
+def _encode_tool(tool: ToolDefinition) -> dict[str, Any]:
+    if tool.type is None and tool.extra is None and tool.executed_by == "client":  # nearly all are
+        description, schema = tool.description, tool.input_schema
+        if description is not None and schema is not None:
+            return {"name": tool.name, "description": description, "input_schema": schema}
+    if (tool.type is not None or tool.executed_by == "provider") and not is_own(tool):
+        raise UnsupportedError(
+            "a tool of another provider cannot be offered here",
+            about=tool,
+            hint="route to its provider, or leave the tool out",
+        )
+    own = own_extra(FORMAT, tool, "tool_definition")
+    if tool.type is None:
+        wire: dict[str, Any] = {"name": tool.name}
+    else:
+        wire = {_NAME_KEYS.get(tool.type, "name"): tool.name, "type": tool.type}
+    if tool.description is not None:
+        wire["description"] = tool.description
+    if tool.input_schema is not None:
+        wire["input_schema"] = tool.input_schema
+    elif tool.type is None and "input_schema" not in own:
+        wire["input_schema"] = dict(_NO_PARAMETERS)  # the format wants one
+    return merge(wire, own) if own else wire
+
+
+def _decode_choice(choice: Any) -> tuple[ToolChoice | None, FrozenDict | None]:
+    """The canonical tool choice, and what of the wire's it cannot hold. ShapeError for one without a type."""
+    if choice is None:
+        return None, None
+    kind, name = choice.get("type"), choice.get("name")
+    if not isinstance(kind, str):
+        raise ShapeError("`type` is no string", path="$.tool_choice.type", hint=f"use one of {', '.join(_MODES)}")
+    mode = _MODES.get(kind)
+    if mode is None or (mode == "tool") is not isinstance(name, str):
+        return None, choice
+    read_keys = ("type", "name") if mode == "tool" else ("type",)
+    left = {key: item for key, item in choice.items() if key not in read_keys}
+    return trusted(ToolChoice, mode=mode, name=name), frozen_mapping(left) if left else None
+
+
+def _encode_choice(choice: ToolChoice) -> dict[str, Any]:
+    wire: dict[str, Any] = {"type": _MODE_WORDS[choice.mode]}
+    return wire if choice.name is None else {**wire, "name": choice.name}

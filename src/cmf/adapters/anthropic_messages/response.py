@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cmf.adapters.anthropic_messages.parts_in import FORMAT, Names, decode_assistant, is_own, own_extra
+from cmf.adapters.anthropic_messages.parts_in import FORMAT, Names, decode_assistant, is_own, learn_calls
 from cmf.adapters.anthropic_messages.parts_out import encode_content
-from cmf.adapters.wire import layout
 from cmf.adapters.wire.call_ids import with_ids
-from cmf.adapters.wire.fields import MARK, PARTIAL, Fields, extra_of, merge
+from cmf.adapters.wire.fields import MARK, PARTIAL, Fields, merge, unmarked
+from cmf.adapters.wire.layout import respell_one, spelled_one
+from cmf.adapters.wire.loss import drop_foreign_extra, own_extra
+from cmf.adapters.wire.replies import unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.codec import SAFE_INTEGER
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.json.value import replace, trusted
+from cmf.json.value import trusted
 from cmf.message.message import Message, TokenUsage, ToolCallPart, ToolResultPart
 from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
 
 OTHER_EVENTS: Final = f"{MARK}events"  # what a stream had beside its message
-MARKS: Final = frozenset({PARTIAL, OTHER_EVENTS})  # of the fold, not of the provider: never written
 _UNCALLED: Final = f"{FORMAT}.uncalled"  # marks the extra of a choice that stopped for a call and came without one
-_BODY: Final = "body"  # under it an error that is no error object of this format is kept whole
 _BLANK: Final = {
     "id": "msg_0",  # the format wants an id; none is minted
     "type": "message",
@@ -61,22 +61,17 @@ _COUNTS: Final = {
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def decode_response(body: Any, context: Request | None = None) -> Response:
-    """The response that a body describes; `context` names the tools that its results answer.
+def read_response(body: Any, context: Request | None = None) -> Response:
+    """The response of a whole body or of the fold of a stream; `context` names the tools that its results answer.
 
     Raises:
         ShapeError: a message that does not fit. An error body, of whatever shape, is a response with `error`.
     """
-    names = names_of(context.messages) if context is not None else {}
-    return _decode(freeze(body), names)
-
-
-def _decode(raw: Any, names: Names) -> Response:
-    response = _read(raw, names)
+    raw = freeze(body)
+    response = _read(raw, _names_of(context.messages) if context is not None else {})
     if response is None:
-        return _foreign_error(raw)
-    found = layout.envelope_layout(_encode(response), _unmarked(raw), format_name=FORMAT)
-    return response if found is None else layout.with_layout(response, found)
+        return unrecognized(raw, FORMAT)
+    return spelled_one(response, _encode(response), unmarked(raw), format_name=FORMAT)
 
 
 def _read(raw: Any, names: Names) -> Response | None:
@@ -86,15 +81,6 @@ def _read(raw: Any, names: Names) -> Response | None:
     if "content" in raw and (isinstance(raw["content"], list) or "role" in raw or raw.get("type") == "message"):
         return _decode_message(raw, names)
     return _decode_error(raw) if isinstance(raw.get("error"), dict) else _decode_count(raw)
-
-
-def _unmarked(raw: dict[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in raw.items() if key not in MARKS} if MARKS & raw.keys() else raw
-
-
-def _foreign_error(raw: Any) -> Response:
-    """A reply that is neither a message nor an error of this format (a proxy's, say): kept whole, never read as one."""
-    return trusted(Response, error=ErrorInfo(), extra=frozen_mapping({FORMAT: frozen_mapping({_BODY: raw})}))
 
 
 def _decode_error(raw: Any) -> Response:
@@ -179,38 +165,32 @@ def _decode_usage(fields: Fields) -> TokenUsage | None:
     return trusted(TokenUsage, **counts, total_tokens=sum(counts.values()))
 
 
-def names_of(messages: Sequence[Message]) -> Names:
+def _names_of(messages: Sequence[Message]) -> Names:
     """Tool names by call id, as the calls and results of some messages tell them."""
     names: Names = {}
-    for message in messages:
-        for part in message.content:
-            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
-                names[part.tool_call_id] = part.name
-            elif isinstance(part, ToolResultPart) and part.tool_call_id is not None and part.tool_name is not None:
-                names.setdefault(part.tool_call_id, part.tool_name)
+    learn_calls(names, messages)
+    results = (part for message in messages for part in message.content if isinstance(part, ToolResultPart))
+    for result in results:
+        if result.tool_call_id is not None and result.tool_name is not None:
+            names.setdefault(result.tool_call_id, result.tool_name)
     return names
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def encode_response(response: Response) -> Any:
+def write_response(response: Response) -> Any:
     """The body of a response: a message, an error, or a count of tokens.
 
     Raises:
         UnsupportedError: more than one choice. LossyProjectionError: a critical block would be dropped.
     """
-    own = extra_of(response, FORMAT)
-    if not response.choices and response.error is not None and _BODY in own:
-        return own[_BODY]
-
     names = _known_before(response)
 
     def decode(spelt: Any) -> Response:
-        raw = freeze(spelt)
-        return _marked_like(response, _read(raw, dict(names)) or _foreign_error(raw))
+        return _read(spelt, dict(names)) or unrecognized(spelt, FORMAT)
 
-    return layout.respell_envelope(_encode(response), response, format_name=FORMAT, decode=decode)
+    return respell_one(_encode(response), response, format_name=FORMAT, decode=decode)
 
 
 def _known_before(response: Response) -> Names:
@@ -227,19 +207,8 @@ def _known_before(response: Response) -> Names:
     }
 
 
-def _marked_like(response: Response, again: Response) -> Response:
-    """`again` with what the fold of a stream adds and writing leaves out, so that the two can be compared."""
-    own = extra_of(response, FORMAT)
-    added = {key: item for key, item in own.items() if key in MARKS}
-    if not added:
-        return again
-    kept = extra_of(again, FORMAT)
-    return replace(again, extra=frozen_mapping({**(again.extra or {}), FORMAT: frozen_mapping({**kept, **added})}))
-
-
 def _encode(response: Response) -> dict[str, Any]:
-    own = own_extra(response, "response")
-    extra = {key: item for key, item in own.items() if key not in MARKS} if MARKS & own.keys() else own
+    extra = unmarked(own_extra(FORMAT, response, "response"))
     if len(response.choices) > 1:
         raise UnsupportedError("the format has one choice per response", path="choices", hint="send one of them")
     body: dict[str, Any] = {}
@@ -261,8 +230,9 @@ def _encode(response: Response) -> dict[str, Any]:
 def _is_count(response: Response) -> bool:
     """Whether it is nothing but a count of the tokens of a request."""
     usage = response.usage
-    alone = not response.choices and response.error is None and usage is not None
-    return alone and usage is not None and usage.total_tokens == usage.input_tokens
+    if response.choices or response.error is not None or usage is None:
+        return False
+    return usage.total_tokens == usage.input_tokens
 
 
 _SILENT: Final = {"content": [], "stop_reason": "end_turn"}  # an answer of another format that has no choice
@@ -272,12 +242,12 @@ def _encode_message(response: Response) -> dict[str, Any]:
     choice = response.choices[0]
     (message,) = with_ids((choice.message,))
     body = {"content": encode_content(message, answer=True), "stop_reason": _stop_reason(choice)}
-    own_extra(message, "message", message)  # nothing of this format's: what another put there is recorded
+    drop_foreign_extra(FORMAT, message, "message", message=message)
     if message.id is not None:
         body["id"] = message.id
     if response.model is not None:
         body["model"] = response.model
-    return body | own_extra(choice, "choice", message)
+    return body | own_extra(FORMAT, choice, "choice", message=message)
 
 
 def _encode_usage(usage: TokenUsage) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters.anthropic_messages.response import OTHER_EVENTS
+from cmf.adapters.anthropic_messages.response import OTHER_EVENTS, write_response
 from cmf.adapters.wire.base import WireEvent
-from cmf.adapters.wire.call_id_forms import from_plain_form
-from cmf.adapters.wire.fields import PARTIAL
-from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.wire.call_ids import from_plain_form
+from cmf.adapters.wire.fields import PARTIAL, as_text
+from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta, is_whole
 from cmf.errors import ShapeError
 from cmf.json.codec import dumps, loads_object
 from cmf.json.value import trusted
+from cmf.message.request import Response
 
 # What a delta holds: the fields of its block to which it adds, or its own if they have another name.
 _DELTA_KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -120,7 +121,19 @@ class _Block:
         return text if spelled is None else spelled
 
 
-class Fold:
+def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
+    """The whole body that the events add up to; `cmf_partial` is true in it where the stream was cut.
+
+    Raises:
+        ShapeError: no event, or a message whose content is none.
+    """
+    fold = _Fold()
+    for event in events:
+        fold.feed(event)
+    return fold.body()
+
+
+class _Fold:
     """The message that the events of a stream add up to; fed one event at a time."""
 
     def __init__(self) -> None:
@@ -134,11 +147,7 @@ class Fold:
         self._error: dict[str, Any] | None = None
 
     def feed(self, event: WireEvent) -> None:
-        """Take the next event in. Pings, comments and the framing leave nothing behind.
-
-        Raises:
-            ShapeError: the event contradicts what came before.
-        """
+        """Take the next event in. Pings, comments and the framing leave nothing behind."""
         if not isinstance(event, dict):
             raise ShapeError("an event is no object", path="$", hint="give `event` and `data`")
         data = event.get("data")
@@ -150,7 +159,6 @@ class Fold:
             self._other.append(data)
 
     def body(self) -> dict[str, Any]:
-        """The whole-response body: `cmf_partial` is true in it unless the stream came to its end."""
         if self._error is not None and not self._begun:
             return {**self._error, OTHER_EVENTS: self._other} if self._other else self._error
         body = {"type": _MESSAGE, "role": "assistant", **self._head}
@@ -296,14 +304,14 @@ def _known_place(data: dict[str, Any]) -> tuple[str, ...]:
     return ("index",) if type(data.get("index")) is int else ()
 
 
-_TAKERS: Final[dict[str, Callable[[Fold, dict[str, Any]], bool]]] = {
-    "message_start": Fold._message_start,
-    "content_block_start": Fold._content_block_start,
-    "content_block_delta": Fold._content_block_delta,
-    "content_block_stop": Fold._content_block_stop,
-    "message_delta": Fold._message_delta,
-    "message_stop": Fold._message_stop,
-    "error": Fold._broken,
+_TAKERS: Final[dict[str, Callable[[_Fold, dict[str, Any]], bool]]] = {
+    "message_start": _Fold._message_start,
+    "content_block_start": _Fold._content_block_start,
+    "content_block_delta": _Fold._content_block_delta,
+    "content_block_stop": _Fold._content_block_stop,
+    "message_delta": _Fold._message_delta,
+    "message_stop": _Fold._message_stop,
+    "error": _Fold._broken,
 }
 _NO_CONTENT: Final = ({"type": "ping"}, "[DONE]")
 
@@ -316,8 +324,7 @@ class LiveDecoder:
 
     def __init__(self) -> None:
         self._kinds: dict[Any, Any] = {}
-        self._calls: dict[Any, tuple[int, int]] = {}
-        self._count = 0
+        self._calls = LiveCalls()
 
     def __call__(self, event: Any) -> Iterable[StreamEvent]:
         """The canonical events of one wire event."""
@@ -326,7 +333,8 @@ class LiveDecoder:
         if not isinstance(data, dict) or not isinstance(kind, str):
             return ()
         if kind == "message_start":
-            self._kinds, self._calls = {}, {}
+            self._kinds = {}
+            self._calls.forget()
             message = data.get(_MESSAGE)
             begun = message.get("content") if isinstance(message, dict) else None
             return [each for block in begun for each in self._begins(_HEAD, block)] if isinstance(begun, list) else ()
@@ -343,12 +351,10 @@ class LiveDecoder:
             return ()
         kind = self._kinds[index] = block.get("type")
         if kind in _CALLS:
-            at, self._count = self._count, self._count + 1
-            self._calls[index] = (at, 0)
-            call_id, name = _str(block.get("id")), _str(block.get("name"))
-            if call_id is not None and kind == "tool_use":
+            call_id = block.get("id")
+            if isinstance(call_id, str) and kind == "tool_use":
                 call_id = from_plain_form(call_id)
-            return (trusted(ToolUseStart, index=at, tool_call_id=call_id, name=name),)
+            return (self._calls.begin(index, call_id, block.get("name")),)
         return self._text(kind, block)
 
     def _grows(self, index: int | None, delta: dict[str, Any]) -> Iterable[StreamEvent]:
@@ -357,16 +363,13 @@ class LiveDecoder:
             self._kinds[index] = begun
         kind = self._kinds.get(index)
         if delta_type == "input_json_delta" and index in self._calls and isinstance(delta.get("partial_json"), str):
-            at, received = self._calls[index]
-            received += len(delta["partial_json"])
-            self._calls[index] = (at, received)
-            return (trusted(ToolUseInputDelta, index=at, received_chars=received),)
+            return (self._calls.grow(index, len(delta["partial_json"])),)
         return self._text(kind, delta) if delta_type == f"{kind}_delta" else ()
 
     def _text(self, kind: Any, holder: dict[str, Any]) -> Iterable[StreamEvent]:
         """What a block or delta adds at once. A summary is text too, unless some of it is sealed [ANT-29]."""
         field = _SPOKEN.get(kind) if isinstance(kind, str) and holder.get("encrypted_content") is None else None
-        text = None if field is None else _str(holder.get(field))
+        text = None if field is None else as_text(holder.get(field))
         if not text:
             return ()
         return (trusted(ThinkingDelta, text=text),) if kind == "thinking" else (trusted(TextDelta, text=text),)
@@ -375,18 +378,20 @@ class LiveDecoder:
 _SPOKEN: Final = {"text": "text", "thinking": "thinking", "compaction": "content"}
 
 
-def _str(item: Any) -> str | None:
-    return item if isinstance(item, str) else None
-
-
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
-    """The events that fold to `body`; without an end where it is not `whole`."""
-    if not isinstance(body, dict) or not isinstance(body.get("content"), list):
-        has_error = isinstance(body, dict) and isinstance(body.get("error"), dict)
-        return [_event({**body, "type": "error"} if has_error else _UNREADABLE_ERROR)]  # some hosts leave the type out
+def error_event(text: str, reply: Any = None) -> WireEvent:
+    """The event for an error with this text."""
+    return _event({"type": "error", "error": {"type": "api_error", "message": text}})
+
+
+def write_events(response: Response) -> list[WireEvent]:
+    """The events that fold to the body of the response; without an end where it is not whole."""
+    body, whole = write_response(response), response.error is None and is_whole(response)
+    if not isinstance(body.get("content"), list):
+        is_error = isinstance(body.get("error"), dict)  # some hosts leave the type out
+        return [_event({**body, "type": "error"}) if is_error else error_event("the provider's error is not readable")]
     usage = body.get("usage")
     ends = whole or body.get("stop_reason") is not None
     head: dict[str, Any] = {key: item for key, item in body.items() if key not in ("content", "error")}
@@ -411,14 +416,10 @@ def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
 
 
 _ENDINGS: Final = ("stop_reason", "stop_sequence", "stop_details")
-_UNREADABLE_ERROR: Final = {
-    "type": "error",
-    "error": {"type": "api_error", "message": "the provider's error is not readable"},
-}
 
 
 def _event(data: dict[str, Any]) -> WireEvent:
-    return {"event": _str(data.get("type")) or "error", "data": data}
+    return {"event": as_text(data.get("type")) or "error", "data": data}
 
 
 def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

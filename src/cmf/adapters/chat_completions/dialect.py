@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from operator import attrgetter, is_
+from typing import Any, Final, TypeVar
 
-from cmf.adapters.wire.call_id_forms import is_mark
-from cmf.adapters.wire.fields import MARK, Fields, allowed_names, count_in
+from cmf.adapters.wire.fields import MARK, Fields, allowed_names, count_in, extra_of
+from cmf.adapters.wire.loss import drop_foreign_extra
 from cmf.enums import Role, StopReason
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.json.value import trusted
-from cmf.message.message import Part, TokenUsage
+from cmf.json.value import replace, trusted
+from cmf.message.message import (
+    Message,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    TokenUsage,
+    ToolCallPart,
+    ToolResultPart,
+)
 from cmf.message.pairing import has_client_call
-from cmf.message.request import ToolChoice, ToolChoiceMode
+from cmf.message.request import Choice, Request, Response, ToolChoice, ToolChoiceMode
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 """Keys of a message whose text is thinking."""
@@ -42,20 +52,27 @@ class Dialect:
     def rest(self, fields: Fields, key: str | None = None) -> FrozenDict | None:
         """What nobody took of a wire object, and which of several wire forms it had (its `key`)."""
         left = fields.left()
-        found: dict[str, Any] = {self.format: freeze(left)} if left else {}
+        extra: dict[str, Any] = {self.format: freeze(left)} if left else {}
         if key is not None:
-            found[f"{self.format}.key"] = key
-        return frozen_mapping(found) if found else None
+            extra[f"{self.format}.key"] = key
+        return frozen_mapping(extra) if extra else None
+
+    def mark(self, key: str) -> FrozenDict:
+        """The `extra` of a part that had this wire form and nothing else of its own."""
+        return frozen_mapping({f"{self.format}.key": key})
 
     def key_of(self, holder: Any) -> str | None:
         """The wire form that a part, tool or response came in; None where it is the plain one, or a foreign value."""
         key = holder.extra.get(f"{self.format}.key") if holder.extra else None
         return key if isinstance(key, str) else None
 
-    def is_foreign(self, holder: Any) -> bool:
-        """Whether there is something in `extra` that did not come from this format."""
-        own = (self.format, f"{self.format}.key")
-        return bool(holder.extra) and any(name not in own and not is_mark(name) for name in holder.extra)
+    def own(self, holder: Any) -> dict[str, Any]:
+        """What rode along with a part, tool or response from this format."""
+        return extra_of(holder, self.format)
+
+    def drop_foreign(self, holder: Any, block_type: str, message: Message | None = None) -> None:
+        """Record what rode along with it from other formats."""
+        drop_foreign_extra(self.format, holder, block_type, message=message)
 
 
 STREAM: Final = f"{MARK}stream"  # what the chunks had beside the body
@@ -183,3 +200,74 @@ def wire_usage(usage: TokenUsage) -> dict[str, Any]:
     if any(details.values()):
         counted["prompt_tokens_details"] = {key: count for key, count in details.items() if count}
     return counted
+
+
+# -- values of a kindred format ----------------------------------------------------------------------------------------
+# What a value has beyond the canonical fields is kept under the name of its format. Chat completions and OpenRouter
+# name such fields alike, so between them they are written and not dropped [OPR-6].
+
+_V = TypeVar("_V", bound=Request | Response)
+_H = TypeVar("_H")
+_extra: Final = attrgetter("extra")
+_LEAVES: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})
+"""Parts that keep what is their format's in `extra` alone."""
+
+
+def as_own(value: _V, kin: str | None, own: str) -> _V:
+    """The value as if `own` had read what `kin` did; the very same object where there is nothing of that."""
+    if kin is None:
+        return value
+    names = {kin: own, f"{kin}.key": f"{own}.key"}
+    fields: dict[str, Any]
+    if isinstance(value, Request):
+        fields = {"tools": tuple(_renamed(tool, names) for tool in value.tools)}
+        fields["messages"] = tuple(_message(message, names) for message in value.messages)
+    else:
+        fields = {"choices": tuple(_choice(choice, names) for choice in value.choices)}
+    renamed: _V = _renamed(_with(value, **fields), names)
+    return renamed
+
+
+def _choice(choice: Choice, names: dict[str, str]) -> Any:
+    return _renamed(_with(choice, message=_message(choice.message, names)), names)
+
+
+def _message(message: Message, names: dict[str, str]) -> Any:
+    content = message.content
+    if not message.extra and _LEAVES.issuperset(map(type, content)) and not any(map(_extra, content)):
+        return message  # as most are: there is nothing to look through
+    return _renamed(_with(message, content=tuple(_part(part, names) for part in message.content)), names)
+
+
+def _part(part: Any, names: dict[str, str]) -> Any:
+    if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
+        part = _with(part, content=tuple(_part(inner, names) for inner in part.content))
+    elif isinstance(part, OpaquePart) and part.provider in names:
+        part = replace(part, provider=names[part.provider])
+    return _renamed(part, names)
+
+
+def _renamed(holder: Any, names: dict[str, str]) -> Any:
+    """The holder with what is kept under the name of its kin under the own name; what it has of its own comes first."""
+    extra = holder.extra
+    if not extra or extra.keys().isdisjoint(names):
+        return holder
+    renamed = {names[name]: kept for name, kept in extra.items() if name in names}
+    for name, kept in extra.items():
+        if name not in names:
+            theirs: Any = renamed.get(name)
+            both = isinstance(theirs, dict) and isinstance(kept, dict)
+            renamed[name] = {**theirs, **kept} if both else kept
+    return replace(holder, extra=freeze(renamed))
+
+
+def _with(holder: _H, **fields: Any) -> _H:
+    """The holder with these fields; the very same where each item of them is."""
+    changed = {name: new for name, new in fields.items() if not _same(new, getattr(holder, name))}
+    return replace(holder, **changed) if changed else holder
+
+
+def _same(new: Any, old: Any) -> bool:
+    if isinstance(new, tuple) and isinstance(old, tuple):
+        return all(map(is_, new, old))  # as long as each other: one was made from the other
+    return new is old

@@ -8,14 +8,14 @@ docs/spec/adapters/openai_chat.md [OAC-20] to [OAC-25].
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cmf.adapters.chat_completions.dialect import STREAM, THOUGHTS
-from cmf.adapters.chat_completions.pieces import Aside, Pieces, adds_nothing, copied, gathering, settle, snapshot
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.fields import MARK, PARTIAL
 from cmf.errors import ShapeError
-from cmf.json.codec import dumps
+from cmf.json.codec import dumps, loads_object
+from cmf.json.frozen import MAX_DEPTH, same_spelling, too_deep
 
 DONE: Final = "[DONE]"
 CHUNK: Final = "chat.completion.chunk"
@@ -24,9 +24,16 @@ _LAST_CHUNK: Final = "chat.completion.done"  # one service ends with this object
 PADDING: Final = ("obfuscation", "p")  # random text against traffic analysis: no part of the answer
 _TEXTS: Final = ("content", "refusal", *THOUGHTS)
 _DETAIL_TEXTS: Final = ("text", "summary", "data")
+_ABSENT: Final = object()
+_FEW: Final = 4  # texts of more pieces are not asked whether they are whole: that would take a look at all, each time
+_CALL_TEXTS: Final = {"function": ("arguments",), "custom": ("input",)}
+_Held = TypeVar("_Held", dict[str, Any], list[Any])
+
+Aside = dict[str, list[Any]]
+"""By key, values that were sent and later replaced."""
 
 
-def fold(events: Iterable[WireEvent]) -> Any:
+def fold_events(events: Iterable[WireEvent]) -> Any:
     """The whole body that the events add up to, with `cmf_partial` unless the stream came to its end."""
     folder = _Fold()
     for at, event in enumerate(events):
@@ -72,9 +79,9 @@ class _Fold:
                 self._aside.setdefault(key, []).append(item)
             elif key == "object" and item in (CHUNK, _LAST_CHUNK):
                 self._done = self._done or item == _LAST_CHUNK
-                snapshot(self._top, key, WHOLE, self._aside)
+                _snapshot(self._top, key, WHOLE, self._aside)
             else:
-                snapshot(self._top, key, item, self._aside)
+                _snapshot(self._top, key, item, self._aside)
         if chunk.get("object") == WHOLE:
             self._done = self._done or _is_whole(chunk.get("choices"))
 
@@ -128,14 +135,14 @@ class _Choice:
         self._message: dict[str, Any] = {}
         self._texts: dict[str, list[str]] = {}
         self._blocks: list[Any] = []
-        self._calls: list[Pieces] = []
-        self._calls_by_index: dict[int, Pieces] = {}
-        self._calls_by_id: dict[str, Pieces] = {}
-        self._details: list[Pieces] = []
-        self._details_by_key: dict[tuple[str, str], Pieces] = {}
+        self._calls: list[_Pieces] = []
+        self._calls_by_index: dict[int, _Pieces] = {}
+        self._calls_by_id: dict[str, _Pieces] = {}
+        self._details: list[_Pieces] = []
+        self._details_by_key: dict[tuple[str, str], _Pieces] = {}
         self._numbered: dict[tuple[str, int], dict[str, Any]] = {}
-        self._function: Pieces | None = None
-        self._sound: Pieces | None = None
+        self._function: _Pieces | None = None
+        self._sound: _Pieces | None = None
         self._snapshots: list[Any] = []
         self._aside = aside
 
@@ -151,19 +158,19 @@ class _Choice:
             elif key == "logprobs" and isinstance(item, dict):
                 self._logprobs(item)
             elif key == "token_ids" and isinstance(item, list):
-                gathering(self._fields, key, list, self._aside).extend(map(copied, item))
+                _gathering(self._fields, key, list, self._aside).extend(map(_copied, item))
             elif key == "delta" and item is not None:
                 self._aside.setdefault(key, []).append(item)
             elif not (key == "index" and type(item) is int) and not (key == "delta" and item is None):
-                snapshot(self._fields, key, item, self._aside)
+                _snapshot(self._fields, key, item, self._aside)
 
     def _logprobs(self, raw: dict[str, Any]) -> None:
-        found = gathering(self._fields, "logprobs", dict, self._aside)
+        found = _gathering(self._fields, "logprobs", dict, self._aside)
         for key, item in raw.items():
             if isinstance(item, list):
-                gathering(found, key, list, self._aside).extend(map(copied, item))
+                _gathering(found, key, list, self._aside).extend(map(_copied, item))
             else:
-                snapshot(found, key, item, self._aside)
+                _snapshot(found, key, item, self._aside)
 
     def _delta(self, key: str, item: Any) -> None:
         if key in _TEXTS and isinstance(item, str):
@@ -178,23 +185,23 @@ class _Choice:
             for block in item:
                 self._block(block)
         elif key == "tool_calls" and isinstance(item, list):
-            gathering(self._message, key, list, self._aside)
+            _gathering(self._message, key, list, self._aside)
             for position, call in enumerate(item):
                 self._call(call, position, alone=len(item) == 1)
         elif key == "function_call" and isinstance(item, dict):
-            self._function = self._function or Pieces(("arguments",), self._aside)
+            self._function = self._function or _Pieces(("arguments",), self._aside)
             self._function.add(item)
         elif key == "audio" and isinstance(item, dict):
-            self._sound = self._sound or Pieces(("data", "transcript"), self._aside)
+            self._sound = self._sound or _Pieces(("data", "transcript"), self._aside)
             self._sound.add(item)
         elif key == "reasoning_details" and isinstance(item, list):
-            gathering(self._message, key, list, self._aside)
+            _gathering(self._message, key, list, self._aside)
             for detail in item:
                 self._detail(detail)
         elif isinstance(item, list):
             self._listed(key, item)
         else:
-            snapshot(self._message, key, item, self._aside)
+            _snapshot(self._message, key, item, self._aside)
 
     def _text(self, key: str, text: str) -> None:
         if key == "content" and self._blocks:
@@ -227,7 +234,7 @@ class _Choice:
         else:
             known = self._unnumbered(raw, position, alone=alone)
         if known is None:
-            known = Pieces((), self._aside)
+            known = _Pieces((), self._aside)
             self._calls.append(known)
         if type(index) is int:
             self._calls_by_index[index] = known
@@ -235,7 +242,7 @@ class _Choice:
             self._calls_by_id[call_id] = known
         known.add(raw)
 
-    def _unnumbered(self, raw: dict[str, Any], position: int, *, alone: bool) -> Pieces | None:
+    def _unnumbered(self, raw: dict[str, Any], position: int, *, alone: bool) -> _Pieces | None:
         """The call that a piece without index and id goes on with: the last one, unless that is whole and this a name.
 
         Several in one delta go by their places.
@@ -248,28 +255,28 @@ class _Choice:
 
     def _detail(self, raw: Any) -> None:
         if not isinstance(raw, dict):
-            self._details.append(Pieces.of(raw, self._aside))
+            self._details.append(_Pieces.of(raw, self._aside))
             return
         key = (str(raw.get("type")), str(raw.get("index")))
         known = self._details_by_key.get(key)
         if known is None or not _goes_on(known.fields, raw):
-            known = self._details_by_key[key] = Pieces(_DETAIL_TEXTS, self._aside)
+            known = self._details_by_key[key] = _Pieces(_DETAIL_TEXTS, self._aside)
             self._details.append(known)
         known.add(raw)
 
     def _listed(self, key: str, items: list[Any]) -> None:
         """A list of which each delta brings a piece; items that are numbered are merged by number."""
-        found = gathering(self._message, key, list, self._aside)
+        found = _gathering(self._message, key, list, self._aside)
         for item in items:
             number = item.get("index") if isinstance(item, dict) else None
             known = self._numbered.get((key, number)) if type(number) is int else None
             if known is None:
-                found.append(copied(item))
+                found.append(_copied(item))
                 if type(number) is int:
                     self._numbered[key, number] = found[-1]
                 continue
             for name, value in item.items():
-                snapshot(known, name, value, self._aside)
+                _snapshot(known, name, value, self._aside)
 
     def whole(self) -> dict[str, Any]:
         message = self._message
@@ -285,7 +292,7 @@ class _Choice:
         if self._sound is not None:
             gathered["audio"] = self._sound.whole()
         for key, item in gathered.items():
-            settle(message, key, item, self._aside)
+            _settle(message, key, item, self._aside)
         if self._sound is not None:
             data = self._sound.pieces("data")
             if len(data) > 1:  # policy sees the whole by digest: no piece is in that
@@ -344,7 +351,7 @@ class _Run(list[str]):
 
 def _running(block: Any) -> Any:
     """A copy of a block whose text, if it is nothing but one, may go on."""
-    copy = copied(block)
+    copy = _copied(block)
     if not isinstance(copy, dict):
         return copy
     if copy.keys() == {"type", "text"} and isinstance(copy["text"], str):
@@ -361,3 +368,135 @@ def _settled(block: Any) -> Any:
     if isinstance(block, dict):
         return {key: _settled(item) for key, item in block.items()}
     return [_settled(item) for item in block] if isinstance(block, list) else block
+
+
+# -- objects that come in pieces, and what holds where they differ [OAC-21], [OAC-22] ----------------------------------
+
+
+class _Pieces:
+    """An object that comes in pieces: some of its texts are concatenated, other fields come once or repeatedly."""
+
+    __slots__ = ("_aside", "_inner", "_texts", "_textual", "_value", "fields")
+
+    def __init__(self, textual: tuple[str, ...], aside: Aside) -> None:
+        self.fields: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._inner: dict[str, _Pieces] = {}
+        self._textual = textual
+        self._aside = aside
+        self._value: Any = _ABSENT
+
+    @classmethod
+    def of(cls, value: Any, aside: Aside) -> _Pieces:
+        """Something that is no object: whole as it is."""
+        made = cls((), aside)
+        made._value = value
+        return made
+
+    def add(self, raw: dict[str, Any]) -> None:
+        """Take one more piece."""
+        for key, item in raw.items():
+            if isinstance(item, str) and key in self._textual:
+                self._texts.setdefault(key, []).append(item)
+            elif isinstance(item, str) and key == "name" and isinstance(self.fields.get(key), str):
+                self._name(item)
+            elif isinstance(item, dict) and key in _CALL_TEXTS and not self._textual:
+                inner = self._inner.get(key)
+                if inner is None:
+                    inner = self._inner[key] = _Pieces(_CALL_TEXTS[key], self._aside)
+                inner.add(item)
+            elif not (item is None and key in self._texts):
+                _snapshot(self.fields, key, item, self._aside)
+
+    def _name(self, more: str) -> None:
+        """A name comes once, repeatedly, or in pieces."""
+        known = self.fields["name"]
+        if more != known:
+            self.fields["name"] = known + more
+
+    def pieces(self, key: str) -> list[str]:
+        """The pieces that the text under `key` came in."""
+        return self._texts.get(key, [])
+
+    def whole(self, position: int | None = None) -> Any:
+        """All of it, once it is complete; without its number, if that is `position`."""
+        if self._value is not _ABSENT:
+            return self._value
+        if position is not None and self.fields.get("index") == position:
+            del self.fields["index"]  # chunks number calls, a whole body need not
+        made = self.fields
+        for key, pieces in self._inner.items():
+            _settle(made, key, pieces.whole(), self._aside)
+        for key, texts in self._texts.items():
+            _settle(made, key, "".join(texts), self._aside)
+        return made
+
+    def is_whole_call(self) -> bool:
+        """Whether it names a function and has its arguments, as an object or as the text of one in few pieces."""
+        function = self._inner.get("function")
+        if function is None or not function.fields.get("name"):
+            return False
+        texts = function.pieces("arguments")
+        return isinstance(function.fields.get("arguments"), dict) or (
+            len(texts) <= _FEW and loads_object("".join(texts)) is not None
+        )
+
+
+def _gathering(holder: dict[str, Any], key: str, kind: type[_Held], aside: Aside) -> _Held:
+    """The object or list under `key`, to be continued; a new one if there is none, with any other value put aside."""
+    held = holder.get(key)
+    if isinstance(held, kind):
+        return held
+    if held:
+        aside.setdefault(key, []).append(held)
+    made = holder[key] = kind()
+    return made
+
+
+def _settle(holder: dict[str, Any], key: str, item: Any, aside: Aside) -> None:
+    """Put what was gathered under `key`, and the previous value aside; it stays if nothing was gathered ("", [])."""
+    held = holder.get(key)
+    if held and not item:
+        return
+    if held:
+        aside.setdefault(key, []).append(held)
+    holder[key] = item
+
+
+def _snapshot(holder: dict[str, Any], key: str, item: Any, aside: Aside) -> None:
+    """Take `item` as what holds now. An older value is forgotten if the new one contains it, else it is put aside."""
+    known = holder.get(key, _ABSENT)
+    if known is _ABSENT or known is None:
+        holder[key] = _copied(item)
+    elif item is None or item == "" or same_spelling(known, item):
+        pass
+    elif isinstance(known, dict) and isinstance(item, dict):
+        for name, inner in item.items():
+            _snapshot(known, name, inner, aside)
+    else:
+        if not adds_nothing(known, item):
+            aside.setdefault(key, []).append(known)
+        holder[key] = _copied(item)
+
+
+def adds_nothing(old: Any, new: Any) -> bool:
+    """Whether every text and key of `old` is in `new`, at the same place; numbers and nulls do not count."""
+    if isinstance(old, str):
+        return not old or (isinstance(new, str) and new.startswith(old))
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(key in new and adds_nothing(item, new[key]) for key, item in old.items())
+    if isinstance(old, list):
+        fits = isinstance(new, list) and len(new) >= len(old)
+        return not old or (fits and all(adds_nothing(before, after) for before, after in zip(old, new, strict=False)))
+    return True
+
+
+def _copied(value: Any, _levels: int = MAX_DEPTH) -> Any:
+    """A copy that the fold may go on with. Raises ShapeError where it is nested deeper than values may be."""
+    if not isinstance(value, dict | list):
+        return value
+    if not _levels:
+        raise too_deep()
+    if isinstance(value, dict):
+        return {key: _copied(item, _levels - 1) for key, item in value.items()}
+    return [_copied(item, _levels - 1) for item in value]

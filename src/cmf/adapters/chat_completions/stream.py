@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from cmf.adapters.chat_completions.dialect import THOUGHTS
+from cmf.adapters.chat_completions.dialect import STREAM, THOUGHTS, Dialect
 from cmf.adapters.chat_completions.fold import CHUNK, DONE, WHOLE
+from cmf.adapters.chat_completions.response import write_response
 from cmf.adapters.wire.base import WireEvent
-from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.wire.fields import as_text, object_in
+from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta, is_whole
 from cmf.json.codec import dumps
+from cmf.message.request import Response
 
 _IN_EVERY_CHUNK: Final = ("id", "object", "created", "model", "system_fingerprint", "provider", "service_tier")
 _ORDER: Final = ("role", *THOUGHTS, "content", "refusal", "audio", "function_call")
 
 
-def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
-    """The chunks of a body, its sound in the pieces that were kept `aside`; `[DONE]` at their end if it is complete.
+def error_event(text: str, reply: Any) -> WireEvent:
+    """The event for a reply that is in no format: itself."""
+    return {"data": reply}
+
+
+def write_events(dialect: Dialect, response: Response) -> list[WireEvent]:
+    """The chunks that stream the response, its sound in the pieces that it came in; `[DONE]` at the end of a whole one.
 
     What may arrive behind the text (annotations, signatures, citations) stands behind it, so that the whole begins with
     the chunks of its beginning [OAC-26].
     """
-    if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
+    body = write_response(dialect, response)
+    if not isinstance(body.get("choices"), list):
         return [{"data": body}]
-    top = {key: item for key, item in body.items() if key not in ("choices", "usage", "error")}
+    top: dict[str, Any] = {key: item for key, item in body.items() if key not in ("choices", "usage", "error")}
     if top.get("object") == WHOLE:
         top["object"] = CHUNK
-    base = {key: top[key] for key in _IN_EVERY_CHUNK if key in top}
+    base: dict[str, Any] = {key: top[key] for key in _IN_EVERY_CHUNK if key in top}
     choices = [chunk for at, choice in enumerate(body["choices"]) for chunk in _chunks_of(choice, at)]
     chunks: list[dict[str, Any]] = [{**base, "choices": [choice]} for choice in choices] or [{"choices": []}]
     chunks[-1] = {**top, **chunks[-1]}
-    _cut_sound(aside.get("audio"), chunks)
+    _cut_sound(object_in(dialect.own(response), STREAM).get("audio"), chunks)
     if "usage" in body:
         chunks.append({**base, "choices": [], "usage": body["usage"]})
     if "error" in body:
         chunks.append({"error": body["error"]})
     events: list[WireEvent] = [{"data": chunk} for chunk in chunks]
-    return [*events, {"data": DONE}] if whole else events
+    return [*events, {"data": DONE}] if response.error is None and is_whole(response) else events
 
 
 def _cut_sound(pieces: Any, chunks: list[dict[str, Any]]) -> None:
@@ -45,8 +53,9 @@ def _cut_sound(pieces: Any, chunks: list[dict[str, Any]]) -> None:
         choices = chunk["choices"]
         sound = choices[0]["delta"].get("audio") if choices else None
         if isinstance(sound, dict) and isinstance(pieces, list) and _adds_up(pieces, sound.get("data")):
-            deltas = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
-            chunks[at : at + 1] = [{**chunk, "choices": [{**choices[0], "delta": {"audio": one}}]} for one in deltas]
+            sounds = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
+            deltas = [{**choices[0], "delta": {"audio": sound}} for sound in sounds]
+            chunks[at : at + 1] = [{**chunk, "choices": [delta]} for delta in deltas]
             break
 
 
@@ -57,8 +66,7 @@ def _adds_up(pieces: list[Any], data: Any) -> bool:
 def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
     """The deltas of one choice: its role, reasoning, text, each call, all else of the message; then how it ended."""
     index = choice.get("index", at)
-    found = choice.get("message")
-    message: dict[str, Any] = found if isinstance(found, dict) else {}
+    message = object_in(choice, "message")
     deltas: list[dict[str, Any]] = [{key: message[key]} for key in _ORDER if key in message]
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
@@ -78,13 +86,11 @@ def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
 class LiveDecoder:
     """What each chunk adds at once. Shapes that do not fit add nothing here: the fold decides what they are."""
 
-    __slots__ = ("_calls", "_count")
+    __slots__ = ("_calls", "_ids")
 
     def __init__(self) -> None:
-        self._calls: dict[
-            tuple[int, Any], list[Any]
-        ] = {}  # choice and call → its number, the characters so far, its id
-        self._count: dict[int, int] = {}
+        self._calls = LiveCalls()  # by choice and the chunk's number of the call
+        self._ids: dict[tuple[int, int], str | None] = {}
 
     def __call__(self, event: WireEvent) -> list[StreamEvent]:
         """The canonical events of one wire event."""
@@ -102,7 +108,7 @@ class LiveDecoder:
         thoughts = [delta[key] for key in THOUGHTS if isinstance(delta.get(key), str)]
         details = delta.get("reasoning_details")
         if not any(thoughts) and isinstance(details, list):
-            thoughts = [one.get("text") or one.get("summary") for one in details if isinstance(one, dict)]
+            thoughts = [detail.get("text") or detail.get("summary") for detail in details if isinstance(detail, dict)]
         added += [ThinkingDelta(text=text, choice=choice) for text in thoughts if text and isinstance(text, str)]
         content = delta.get("content")
         if content is not None and not isinstance(content, str | list):
@@ -131,22 +137,13 @@ class LiveDecoder:
                 added.append(ThinkingDelta(text=thought, choice=choice))
 
     def _call(self, call: dict[str, Any], position: int, choice: int, added: list[StreamEvent]) -> None:
-        number, call_id = call.get("index", position), call.get("id")
+        number, call_id = call.get("index", position), as_text(call.get("id")) or None
         key = (choice, number if type(number) is int else position)
-        known = self._calls.get(key)
         bodies = (call[name] for name in ("function", "custom") if isinstance(call.get(name), dict))
         body: dict[str, Any] = next(bodies, {})
-        if known is None or (isinstance(call_id, str) and call_id and known[2] not in (None, call_id)):
-            index = self._count.get(choice, 0)
-            self._count[choice] = index + 1
-            known = self._calls[key] = [index, 0, call_id if isinstance(call_id, str) and call_id else None]
-            name = body.get("name")
-            added.append(
-                ToolUseStart(
-                    index=index, tool_call_id=known[2], name=name if isinstance(name, str) else None, choice=choice
-                )
-            )
+        if key not in self._calls or (call_id is not None and self._ids[key] not in (None, call_id)):
+            self._ids[key] = call_id
+            added.append(self._calls.begin(key, call_id, body.get("name"), choice))
         more = body.get("arguments", body.get("input"))
         if more and isinstance(more, str):
-            known[1] += len(more)
-            added.append(ToolUseInputDelta(index=known[0], received_chars=known[1], choice=choice))
+            added.append(self._calls.grow(key, len(more)))

@@ -1,9 +1,25 @@
-"""The wire format of Gemini's `generateContent`. Spec: docs/spec/adapters/gemini.md.
+"""The wire format of Gemini's `generateContent`. Spec: docs/spec/adapters/gemini.md."""
 
-One file a direction: `request`, `response`, `stream`; `parts` and `write` read and write parts; `names` knows the two
-spellings of the provider's names.
-"""
+from typing import Final
 
-from cmf.adapters.gemini.adapter import ADAPTER
+from cmf.adapters.gemini.parts_in import FORMAT
+from cmf.adapters.gemini.request import http_call, read_request, write_request
+from cmf.adapters.gemini.response import join_texts, read_response, write_response
+from cmf.adapters.gemini.stream import LiveDecoder, error_event, fold_events, write_events
+from cmf.adapters.wire.base import Adapter
+
+ADAPTER: Final = Adapter(
+    name=FORMAT,
+    read_request=read_request,
+    write_request=write_request,
+    to_http=http_call,
+    read_response=read_response,
+    write_response=write_response,
+    fold=fold_events,
+    write_events=write_events,
+    error_event=error_event,
+    live_decoder=LiveDecoder,
+    join_texts=join_texts,
+)
 
 __all__ = ["ADAPTER"]

@@ -165,16 +165,16 @@ def _normal_list(raw: Any, item: Shape, path: str) -> tuple[Any, Spelling]:
     alone = isinstance(raw, dict) or (isinstance(raw, str) and item.text is not None)
     if not alone and not isinstance(raw, list):
         return raw, {}
-    found = [normal(each, item, f"{path}[{index}]") for index, each in enumerate([raw] if alone else raw)]
-    inner = {str(index): spelling for index, (_, spelling) in enumerate(found) if spelling}
+    items = [normal(each, item, f"{path}[{index}]") for index, each in enumerate([raw] if alone else raw)]
+    inner = {str(index): spelling for index, (_, spelling) in enumerate(items) if spelling}
     spelling: Spelling = {"at": inner} if inner else {}
     if alone:
         spelling["one"] = True
-    return [each for each, _ in found], spelling
+    return [each for each, _ in items], spelling
 
 
 def _normal_object(raw: dict[str, Any], shape: Shape, path: str) -> tuple[Any, Spelling]:
-    made: dict[str, Any] = {}
+    body: dict[str, Any] = {}
     snake: list[str] = []
     inner: dict[str, Spelling] = {}
     for key, value in raw.items():
@@ -190,23 +190,23 @@ def _normal_object(raw: dict[str, Any], shape: Shape, path: str) -> tuple[Any, S
             snake.append(name)
         nested = shape.keys.get(name)
         if nested is None:
-            made[name] = value
+            body[name] = value
             continue
-        made[name], spelling = normal(value, nested, f"{path}.{name}")
-        if spelling:
-            inner[name] = spelling
-    found: Spelling = {"at": inner} if inner else {}
+        body[name], spelling_inside = normal(value, nested, f"{path}.{name}")
+        if spelling_inside:
+            inner[name] = spelling_inside
+    spelling: Spelling = {"at": inner} if inner else {}
     if snake:
-        found["snake"] = snake
-    return made, found
+        spelling["snake"] = snake
+    return body, spelling
 
 
 def spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
     """`value`, which is in normal form, spelled so; wherever that would not read back as `value`, it stays normal."""
     if not spelling:
         return value
-    done = _spelt(value, spelling, shape)
-    return done if normal(done, shape)[0] == value else value
+    body = _spelt(value, spelling, shape)
+    return body if normal(body, shape)[0] == value else value
 
 
 def _spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
@@ -224,13 +224,13 @@ def _spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
     if spelling.get("text"):
         return _only_text(value, shape)
     snake = spelling.get("snake") or ()
-    made: dict[str, Any] = {}
+    body: dict[str, Any] = {}
     for key, item in value.items():
         nested = shape.keys.get(key)
-        known = key in snake and key in shape.keys and key in _SNAKE
-        name = _SNAKE[key] if known and _SNAKE[key] not in value else key
-        made[name] = _spelt(item, inner[key], nested) if nested is not None and key in inner else item
-    return made
+        is_snake = key in snake and key in shape.keys and key in _SNAKE
+        name = _SNAKE[key] if is_snake and _SNAKE[key] not in value else key
+        body[name] = _spelt(item, inner[key], nested) if nested is not None and key in inner else item
+    return body
 
 
 def _only_text(value: dict[str, Any], shape: Shape) -> Any:

@@ -94,13 +94,21 @@ def _function_call(fields: Fields) -> Part | None:
     call = inside(fields, "functionCall")
     if call is None:
         return None
-    part = {
-        "name": call.need("name", str),
-        "arguments": call.optional("args", dict) or EMPTY,
-        "tool_call_id": call.optional("id", str),
-    }
-    fields.leave("functionCall", call)
-    return trusted(ToolCallPart, **part, extra=fields.rest(FORMAT))
+    return _call(fields, "functionCall", call, "name", "client")
+
+
+def _call(fields: Fields, key: str, call: Fields, name_key: str, runner: str) -> ToolCallPart:
+    name, arguments = call.need(name_key, str), call.optional("args", dict) or EMPTY
+    call_id = call.optional("id", str)
+    fields.leave(key, call)
+    return trusted(
+        ToolCallPart,
+        name=name,
+        arguments=arguments,
+        tool_call_id=call_id,
+        executed_by=runner,
+        extra=fields.rest(FORMAT),
+    )
 
 
 def _function_response(fields: Fields) -> Part | None:
@@ -192,13 +200,7 @@ def _tool_call(fields: Fields) -> Part | None:
     call = inside(fields, "toolCall")
     if call is None or not is_server_tool(call.peek("toolType")):
         return None
-    part = {
-        "name": call.need("toolType", str),
-        "arguments": call.optional("args", dict) or EMPTY,
-        "tool_call_id": call.optional("id", str),
-    }
-    fields.leave("toolCall", call)
-    return trusted(ToolCallPart, **part, executed_by="provider", extra=fields.rest(FORMAT))
+    return _call(fields, "toolCall", call, "toolType", "provider")
 
 
 def _tool_response(fields: Fields) -> Part | None:

@@ -63,7 +63,7 @@ class _Turn:
     def each(self, parts: Iterable[Part]) -> list[dict[str, Any]]:
         """Parts in normal form; without those that were dropped, with a record."""
         encoded = (self._part(part) for part in parts)
-        return [one for one in encoded if one is not None]
+        return [part for part in encoded if part is not None]
 
     def _drop(self, block_type: str, reason: str) -> None:
         loss.drop(FORMAT, block_type, reason, message=self._message)
@@ -151,9 +151,9 @@ class _Turn:
             response = loads_object(first.text)
             if response is not None:
                 return response, self.each(inner[1:])
-        shown = [loss.resource_as_text(FORMAT, one, message=self._message) for one in inner]
-        texts = [one.text for one in shown if isinstance(one, TextPart)]
-        media = self.each([one for one in shown if not isinstance(one, TextPart)])
+        shown = [loss.resource_as_text(FORMAT, part, message=self._message) for part in inner]
+        texts = [part.text for part in shown if isinstance(part, TextPart)]
+        media = self.each([part for part in shown if not isinstance(part, TextPart)])
         return (_response("\n".join(texts), is_error=is_error) if texts else {}), media
 
     def _media(self, part: MediaPart) -> dict[str, Any]:

@@ -5,31 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
-from cmf.adapters.gemini.names import CONTENT, REQUEST, Spelling, normal, spelt
+from cmf.adapters.gemini.names import CONTENT, REQUEST, normal, spelt
 from cmf.adapters.gemini.parts_in import FORMAT, decode_part, inside
 from cmf.adapters.gemini.parts_out import Names, encode_group
 from cmf.adapters.gemini.tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
 from cmf.adapters.wire import loss
+from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import call_names
 from cmf.adapters.wire.fields import Fields, extra_of, merge
-from cmf.adapters.wire.layout import (
-    apply,
-    capped,
-    grouped,
-    grouped_as,
-    joined,
-    shape_of,
-    spelling,
-    wire_content,
-    with_layout,
-)
-from cmf.adapters.wire.message_groups import user_runs
+from cmf.adapters.wire.layout import grouped, joined, respell, respell_one, shape_of, spelled, spelled_one, user_runs
 from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError
-from cmf.json.frozen import FrozenDict, freeze, same_spelling
+from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
+from cmf.json.frozen import freeze, same_spelling
 from cmf.json.value import replace, trusted
-from cmf.message.message import NO_SHAPE, Layout, Message
+from cmf.message.message import Message
 from cmf.message.request import Request, Sampling, ToolChoice
 
 _ROLES: Final = ("user", "function", "tool")
@@ -49,55 +40,43 @@ _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "NONE": "none", "ANY": "re
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def decode_request(body: Any, model: str | None) -> Request:
-    """The canonical request; `model` is the one in the path. ShapeError where the body names another."""
+def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
+    """The canonical request; `model` is the one in the path. ShapeError where the body names another [GEM-1]."""
     raw = freeze(body)
     if not isinstance(raw, dict):
         raise ShapeError("expected a JSON object", path="$", hint="see the provider's reference")
     whole, names = normal(raw, REQUEST)
     messages: list[Message] = []
     if whole.get("systemInstruction") is not None:
-        messages += _spelled(whole.pop("systemInstruction"), 0, "$.systemInstruction", system=True)
+        messages += _read_content(whole.pop("systemInstruction"), 0, "$.systemInstruction", system=True)
     contents = whole.get("contents")
     if contents:
         if not isinstance(contents, list):
             raise ShapeError("`contents` is not an array", path="$.contents", hint="see the provider's reference")
         for index, content in enumerate(whole.pop("contents")):
-            messages += _spelled(content, index + 1, f"$.contents[{index}]")
-    request, sizes = decode_envelope(whole, model)
+            messages += _read_content(content, index + 1, f"$.contents[{index}]")
+    request, sizes = _decode_envelope(whole, model)
     request = replace(request, messages=tuple(messages))
-    plain = encode_envelope(request, sizes)
+    plain = _encode_envelope(request, sizes)
     if contents:
         del plain["contents"]
-    return with_layout(request, envelope_shape(plain, whole, names, tools=sizes))
+    notes = {"names": names, "tools": sizes}
+    return spelled_one(
+        request, plain, whole, format_name=FORMAT, notes={key: item for key, item in notes.items() if item}
+    )
 
 
-def envelope_shape(
-    plain: dict[str, Any], whole: dict[str, Any], names: Spelling, tools: list[int] | None = None
-) -> Layout | None:
-    """The layout of a request or response whose normal form is `whole`; None if plain spelling gives it."""
-    shape = spelling(plain, whole, "$")
-    if names:
-        shape["names"] = names
-    if tools is not None:
-        shape["tools"] = tools
-    return Layout(format=FORMAT, shape=freeze(shape)) if shape else None
-
-
-def _spelled(raw: Any, index: int, path: str, *, system: bool = False) -> list[Message]:
+def _read_content(raw: Any, index: int, path: str, *, system: bool = False) -> tuple[Message, ...]:
     """The messages of one content, with the layout that gives its spelling back.
 
     Messages of role tool always have one: it says which results stood together in one content.
     """
     content, names = normal(raw, CONTENT, path)
     group = decode_content(content, path, system=system)
+    notes = {"names": names} if names else {}
+    keep = group[0].role is Role.TOOL
     plain = encode_group(group)
-    step = spelling(plain, content, path)
-    shape = {**step, "names": names} if names else step
-    if not shape and len(group) == 1 and group[0].role is not Role.TOOL:
-        return group
-    laid_out = grouped_as(group, format_name=FORMAT, index=index, shape=freeze(shape) if shape else NO_SHAPE)
-    return list(capped(laid_out))
+    return spelled(group, plain, content, format_name=FORMAT, path=path, index=index, keep=keep, notes=notes)
 
 
 def decode_content(content: Any, path: str, *, system: bool = False, reply: bool = False) -> list[Message]:
@@ -128,7 +107,7 @@ def decode_content(content: Any, path: str, *, system: bool = False, reply: bool
     ]
 
 
-def decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request, list[int] | None]:
+def _decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request, list[int] | None]:
     """A request's own fields, without its turns, and how its tools were grouped, if not in the usual way."""
     fields = Fields(whole, "$")
     for key in ("contents", "systemInstruction"):
@@ -154,11 +133,8 @@ def _generation(fields: Fields) -> dict[str, Any]:
     config = inside(fields, "generationConfig")
     if config is None:
         return {}
-    drawn: dict[str, Any] = {}
-    for key, name in _NUMBERS.items():
-        drawn[name] = config.take_number(key)
-    for key, name in _COUNTS.items():
-        drawn[name] = config.take(key, int)
+    drawn: dict[str, Any] = {name: config.take_number(key) for key, name in _NUMBERS.items()}
+    drawn |= {name: config.take(key, int) for key, name in _COUNTS.items()}
     drawn["stop"] = config.take_texts("stopSequences")
     schema, note = decode_schema(config, "responseJsonSchema", "responseSchema")
     if schema is not None:
@@ -217,16 +193,28 @@ def _calling(choice: ToolChoice) -> dict[str, Any]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def encode_request(request: Request) -> dict[str, Any]:
-    """The request as Gemini's JSON, as it came where that still has the same content."""
+def http_call(request: Request) -> HttpCall:
+    """`POST /v1beta/models/<model>:generateContent`, or `:streamGenerateContent?alt=sse` for a stream [GEM-1]."""
+    if not request.model:
+        raise UnsupportedError("Gemini's path names the model", path="model", hint="say which model is asked")
+    model = quote(request.model.removeprefix("models/"), safe="")
+    method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+    return HttpCall(path=f"/v1beta/models/{model}:{method}", headers={"content-type": "application/json"})
+
+
+def write_request(request: Request) -> dict[str, Any]:
+    """The body of a request; UnsupportedError for arguments, files or tools that Gemini cannot take."""
     shape = shape_of(request, FORMAT)
     sizes = shape.get("tools")
     fits = isinstance(sizes, list) and sum(sizes) == len(request.tools)
-    body = encode_envelope(request, sizes if fits else None)
-    if "at" in shape:
-        body = _respelled(request, body, shape)
-    names = call_names(request.messages)
-    system, contents = _turns(request.messages, names)
+    body: dict[str, Any] = respell_one(
+        _encode_envelope(request, sizes if fits else None),
+        # The turns have layouts of their own; whether to stream is given in the path.
+        replace(request, messages=(), stream=None),
+        format_name=FORMAT,
+        decode=lambda spelt: _decode_envelope(spelt, request.model)[0],
+    )
+    system, contents = _turns(request.messages, call_names(request.messages))
     if system is not None:
         body["systemInstruction"] = system
     if _wants_signatures(request.model) and not _is_own(request):
@@ -247,9 +235,8 @@ def _is_own(request: Request) -> bool:
     layouts = [request.provider_raw, *(message.provider_raw for message in request.messages)]
     extras = [request.extra, *(message.extra for message in request.messages)]
     extras += [part.extra for message in request.messages for part in message.content]
-    return any(one is not None and one.format == FORMAT for one in layouts) or any(
-        FORMAT in (one or ()) for one in extras
-    )
+    has_layout = any(layout is not None and layout.format == FORMAT for layout in layouts)
+    return has_layout or any(FORMAT in (extra or ()) for extra in extras)
 
 
 def _sign(contents: Iterable[dict[str, Any]]) -> None:
@@ -260,15 +247,7 @@ def _sign(contents: Iterable[dict[str, Any]]) -> None:
             call.setdefault("thoughtSignature", _UNSIGNED)
 
 
-def _respelled(request: Request, plain: dict[str, Any], shape: FrozenDict) -> dict[str, Any]:
-    done: dict[str, Any] = apply(plain, shape)
-    again, _ = decode_envelope(freeze(done), request.model)
-    # The turns have layouts of their own; whether to stream is given in the path.
-    envelope = replace(request, messages=(), stream=None)
-    return done if wire_content(again) == wire_content(envelope) else plain
-
-
-def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, Any]:
+def _encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, Any]:
     """A request's own fields, without its turns, in normal form; `contents` is there, empty."""
     own = dict(extra_of(request, FORMAT))
     body: dict[str, Any] = {"contents": []}
@@ -327,12 +306,9 @@ def _turns(messages: Sequence[Message], names: Names) -> tuple[Any, list[Any]]:
     """The system instruction, if any, and the contents; system text is hoisted [A5]."""
     system = [message for message in messages if message.role in (Role.SYSTEM, Role.DEVELOPER)]
     turns = [message for message in messages if message.role not in (Role.SYSTEM, Role.DEVELOPER)]
-    contents = []
-    for group in _together(grouped(turns, FORMAT)):
-        content = _content(group, names)
-        if content is not None:
-            contents.append(content)
-    return (_content(tuple(system), names, system=True) if system else None), contents
+    contents = [_content(group, names) for group in _together(grouped(turns, FORMAT))]
+    head = _content(tuple(system), names, system=True) if system else None
+    return head, [content for content in contents if content is not None]
 
 
 def _together(groups: list[tuple[Message, ...]]) -> list[tuple[Message, ...]]:
@@ -352,10 +328,5 @@ def _content(group: tuple[Message, ...], names: Names, *, system: bool = False) 
     plain = encode_group(group, names)
     if not plain["parts"] and any(message.content for message in group):
         return None  # all of it was dropped, with records
-    shape = shape_of(group[0], FORMAT)
-    if not shape:
-        return plain
-    done = apply(plain, shape)
-    again = decode_content(freeze(done), "$", system=system)
-    same = [wire_content(one) for one in again] == [wire_content(one) for one in group]
-    return spelt(done if same else plain, shape.get("names") or {}, CONTENT)
+    body = respell(plain, group, format_name=FORMAT, decode=lambda spelt: decode_content(spelt, "$", system=system))
+    return spelt(body, shape_of(group[0], FORMAT).get("names") or {}, CONTENT)

@@ -7,11 +7,11 @@ from typing import Any, Final
 from cmf.adapters.gemini.names import RESPONSE, normal, spelt
 from cmf.adapters.gemini.parts_in import FORMAT, inside
 from cmf.adapters.gemini.parts_out import encode_group
-from cmf.adapters.gemini.request import decode_content, envelope_shape
+from cmf.adapters.gemini.request import decode_content
 from cmf.adapters.wire import loss
-from cmf.adapters.wire.fields import MARK, PARTIAL, Fields, count_in, extra_of, merge, unmarked
-from cmf.adapters.wire.layout import apply, shape_of, wire_content, with_layout
-from cmf.adapters.wire.non_json_reply import is_unrecognized, unrecognized, write_unrecognized
+from cmf.adapters.wire.fields import PARTIAL, Fields, count_in, extra_of, merge, unmarked
+from cmf.adapters.wire.layout import respell_one, shape_of, spelled_one
+from cmf.adapters.wire.replies import in_one_text, unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.json.codec import SAFE_INTEGER
@@ -19,7 +19,7 @@ from cmf.json.frozen import freeze
 from cmf.json.value import replace, trusted
 from cmf.message.message import Message, TokenUsage
 from cmf.message.pairing import has_client_call
-from cmf.message.request import Choice, ErrorInfo, Response
+from cmf.message.request import Choice, ErrorInfo, Request, Response
 
 _FILTERED: Final = (
     "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
@@ -58,7 +58,7 @@ _RAW: Final[dict[StopReason, str]] = {
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def decode_response(body: Any) -> Response:
+def read_response(body: Any, context: Request | None = None) -> Response:
     """The canonical response of an answer, an error, or an error in an array (a stream's form without `alt=sse`)."""
     raw = freeze(body)
     listed = isinstance(raw, list)
@@ -71,13 +71,14 @@ def decode_response(body: Any) -> Response:
     whole, names = normal(raw, RESPONSE)
     if _KNOWN.isdisjoint(whole):
         return unrecognized(raw, FORMAT)
-    response = read_response(whole)
+    response = _decode(whole)
     if listed:
         names["one"] = True
-    return with_layout(response, envelope_shape(plain_response(response), unmarked(whole), names))
+    notes = {"names": names} if names else {}
+    return spelled_one(response, _encode(response), unmarked(whole), format_name=FORMAT, notes=notes)
 
 
-def read_response(whole: dict[str, Any]) -> Response:
+def _decode(whole: dict[str, Any]) -> Response:
     """The canonical response of a body in normal form, without its layout."""
     fields = Fields(whole, "$")
     cut = fields.peek(PARTIAL) is True
@@ -190,43 +191,33 @@ def _error(fields: Fields) -> ErrorInfo | None:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def encode_response(response: Response) -> Any:
-    """The response as Gemini's JSON, as it came where that still has the same content."""
-    if is_unrecognized(response, FORMAT):
-        return write_unrecognized(response, FORMAT)
-    plain = plain_response(response)
-    shape = shape_of(response, FORMAT)
-    if not shape:
-        return plain
-    if "at" in shape:
-        done = apply(plain, shape)
-        notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
-        if any(choice.message.status is MessageStatus.PARTIAL for choice in response.choices):
-            notes[PARTIAL] = True
-        if wire_content(read_response(freeze({**done, **notes}))) == wire_content(response):
-            plain = done
-    names = dict(shape.get("names") or {})
+def join_texts(response: Response, streamed: bool) -> Response:
+    """The response, if streamed with neighbouring texts as one: whoever reads the stream joins them [GEM-22]."""
+    if not streamed:
+        return response
+    return in_one_text(response, FORMAT, is_own=lambda part: FORMAT in (part.extra or ()), neighbours=True)
+
+
+def write_response(response: Response) -> Any:
+    """The body of a response, as it came where that still has the same content."""
+    body = respell_one(_encode(response), response, format_name=FORMAT, decode=_decode)
+    names = dict(shape_of(response, FORMAT).get("names") or {})
     alone = names.pop("one", False)
-    body = spelt(plain, names, RESPONSE)
+    body = spelt(body, names, RESPONSE)
     return [body] if alone else body
 
 
-def plain_response(response: Response) -> dict[str, Any]:
+def _encode(response: Response) -> dict[str, Any]:
     """The response in normal form."""
     own = unmarked(extra_of(response, FORMAT))
     body: dict[str, Any] = {}
     if response.error is not None and isinstance(own.get("error", {}), dict):
         body["error"] = _written_error(response.error)
-    usage = response.usage
-    if (
-        not response.choices
-        and response.error is None
-        and usage is not None
-        and usage.total_tokens == usage.input_tokens
-    ):
+    usage, says_nothing = response.usage, not response.choices and response.error is None
+    if says_nothing and usage is not None and usage.total_tokens == usage.input_tokens:
         counted = {COUNT: usage.total_tokens}
         return merge(counted if response.model is None else {**counted, "modelVersion": response.model}, own)
-    if response.choices or response.error is None:
+    if response.choices or says_nothing:
         body["candidates"] = [_written(choice, index) for index, choice in enumerate(response.choices)]
     if response.model is not None:
         body["modelVersion"] = response.model

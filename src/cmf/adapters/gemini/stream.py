@@ -5,15 +5,17 @@ There is no closing event: a stream is whole if each candidate came to a `finish
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from cmf.adapters.gemini.arguments import StreamedArguments
 from cmf.adapters.gemini.names import RESPONSE, normal
 from cmf.adapters.gemini.parts_in import CODE, is_text, is_thought
+from cmf.adapters.gemini.response import write_response
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.fields import MARK, PARTIAL, strings_in
-from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta
+from cmf.message.request import Response
 
 SUPERSEDED: Final = f"{MARK}superseded"  # values that a later chunk replaced
 UNRECOGNIZED: Final = f"{MARK}unrecognized"  # events that are no chunk
@@ -24,6 +26,15 @@ _PIECES: Final = {  # lists of which each chunk brings its own
     "logprobsResult": ("chosenCandidates", "topCandidates"),
 }
 _UNREAD: Final = ("functionCall", "partialArgs")
+_MAX_STEPS: Final = 32  # of a path inside streamed arguments
+
+_STEP: Final = re.compile(r"""\.([A-Za-z_]\w*)|\[(\d{1,6})\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")
+_VALUES: Final[dict[str, tuple[type, ...]]] = {
+    "stringValue": (str,),
+    "numberValue": (int, float),
+    "boolValue": (bool,),
+    "nullValue": (type(None), str),
+}
 
 
 def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
@@ -108,7 +119,7 @@ class _Candidate:
         self._parts: list[Any] | None = None
         self._superseded = superseded
         self._text: list[str] = []  # the pieces of the last part, if it is a text that went on
-        self._arguments = StreamedArguments()  # of the last part, if it is a call
+        self._arguments = _Arguments()  # of the last part, if it is a call
         self._own: dict[tuple[str, str], list[Any]] = {}  # lists of pieces that no chunk holds
 
     def add(self, raw: dict[str, Any]) -> None:
@@ -169,7 +180,7 @@ class _Candidate:
             return
         self._settle()
         if isinstance(part, dict) and isinstance(part.get("functionCall"), dict):
-            self._arguments = StreamedArguments()
+            self._arguments = _Arguments()
             parts.append(self._continued({"functionCall": {}}, part))
         else:
             parts.append(part)
@@ -283,11 +294,151 @@ def _settle(holder: dict[str, Any], key: str, gathered: Any, superseded: list[An
     holder[key] = gathered
 
 
+# -- arguments that come in pieces, each with the path where it belongs [GEM-23] ---------------------------------------
+
+
+class _Arguments:
+    """The arguments of one call so far, in a tree of our own. Texts are kept in pieces until they are settled."""
+
+    def __init__(self) -> None:
+        self._growing: set[str] = set()  # paths of texts that go on
+        self._tree: Any = None
+
+    def grow(self, call: dict[str, Any], piece: Any) -> bool:
+        """Put one piece in its place in the arguments of `call`, if it has one: whether it has."""
+        placed = _piece(piece)
+        arguments = call.get("args", {})
+        if placed is None or not isinstance(arguments, dict):
+            return False
+        path, steps, value = placed
+        if arguments is not self._tree:
+            self._tree = _copied(arguments, _same)
+        if not self._put(path, steps, value):
+            return False
+        call["args"] = self._tree
+        if isinstance(value, str) and piece.get("willContinue") is True:
+            self._growing.add(path)
+        else:
+            self._growing.discard(path)
+        return True
+
+    def _put(self, path: str, steps: list[str | int], value: Any) -> bool:
+        before = _at(self._tree, steps) if isinstance(value, str) and path in self._growing else None
+        if isinstance(before, _Run):
+            before.pieces.append(value)
+            return True
+        return _placed(self._tree, steps, _Run(before, value) if isinstance(before, str) else value)
+
+    def settle(self, call: dict[str, Any]) -> None:
+        """Join what came in pieces of the arguments of `call`."""
+        if self._tree is not None and call.get("args") is self._tree:
+            call["args"] = self._tree = _copied(self._tree, _joined)
+
+
+class _Run:
+    """A text in pieces."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = list(pieces)
+
+
+def _same(leaf: Any) -> Any:
+    return leaf
+
+
+def _joined(leaf: Any) -> Any:
+    return "".join(leaf.pieces) if isinstance(leaf, _Run) else leaf
+
+
+def _copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item, leaf) for key, item in value.items()}
+    return [_copied(item, leaf) for item in value] if isinstance(value, list) else leaf(value)
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def _piece(piece: Any) -> tuple[str, list[str | int], Any] | None:
+    """Path, its steps, and the value of one piece; None if it has anything else."""
+    if not isinstance(piece, dict) or not isinstance(path := piece.get("jsonPath"), str):
+        return None
+    kinds = [key for key in piece if key in _VALUES]
+    if len(kinds) != 1 or not piece.keys() <= {"jsonPath", "willContinue", kinds[0]}:
+        return None
+    value = piece[kinds[0]]
+    if not isinstance(value, _VALUES[kinds[0]]) or (kinds[0] == "numberValue" and isinstance(value, bool)):
+        return None
+    if kinds[0] == "nullValue":
+        if value not in (None, "NULL_VALUE"):
+            return None
+        value = None
+    steps = _steps(path)
+    return None if steps is None else (path, steps, value)
+
+
+def _steps(path: str) -> list[str | int] | None:
+    if not path.startswith("$"):
+        return None
+    steps: list[str | int] = []
+    at = 1
+    while at < len(path) and len(steps) <= _MAX_STEPS:
+        step = _STEP.match(path, at)
+        if step is None:
+            return None
+        name, index, quoted, double = step.groups()
+        steps.append(int(index) if index is not None else name or quoted or double or "")
+        at = step.end()
+    return steps if steps and len(steps) <= _MAX_STEPS and isinstance(steps[0], str) else None
+
+
+def _at(value: Any, steps: list[str | int]) -> Any:
+    """The value at the end of the steps; None if there is none."""
+    for step in steps:
+        if not _leads(value, step):
+            return None
+        value = value[step]
+    return value
+
+
+def _leads(holder: Any, step: str | int) -> bool:
+    if isinstance(step, str):
+        return isinstance(holder, dict) and step in holder
+    return isinstance(holder, list) and step < len(holder)
+
+
+def _placed(holder: Any, steps: list[str | int], new: Any) -> bool:
+    """Put `new` at the end of the steps, and make what leads there; whether nothing is in the way."""
+    depth = 0
+    while depth < len(steps) - 1 and _leads(holder, steps[depth]):
+        holder, depth = holder[steps[depth]], depth + 1
+    step, *rest = steps[depth:]
+    for inner in reversed(rest):
+        if isinstance(inner, int) and inner > 0:
+            return False
+        new = {inner: new} if isinstance(inner, str) else [new]
+    if isinstance(step, str) and isinstance(holder, dict):
+        holder[step] = new
+    elif isinstance(step, int) and isinstance(holder, list) and step <= len(holder):
+        holder[step : step + 1] = [new]
+    else:
+        return False
+    return True
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def wire_events(body: Any) -> list[WireEvent]:
-    """The chunks that fold to a whole answer: a part each, the rest with the last one."""
+def error_event(text: str, reply: Any) -> WireEvent:
+    """The chunk for an error with this text."""
+    return {"data": {"error": {"message": text}}}
+
+
+def write_events(response: Response) -> list[WireEvent]:
+    """The chunks that fold to the body of the response: a part each, the rest with the last one."""
+    body = write_response(response)
     if isinstance(body, list):
         return [{"data": each} for each in body]
     candidates = body.get("candidates")
@@ -328,8 +479,7 @@ class LiveDecoder:
 
     def __init__(self) -> None:
         self._choices: dict[int, int] = {}  # by the key of the candidate
-        self._calls: dict[int, int] = {}
-        self._received: dict[int, int] = {}
+        self._calls = LiveCalls()  # by choice: one goes on at a time
 
     def __call__(self, event: WireEvent) -> list[StreamEvent]:
         """The canonical events of one wire event."""
@@ -358,14 +508,8 @@ class LiveDecoder:
             yield from self._call(call, choice)
 
     def _call(self, call: dict[str, Any], choice: int) -> Iterator[StreamEvent]:
-        name, raw_id = call.get("name"), call.get("id")
-        if isinstance(name, str):
-            index = self._calls.get(choice, -1) + 1
-            self._calls[choice] = index
-            self._received[choice] = 0
-            call_id = raw_id if isinstance(raw_id, str) else None
-            yield ToolUseStart(index=index, tool_call_id=call_id, name=name, choice=choice)
+        if isinstance(name := call.get("name"), str):
+            yield self._calls.begin(choice, call.get("id"), name, choice)
         pieces = call.get("partialArgs")
         if choice in self._calls and isinstance(pieces, list):
-            self._received[choice] += sum(len(text) for text in strings_in(pieces))
-            yield ToolUseInputDelta(index=self._calls[choice], received_chars=self._received[choice], choice=choice)
+            yield self._calls.grow(choice, sum(map(len, strings_in(pieces))))

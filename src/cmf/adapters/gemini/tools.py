@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.gemini.names import CLIENT_RUN, PROVIDER_TOOLS
 from cmf.adapters.gemini.parts_in import FORMAT
-from cmf.adapters.gemini.schema import OPENAPI, lowered, raised
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.fields import Fields, extra_of, merge
 from cmf.errors import ShapeError, UnsupportedError
-from cmf.json.frozen import FrozenDict, frozen_mapping
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import trusted
 from cmf.message.tools import ToolDefinition
 
 SCHEMA_NOTE: Final = "cmf_schema"  # the name of a schema's key, if that was the older one
+OPENAPI: Final = "openapi"
+
+_UPPER: Final = ("OBJECT", "ARRAY", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "NULL")
+_LOWERED: Final = {name: name.lower() for name in _UPPER}
+_RAISED: Final = {lower: name for name, lower in _LOWERED.items()}
+_ONE: Final = ("items", "additionalProperties")  # the value under these is a schema
+_LISTED: Final = ("anyOf", "prefixItems")  # a list of schemas
+_NAMED: Final = ("properties", "defs")  # an object of schemas
 
 
 def decode_tools(fields: Fields) -> tuple[tuple[ToolDefinition, ...], list[int] | None]:
@@ -23,9 +30,7 @@ def decode_tools(fields: Fields) -> tuple[tuple[ToolDefinition, ...], list[int] 
     raw = fields.optional("tools", list)
     if not raw:
         return (), None
-    groups: list[list[ToolDefinition]] = []
-    for index, tool in enumerate(raw):
-        groups.append(_tool_group(tool, f"{fields.path}.tools[{index}]"))
+    groups = [_tool_group(tool, f"{fields.path}.tools[{index}]") for index, tool in enumerate(raw)]
     flat = tuple(tool for group in groups for tool in group)
     sizes = [len(group) for group in groups]
     return flat, (None if sizes == _plain_sizes(flat) else sizes)
@@ -64,9 +69,9 @@ def decode_schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None
         return None, None
     if SCHEMA_NOTE in fields:
         raise ShapeError("a reserved key", path=f"{fields.path}.{SCHEMA_NOTE}", hint="leave it out")
-    found = fields.take(new, FrozenDict)
-    if found is not None:
-        return found, None
+    newer = fields.take(new, FrozenDict)
+    if newer is not None:
+        return newer, None
     older = fields.take(old, FrozenDict)
     lower = None if older is None else lowered(older)
     return (older, None if older is None else old) if lower is None else (lower, OPENAPI)
@@ -97,7 +102,7 @@ def _is_declared(tool: ToolDefinition) -> bool:
 
 def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -> list[dict[str, Any]]:
     """Tool objects in normal form; UnsupportedError for what another provider runs."""
-    made: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     at = 0
     for size in _plain_sizes(tools) if sizes is None else sizes:
         together: dict[str, Any] = {}
@@ -106,9 +111,9 @@ def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -
                 together.setdefault("functionDeclarations", []).append(_declaration(tool))
             else:
                 together.update(_builtin(tool))
-        made.append(together)
+        objects.append(together)
         at += size
-    return made
+    return objects
 
 
 def _declaration(tool: ToolDefinition) -> dict[str, Any]:
@@ -134,3 +139,44 @@ def _builtin(tool: ToolDefinition) -> dict[str, Any]:
     if tool.type in PROVIDER_TOOLS:
         return {tool.type: {}}
     raise UnsupportedError("a tool that another provider runs", about=tool, hint="offer one of Gemini's, or drop it")
+
+
+# -- types of schemas: OpenAPI's upper-case names, as Gemini's older schemas have them, and JSON Schema's [GEM-25] -----
+# A canonical schema is JSON Schema: tools are checked by it, and other providers refuse `OBJECT`.
+
+
+def lowered(schema: FrozenDict) -> FrozenDict | None:
+    """The schema with JSON Schema's names of types; None unless it has types, and OpenAPI's alone."""
+    others: list[Any] = []
+    names: list[str] = []
+
+    def lowered(name: Any) -> Any:
+        lower = _LOWERED.get(name) if isinstance(name, str) else None
+        (others if lower is None else names).append(name)
+        return lower
+
+    retyped = _retyped(schema, lowered)
+    return freeze(retyped) if names and not others else None
+
+
+def raised(schema: Any) -> Any:
+    """The schema with OpenAPI's names of types; a type that has none there stays."""
+    return _retyped(schema, lambda name: _RAISED.get(name, name) if isinstance(name, str) else name)
+
+
+def _retyped(schema: Any, change: Callable[[Any], Any]) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    retyped: dict[str, Any] = {}
+    for key, item in schema.items():
+        if key == "type":
+            retyped[key] = change(item)
+        elif key in _ONE:
+            retyped[key] = _retyped(item, change)
+        elif key in _LISTED and isinstance(item, list):
+            retyped[key] = [_retyped(each, change) for each in item]
+        elif key in _NAMED and isinstance(item, dict):
+            retyped[key] = {name: _retyped(each, change) for name, each in item.items()}
+        else:
+            retyped[key] = item
+    return retyped

@@ -10,19 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cmf.adapters.mcp.blocks import (
-    FORMAT,
-    Names,
-    add,
-    read_arguments,
-    read_blocks,
-    write_arguments,
-    write_blocks,
-)
+from cmf.adapters.mcp.parts_in import FORMAT, Names, read_arguments, read_blocks
+from cmf.adapters.mcp.parts_out import add, write_arguments, write_blocks
 from cmf.adapters.wire.fields import MARK, Fields, extra_of, object_in
-from cmf.adapters.wire.layout import grouped, grouped_as, joined, shape_of
+from cmf.adapters.wire.layout import grouped, grouped_as, joined, shape_of, user_runs
 from cmf.adapters.wire.loss import drop, narrowed
-from cmf.adapters.wire.message_groups import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, frozen_mapping

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.adapters.mcp.blocks import FORMAT, add
-from cmf.adapters.mcp.calls import CALLS, DEFAULT_MAX_TOKENS, RpcContent, drop_options, method_of, params_of
+from cmf.adapters.mcp.calls import CALLS, DEFAULT_MAX_TOKENS, ENTRY, RpcContent, drop_options, method_of, params_of
+from cmf.adapters.mcp.parts_in import FORMAT
+from cmf.adapters.mcp.parts_out import add
 from cmf.adapters.mcp.results import (
     STATUS,
     AnsweredCall,
@@ -24,14 +25,17 @@ from cmf.adapters.mcp.results import (
     write_stop,
 )
 from cmf.adapters.wire.call_ids import with_ids
-from cmf.adapters.wire.fields import Fields, object_in
+from cmf.adapters.wire.fields import PARTIAL, Fields, extra_of, object_in
 from cmf.enums import Role, StopReason
 from cmf.errors import UnsupportedError
-from cmf.json.frozen import FrozenDict, thaw
-from cmf.json.value import trusted
+from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
+from cmf.json.value import replace, trusted
 from cmf.message.message import Message, OpaquePart, Part, ToolCallPart, ToolResultPart
-from cmf.message.request import ErrorInfo, Response
+from cmf.message.request import ErrorInfo, Request, Response
+from cmf.message.tools import ToolDefinition
 
+CUT_SHORT: Final = {PARTIAL: True}
+"""The last item of the fold of a stream that ended before its answer."""
 _NO_KEYS: Final = FrozenDict()
 _NOT_IN_TASKS: Final = frozenset({"result", "taskId"})
 """Keys that no result of a tool has: with one of these, a result within a task is another task."""
@@ -277,3 +281,60 @@ def _answer_id(messages: Sequence[Message]) -> str | None:
             if isinstance(part, ToolResultPart):
                 return part.tool_call_id
     return None
+
+
+# -- many: a batch -----------------------------------------------------------------------------------------------------
+
+
+def batched(entries: Sequence[RpcMessage]) -> RpcContent:
+    """The content of a whole batch, each message and tool with the index of its entry."""
+    content = RpcContent()
+    for at, entry in enumerate(entries):
+        for message in entry.content.messages:
+            marked = {**extra_of(message, FORMAT), "entry": at}
+            content.messages.append(replace(message, extra=as_extra(marked)))
+        for tool in entry.content.tools:
+            content.tools.append(replace(tool, extra=as_extra({**extra_of(tool, FORMAT), ENTRY: at})))
+    return content
+
+
+def extras_of(messages: Sequence[RpcMessage]) -> FrozenList:
+    """What no canonical field holds of each entry."""
+    return FrozenList(message.extra for message in messages)
+
+
+def as_extra(extra: dict[str, Any]) -> FrozenDict | None:
+    """The `extra` of this format with these fields."""
+    return frozen_mapping({FORMAT: freeze(extra)}) if extra else None
+
+
+def batch_in(holder: Request | Response) -> list[dict[str, Any]] | None:
+    """The remaining wire fields of each entry, if the value is a batch."""
+    batch = extra_of(holder, FORMAT).get("batch")
+    return [own if isinstance(own, dict) else {} for own in batch] if isinstance(batch, list) else None
+
+
+def entries_of(messages: Sequence[Message], count: int) -> list[list[Message]]:
+    """The messages of each entry of a batch."""
+    entries: list[list[Message]] = [[] for _ in range(count)]
+    for message in messages:
+        at = extra_of(message, FORMAT).get("entry")
+        if type(at) is int and 0 <= at < count:
+            entries[at].append(message)
+    return entries
+
+
+def write_batch(
+    batch: Sequence[dict[str, Any]], messages: Sequence[Message], tools: Sequence[ToolDefinition]
+) -> list[Any]:
+    """The entries with these messages and tools, each in the one that it came in."""
+    entries = [RpcContent(messages=content) for content in entries_of(messages, len(batch))]
+    placed = sum(len(entry.messages) for entry in entries)
+    for tool in tools:
+        at = extra_of(tool, FORMAT).get(ENTRY)
+        if type(at) is int and 0 <= at < len(entries):
+            entries[at].tools.append(tool)
+            placed += 1
+    if placed < len(tools) + len(messages):
+        raise UnsupportedError("a batch with content of no entry", hint="send the entries one by one")
+    return [write(content, own) for content, own in zip(entries, batch, strict=True)]

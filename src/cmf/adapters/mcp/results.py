@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.adapters.mcp.blocks import FORMAT, read_resource, read_result, write_resource, write_result
 from cmf.adapters.mcp.calls import RpcContent, read_message, read_tools, write_message, write_messages, write_tools
+from cmf.adapters.mcp.parts_in import FORMAT, read_resource, read_result
+from cmf.adapters.mcp.parts_out import write_resource, write_result
 from cmf.adapters.wire.fields import Fields, extra_of
 from cmf.adapters.wire.loss import drop
 from cmf.enums import Role, StopReason

@@ -1,5 +1,25 @@
 """The wire format of Ollama's `/api/chat`. Spec: docs/spec/adapters/ollama.md."""
 
-from cmf.adapters.ollama.adapter import ADAPTER
+from typing import Final
+
+from cmf.adapters.ollama.parts_in import FORMAT
+from cmf.adapters.ollama.request import http_call, read_request, write_request
+from cmf.adapters.ollama.response import join_texts, read_response, write_response
+from cmf.adapters.ollama.stream import LiveDecoder, error_event, fold_events, write_events
+from cmf.adapters.wire.base import Adapter
+
+ADAPTER: Final = Adapter(
+    name=FORMAT,
+    read_request=read_request,
+    write_request=write_request,
+    to_http=http_call,
+    read_response=read_response,
+    write_response=write_response,
+    fold=fold_events,
+    write_events=write_events,
+    error_event=error_event,
+    live_decoder=LiveDecoder,
+    join_texts=join_texts,
+)
 
 __all__ = ["ADAPTER"]

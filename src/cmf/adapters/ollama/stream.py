@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from cmf.adapters.ollama.response import write_response
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.fields import MARK, PARTIAL
-from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
+from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta
+from cmf.message.request import Response
 
 SUPERSEDED: Final = f"{MARK}superseded"  # values that a later line replaced
 UNRECOGNIZED: Final = f"{MARK}unrecognized"  # lines that are no object
@@ -98,12 +100,8 @@ class _Gathered:
         self._own.discard(key)
         old = self.fields.get(key)
         self.fields[key] = value
-        if (
-            old != value
-            and isinstance(old, str | list | dict)
-            and old
-            and not (key == "created_at" and _is_moment(old))
-        ):
+        has_text = isinstance(old, str | list | dict) and old and not (key == "created_at" and _is_moment(old))
+        if has_text and old != value:
             self._superseded.append({key: old})
 
     def settle(self) -> None:
@@ -120,8 +118,14 @@ def _is_moment(value: Any) -> bool:
     return isinstance(value, str) and _MOMENT.fullmatch(value) is not None
 
 
-def wire_events(body: dict[str, Any]) -> list[WireEvent]:
-    """The lines that fold to a whole answer: thinking, text, and the rest with the last one."""
+def error_event(text: str, reply: Any) -> WireEvent:
+    """The line for an error with this text."""
+    return {"data": {"error": text}}
+
+
+def write_events(response: Response) -> list[WireEvent]:
+    """The lines that fold to the body of the response: thinking, text, and the rest with the last one."""
+    body = write_response(response)
     message = body.get("message")
     if message is None and isinstance(body.get("response"), str) and "done" in body and "error" not in body:
         return _generated(body)
@@ -154,7 +158,7 @@ class LiveDecoder:
     """What each line adds at once. Never raises."""
 
     def __init__(self) -> None:
-        self._calls = 0
+        self._calls = LiveCalls()
 
     def __call__(self, event: WireEvent) -> Iterator[StreamEvent]:
         """The canonical events of one line."""
@@ -173,7 +177,4 @@ class LiveDecoder:
             function = call.get("function") if isinstance(call, dict) else None
             name = function.get("name") if isinstance(function, dict) else None
             if isinstance(name, str):
-                id_ = call.get("id")
-                call_id = id_ if isinstance(id_, str) else None
-                yield ToolUseStart(index=self._calls, tool_call_id=call_id, name=name)
-                self._calls += 1
+                yield self._calls.begin(None, call.get("id"), name)  # it does not grow, so no key is needed

@@ -9,27 +9,55 @@ there is one, and keeps whatever was streamed and is not in it under `cmf_stream
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from cmf.adapters.openai_responses.contradictions import CALL_PIECES, Finals, refuse_other, refuse_other_call
-from cmf.adapters.openai_responses.items import STREAM
-from cmf.adapters.openai_responses.places import (
-    PART_TYPES,
-    PARTS,
-    PIECES,
-    Path,
-    get,
-    path_of,
-    piece_key,
-    pointer,
-    put,
-    skeleton,
-)
+from cmf.adapters.openai_responses.items import CALLS, STREAM
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.fields import PARTIAL
+from cmf.adapters.wire.stream import contradiction
 from cmf.errors import ShapeError
-from cmf.json.codec import dumps
-from cmf.json.frozen import freeze, thaw
+from cmf.json.codec import dumps, loads_object
+from cmf.json.frozen import freeze, same_json, thaw
+
+Path: TypeAlias = tuple[str | int, ...]
+
+PIECES: Final[dict[str, tuple[str, ...]]] = {
+    "response.output_text": ("content", "content_index", "text"),
+    "response.refusal": ("content", "content_index", "refusal"),
+    "response.reasoning_text": ("content", "content_index", "text"),
+    "response.reasoning_summary_text": ("summary", "summary_index", "text"),
+    "response.function_call_arguments": ("arguments",),
+    "response.mcp_call_arguments": ("arguments",),
+    "response.custom_tool_call_input": ("input",),
+    "response.code_interpreter_call_code": ("code",),
+    "response.apply_patch_call_operation_diff": ("operation", "diff"),
+    "response.shell_call_command": ("action", "commands", "command_index"),
+}
+"""Events `.delta` and `.done` (and `.added`, for a command): where in the item their text goes."""
+
+_PARTS: Final = {
+    "response.content_part.added": ("content", "content_index"),
+    "response.content_part.done": ("content", "content_index"),
+    "response.reasoning_summary_part.added": ("summary", "summary_index"),
+    "response.reasoning_summary_part.done": ("summary", "summary_index"),
+}
+_PART_TYPES: Final = {
+    "response.output_text": "output_text",
+    "response.refusal": "refusal",
+    "response.reasoning_text": "reasoning_text",
+    "response.reasoning_summary_text": "summary_text",
+}
+_SKELETONS: Final = {
+    "content": "message", "summary": "reasoning", "arguments": "function_call", "input": "custom_tool_call",
+    "code": "code_interpreter_call", "operation": "apply_patch_call", "action": "shell_call",
+}  # fmt: skip
+
+_CALL_PIECES: Final = frozenset(base for base, path in PIECES.items() if path[0] not in ("content", "summary"))
+_CALLED: Final = frozenset(
+    {"type", "name", "call_id", "namespace", "server_label"}
+    | {key for call in CALLS.values() for key in (call.text, call.whole, *call.keys) if key is not None}
+)
+"""The fields of an item that say which call it is."""
 
 OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 CLOSING: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
@@ -51,7 +79,7 @@ _UNFINISHED: Final = frozenset({"in_progress", "queued", "searching", "generatin
 _NOTHING: Final = object()
 
 
-def fold(events: Iterable[WireEvent]) -> dict[str, Any]:
+def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
     """The response body that the events add up to; with the mark `cmf_partial` where no terminal event is among them.
 
     What was streamed but is not in the body stands in `cmf_stream`: `unfolded` (what is left of such events) and
@@ -129,11 +157,11 @@ class _Fold:
             (self.added if kind.endswith("added") else self.done)[at] = item
             if isinstance(name := item.get("id"), str):
                 self.by_id.setdefault(name, at)
-        elif kind in PARTS:
+        elif kind in _PARTS:
             part = data.get("part")
             if not isinstance(part, dict):
                 return False
-            self.parts.setdefault(at, {})[path_of(PARTS[kind], data)] = part
+            self.parts.setdefault(at, {})[path_of(_PARTS[kind], data)] = part
         elif kind == ANNOTATION or kind in PROGRESS:
             pass
         elif not self._take_piece(kind, data, at):
@@ -148,8 +176,8 @@ class _Fold:
         if where is None or not isinstance(text, str) or step not in ("delta", "done", "added"):
             return False
         path = path_of(where, data)
-        if base in PART_TYPES:
-            self.types.setdefault(at, {})[path[:-1]] = PART_TYPES[base]
+        if base in _PART_TYPES:
+            self.types.setdefault(at, {})[path[:-1]] = _PART_TYPES[base]
         if step == "done":
             self.wholes.setdefault(at, {})[path] = text
         else:
@@ -213,17 +241,17 @@ class _Fold:
         """The item in its last form: the complete one, with what it lacks taken from its pieces."""
         done = self.done.get(at)
         parts, pieces, wholes = (item_events.get(at, {}) for item_events in (self.parts, self.pieces, self.wholes))
-        paths = [path for path in (*parts, *pieces, *wholes) if get(done, path) is None]
+        paths = [path for path in (*parts, *pieces, *wholes) if _get(done, path) is None]
         if done is not None and not paths:
             return done
         started = done if done is not None else self.added.get(at)
         types = self.types.get(at, {})
-        item: dict[str, Any] = thaw(started) if started is not None else skeleton(paths, types)
+        item: dict[str, Any] = thaw(started) if started is not None else _skeleton(paths, types)
         for path in paths:
             if path in parts:
-                put(item, path, thaw(parts[path]))
+                _put(item, path, thaw(parts[path]))
             else:
-                put(item, path, wholes.get(path, "".join(pieces.get(path, ()))), types.get(path[:-1]))
+                _put(item, path, wholes.get(path, "".join(pieces.get(path, ()))), types.get(path[:-1]))
         return item
 
     # -- what contradicts the body -------------------------------------------------------------------------------------
@@ -234,30 +262,30 @@ class _Fold:
         Raises:
             ShapeError: there is one.
         """
-        finals = Finals(items)
+        finals = _Finals(items)
         for data in self.lives:
             output = data["response"].get("output")
             for at, said in enumerate(
                 output if isinstance(output, list) and data["response"] is not self.closing else ()
             ):
                 if isinstance(said, dict):
-                    refuse_other_call(said, finals.item(at, said), f"$.output[{at}]", begins=data["type"] in OPENING)
+                    _refuse_other_call(said, finals.item(at, said), f"$.output[{at}]", begins=data["type"] in OPENING)
         for data, at in self.item_events:
             if isinstance(said := data.get("item"), dict):
                 begins = data["type"] == "response.output_item.added"
-                refuse_other_call(said, finals.item(at, said), f"$.output[{at}]", begins=begins)
-            elif data["type"].rpartition(".")[0] in CALL_PIECES and "name" in data:
-                refuse_other(data["name"], get(self._final_of(at, finals), ("name",)), f"$.output[{at}].name")
+                _refuse_other_call(said, finals.item(at, said), f"$.output[{at}]", begins=begins)
+            elif data["type"].rpartition(".")[0] in _CALL_PIECES and "name" in data:
+                _refuse_other(data["name"], _get(self._final_of(at, finals), ("name",)), f"$.output[{at}].name")
         for pieces, begins in ((self.pieces, True), (self.wholes, False)):
             for at, by_path in pieces.items():
                 final = self._final_of(at, finals)
                 for path, texts in by_path.items():
-                    seen, said = "".join(texts), get(final, path)
+                    seen, said = "".join(texts), _get(final, path)
                     resumed = begins and at not in self.added and isinstance(said, str) and said.endswith(seen)
                     if path[0] not in ("content", "summary") and not resumed:  # those are words
-                        refuse_other(seen, said, f"$.output[{at}]{pointer(path).replace('/', '.')}")
+                        _refuse_other(seen, said, f"$.output[{at}]{_pointer(path).replace('/', '.')}")
 
-    def _final_of(self, at: int, finals: Finals) -> Any:
+    def _final_of(self, at: int, finals: _Finals) -> Any:
         """The item of the body that the events of index `at` tell of."""
         return finals.item(at, self.done.get(at, self.added.get(at)))
 
@@ -276,13 +304,13 @@ class _Fold:
         for at, by_path in self.pieces.items():
             for path, pieces in by_path.items():
                 text = "".join(pieces)
-                if text and get(items.get(at), path) != text:
-                    found.keep({"output_index": at, "at": pointer(path), "delta": text})
+                if text and _get(items.get(at), path) != text:
+                    found.keep({"output_index": at, "at": _pointer(path), "delta": text})
         for at, tokens_by_path in self.probabilities.items():
             for path, tokens in tokens_by_path.items():
-                rest = unexplained(tokens, get(items.get(at), (*path[:-1], "logprobs")))
+                rest = unexplained(tokens, _get(items.get(at), (*path[:-1], "logprobs")))
                 if rest is not _NOTHING:
-                    found.keep({"output_index": at, "at": pointer(path), "logprobs": rest})
+                    found.keep({"output_index": at, "at": _pointer(path), "logprobs": rest})
         return [*found.listed, *self.strays]
 
     def _others(self, data: dict[str, Any], *known: str) -> dict[str, Any]:
@@ -320,22 +348,22 @@ class _Fold:
         if key == "item":
             return item
         if key == "part":
-            return get(item, path_of(PARTS[kind], data)) if kind in PARTS else None
+            return _get(item, path_of(_PARTS[kind], data)) if kind in _PARTS else None
         if key == "annotation":
             place = (*path_of(("content", "content_index", "annotations"), data), data.get("annotation_index"))
-            return get(item, place) if kind == ANNOTATION else None  # type: ignore[arg-type]  # any JSON
+            return _get(item, place) if kind == ANNOTATION else None  # type: ignore[arg-type]  # any JSON
         base, _, step = kind.rpartition(".")
         where = PIECES.get(base)
         if where is None:
             return None
         path = path_of(where, data)
         if key == "logprobs":
-            return _HELD if step == "delta" and isinstance(data[key], list) else get(item, (*path[:-1], "logprobs"))
+            return _HELD if step == "delta" and isinstance(data[key], list) else _get(item, (*path[:-1], "logprobs"))
         if key == "name":
             return item.get("name") if isinstance(item, dict) else None
         if key != piece_key(base, step):
             return None
-        return _HELD if step in ("delta", "added") else get(item, path)
+        return _HELD if step in ("delta", "added") else _get(item, path)
 
 
 _HELD: Final = object()
@@ -413,3 +441,140 @@ def _single_event(body: dict[str, Any]) -> dict[str, Any]:
     """A body that came as the only event of a stream: an error, or else an answer that never ended as a stream does."""
     listed = {key: value for key, value in body.items() if key != PARTIAL}
     return {**listed, PARTIAL: True} if "output" in body or "status" in body or "object" in body else listed
+
+
+# -- where in an item the events of a stream put what they say [RSP-13] ------------------------------------------------
+
+
+def path_of(steps: tuple[str, ...], data: dict[str, Any]) -> Path:
+    """The steps, with each `…_index` replaced by its number in the event."""
+    return tuple(number(data.get(step)) if step.endswith("_index") else step for step in steps)
+
+
+def number(value: Any) -> int:
+    """The index that an event names; 0 where it names none."""
+    return value if type(value) is int and value >= 0 else 0
+
+
+def piece_key(base: str, step: str) -> str:
+    """The field of an event that holds the text of a piece, or of the whole."""
+    if base == "response.shell_call_command":
+        return "delta" if step == "delta" else "command"
+    return "delta" if step == "delta" else PIECES.get(base, ("",))[-1]
+
+
+def _pointer(path: Path) -> str:
+    """The path as a JSON pointer."""
+    return "".join(f"/{step}" for step in path)
+
+
+def _get(item: Any, path: Path) -> Any:
+    """The value at the path; None if there is none."""
+    for step in path:
+        if isinstance(item, dict) and isinstance(step, str):
+            item = item.get(step)
+        elif isinstance(item, list) and type(step) is int and 0 <= step < len(item):
+            item = item[step]
+        else:
+            return None
+    return item
+
+
+def _put(item: dict[str, Any], path: Path, value: Any, part_type: str | None = None) -> None:
+    """Set the value at the path; lists grow by one at most, so no index can make them large."""
+    holder: Any = item
+    for step, after in zip(path, (*path[1:], None), strict=True):
+        last = after is None
+        fresh = value if last else ([] if type(after) is int else {"type": part_type} if part_type else {})
+        if isinstance(holder, dict) and isinstance(step, str):
+            if last or not isinstance(holder.get(step), dict | list):
+                holder[step] = fresh
+            holder = holder[step]
+        elif isinstance(holder, list) and type(step) is int:
+            if step >= len(holder):
+                holder.append(fresh)
+                step = len(holder) - 1
+            elif last:
+                holder[step] = value
+            holder = holder[step]
+        else:
+            return
+
+
+def _skeleton(paths: list[Path], types: dict[Path, str]) -> dict[str, Any]:
+    """An item of which only pieces were received."""
+    kind = _SKELETONS.get(str(paths[0][0]), "message") if paths else "message"
+    if "reasoning_text" in types.values():
+        kind = "reasoning"
+    return {"type": kind, "role": "assistant"} if kind == "message" else {"type": kind}
+
+
+# -- events that tell of another call than the final response: refused, because clients act on each event [RSP-17] -----
+
+
+class _Finals:
+    """The items of the final response, by place and, for servers that leave items out of it, by their ids."""
+
+    def __init__(self, items: dict[int, Any]) -> None:
+        self._items = items
+        self._named = {(key, item[key]): item for item in items.values() for key in _ids(item)}
+
+    def item(self, at: int, said: Any) -> Any:
+        """The item that an event at index `at` tells of as `said`; None if there is none."""
+        final = self._items.get(at)
+        known = final if isinstance(final, dict) else {}
+        if not isinstance(said, dict) or any(known.get(key) == said[key] for key in _ids(said)):
+            return final
+        return next((self._named[key, said[key]] for key in _ids(said) if (key, said[key]) in self._named), final)
+
+
+def _ids(item: Any) -> tuple[str, ...]:
+    return tuple(key for key in ("call_id", "id") if isinstance(item, dict) and isinstance(item.get(key), str))
+
+
+def _refuse_other_call(said: dict[str, Any], final: Any, path: str, *, begins: bool) -> None:
+    """Refuse an item of a call that is another one in the final response, or missing there.
+
+    Raises:
+        ShapeError: it is.
+    """
+    if not _is_call(said):
+        return
+    held = final if isinstance(final, dict) else {}
+    known = said.get("type") in CALLS and held.get("type") in CALLS
+    for key, item in said.items():
+        if key in _CALLED or (not known and key not in ("id", "status")):
+            _refuse_other(item, held.get(key), f"{path}.{key}", begins=begins)
+
+
+def _is_call(item: Any) -> bool:
+    kind = item.get("type") if isinstance(item, dict) else None
+    return isinstance(kind, str) and (kind in CALLS or kind.endswith("_call"))
+
+
+def _refuse_other(said: Any, final: Any, path: str, *, begins: bool = False) -> None:
+    """Refuse what is not what the final response has in its place; what `begins` may still grow.
+
+    Raises:
+        ShapeError: it is not.
+    """
+    if not _agrees(said, final, begins=begins):
+        raise contradiction(path)
+
+
+def _agrees(said: Any, final: Any, *, begins: bool) -> bool:
+    if said is None or said == "" or said == [] or said == {}:
+        return True  # nothing yet
+    if isinstance(said, str) and isinstance(final, str):
+        if said == final or (begins and (said == "{}" or final.startswith(said))):
+            return True
+        if len(final) > 10 * len(said):  # no other spelling is as much longer, and each would be read again
+            return False
+        spelt = loads_object(said)
+        return spelt is not None and same_json(spelt, loads_object(final))
+    if isinstance(said, dict) and isinstance(final, dict):
+        return all(_agrees(item, final.get(key), begins=begins) for key, item in said.items())
+    if isinstance(said, list) and isinstance(final, list):
+        fits = len(said) <= len(final) if begins else len(said) == len(final)
+        return fits and all(_agrees(item, other, begins=begins) for item, other in zip(said, final, strict=False))
+    return same_json(said, final)

@@ -23,7 +23,7 @@ from cmf.adapters.openai_responses.items import (
     role_of,
     text_type,
 )
-from cmf.adapters.wire.call_id_forms import is_short, with_mark
+from cmf.adapters.wire.call_ids import is_short, with_mark
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.json.codec import loads_object
@@ -237,6 +237,22 @@ def _with_item(part: Part, facts: dict[str, Any]) -> Part:
 def _with_long_id(extra: FrozenDict | None, call_id: str | None) -> FrozenDict | None:
     """The other fields; an id that is longer than the format's reference allows is kept, and marked so [RSP-16]."""
     return extra if call_id is None or is_short(call_id) else with_mark(extra, FORMAT)
+
+
+def opened(body: Any) -> FrozenDict:
+    """The body, frozen; ShapeError unless it is an object."""
+    raw = freeze(body)
+    if not isinstance(raw, FrozenDict):
+        raise ShapeError("expected a JSON object", path="$", hint=_HINT)
+    return raw
+
+
+def leave(left: dict[str, Any], key: str, rest: dict[str, Any]) -> None:
+    """Keep what is left of an object, if anything is."""
+    if rest:
+        left[key] = frozen_mapping(rest)
+    else:
+        del left[key]
 
 
 def taken(left: dict[str, Any], key: str) -> str | None:

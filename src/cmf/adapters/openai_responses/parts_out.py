@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.adapters.openai_responses.items import CALLS, FORMAT, INSIDE, ITEM, RESULTS, TEXTS, text_type
-from cmf.adapters.wire.call_id_forms import mark, short_form
-from cmf.adapters.wire.call_ids import CallIds
+from cmf.adapters.wire.call_ids import CallIds, mark, short_form
 from cmf.adapters.wire.fields import extra_of
 from cmf.adapters.wire.loss import drop, resource_as_text
 from cmf.enums import Role

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cmf.adapters.openai_responses.fold import CLOSING, OPENING
+from cmf.adapters.openai_responses.fold import CLOSING, OPENING, PIECES, number, path_of, piece_key
 from cmf.adapters.openai_responses.items import CALLS
-from cmf.adapters.openai_responses.places import PIECES, number, path_of, piece_key
+from cmf.adapters.openai_responses.response import write_response
 from cmf.adapters.wire.base import WireEvent
-from cmf.adapters.wire.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta
 from cmf.enums import MessageStatus, StopReason
 from cmf.message.request import Response
 
 # -- streaming a response again ----------------------------------------------------------------------------------------
 
 
-def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
-    """The events that stream a response body; without a terminal one unless the answer is whole."""
-    if not isinstance(body, dict) or not ("output" in body or "status" in body or body.get("object") == "response"):
-        if isinstance(body, dict) and "error" in body:
-            return _numbered([{**body, "type": "error"}])
-        return [{"data": body}]
+def error_event(text: str, reply: Any) -> WireEvent:
+    """The event for an error with this text."""
+    return {"event": "error", "data": {"type": "error", "message": text}}
+
+
+def write_events(response: Response) -> list[WireEvent]:
+    """The events that stream the response; without a terminal one unless the answer is whole."""
+    body, whole = write_response(response), _is_ended(response)
+    if not ("output" in body or "status" in body or body.get("object") == "response"):
+        return _numbered([{**body, "type": "error"}]) if "error" in body else [{"data": body}]
     output = body.get("output")
     items = output if isinstance(output, list) else []
     broken = not whole and body.get("error") is not None
@@ -67,7 +71,7 @@ def _item_events(item: Any, at: int) -> Iterator[dict[str, Any]]:
         started["summary"] = []
         pieces = [event for n, part in enumerate(item["summary"]) for event in _summary_events(part, n, place)]
     elif kind in ("function_call", "custom_tool_call"):
-        key, delta, done = _CALL_PIECES[kind]
+        delta, done, key = _PIECES[kind]
         if isinstance(item.get(key), str):
             started[key] = ""
             pieces = [{"type": delta, **place, "delta": item[key]}, {"type": done, **place, key: item[key]}]
@@ -78,31 +82,23 @@ def _item_events(item: Any, at: int) -> Iterator[dict[str, Any]]:
     yield {"type": "response.output_item.done", "output_index": at, "item": item}
 
 
-_CALL_PIECES: Final = {
-    "function_call": (
-        "arguments",
-        "response.function_call_arguments.delta",
-        "response.function_call_arguments.done",
-    ),
-    "custom_tool_call": (
-        "input",
-        "response.custom_tool_call_input.delta",
-        "response.custom_tool_call_input.done",
-    ),
+_PIECES: Final = {
+    "function_call": ("response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input"),
+    "output_text": ("response.output_text.delta", "response.output_text.done", "text"),
+    "refusal": ("response.refusal.delta", "response.refusal.done", "refusal"),
 }
+"""By type of an item or part: the events that stream its text, and the key that has it."""
 
 
 def _part_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, Any]]:
     where = {**place, "content_index": at}
     kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(kind, str) or kind not in _TEXT_EVENTS or not isinstance(part.get(_TEXT_EVENTS[kind][0]), str):
+    if not isinstance(kind, str) or kind not in _TEXTS or not isinstance(part.get(_TEXTS[kind]), str):
         return [{"type": "response.content_part.done", **where, "part": part}]
-    key, delta, done = _TEXT_EVENTS[kind]
+    delta, done, key = _PIECES[kind]
     empty = {**part, key: ""}
-    if "annotations" in empty:
-        empty["annotations"] = []
-    if "logprobs" in empty:
-        empty["logprobs"] = []
+    empty |= {name: [] for name in ("annotations", "logprobs") if name in part}
     tokens: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
     return [
         {"type": "response.content_part.added", **where, "part": empty},
@@ -112,10 +108,7 @@ def _part_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, An
     ]
 
 
-_TEXT_EVENTS: Final = {
-    "output_text": ("text", "response.output_text.delta", "response.output_text.done"),
-    "refusal": ("refusal", "response.refusal.delta", "response.refusal.done"),
-}
+_TEXTS: Final = {"output_text": "text", "refusal": "refusal"}
 
 
 def _summary_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, Any]]:
@@ -130,7 +123,7 @@ def _summary_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str,
     ]
 
 
-def is_ended(response: Response) -> bool:
+def _is_ended(response: Response) -> bool:
     """Whether a stream of this response has a terminal event: it is whole, or it failed as a whole."""
     return all(
         choice.message.status is MessageStatus.COMPLETE
@@ -153,7 +146,7 @@ class LiveDecoder:
         self._begun: set[int] = set()  # by output index: items whose beginning was received
         self._held: dict[tuple[Any, ...], str] = {}
         self._texts: dict[tuple[Any, ...], str] = {}
-        self._calls: dict[int, tuple[int, int]] = {}  # by output index: number of the call, characters so far
+        self._calls = LiveCalls()  # by output index
         self._places: dict[str, int] = {}  # by id: output index of the item
 
     def __call__(self, event: WireEvent) -> Iterator[StreamEvent]:
@@ -170,9 +163,7 @@ class LiveDecoder:
         elif base in PIECES and step == "delta" and isinstance(text, str):
             at = data.get("output_index")
             if type(at) is int and at in self._calls:
-                number, size = self._calls[at]
-                self._calls[at] = (number, size + len(text))
-                yield ToolUseInputDelta(index=number, received_chars=size + len(text))
+                yield self._calls.grow(at, len(text))
         elif kind in OPENING:
             self._opened = True
         elif kind == "response.output_item.added":
@@ -207,18 +198,12 @@ class LiveDecoder:
         at = data.get("output_index")
         if isinstance(item, dict) and type(at) is int:
             self._begun.add(at)
-            if isinstance(name := item.get("id"), str):
-                self._places.setdefault(name, at)
+            if isinstance(item_id := item.get("id"), str):
+                self._places.setdefault(item_id, at)
         if spec is None or not isinstance(item, dict) or type(at) is not int or at in self._calls:
             return
-        number = len(self._calls)
-        self._calls[at] = (number, 0)
-        tool, call_id = spec.tool if spec.tool is not None else item.get("name"), item.get(spec.id_key)
-        yield ToolUseStart(
-            index=number,
-            name=tool if isinstance(tool, str) else None,
-            tool_call_id=call_id if isinstance(call_id, str) else None,
-        )
+        name = spec.tool if spec.tool is not None else item.get("name")
+        yield self._calls.begin(at, item.get(spec.id_key), name)
 
     def _closing(self, response: Any) -> Iterator[StreamEvent]:
         """Text of the final response that no event had."""
@@ -230,7 +215,7 @@ class LiveDecoder:
             output_index = self._places.get(name, at) if isinstance(name, str) else at  # some servers leave items out
             for n, part in enumerate(content if isinstance(content, list) else []):
                 kind = part.get("type") if isinstance(part, dict) else None
-                text = part.get(_TEXT_EVENTS[kind][0]) if isinstance(kind, str) and kind in _TEXT_EVENTS else None
+                text = part.get(_TEXTS[kind]) if isinstance(kind, str) and kind in _TEXTS else None
                 if isinstance(text, str):
                     place = {"output_index": output_index, "content_index": n}
                     yield from self._text(f"response.{kind}", "done", text, place)

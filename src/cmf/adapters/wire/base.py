@@ -1,18 +1,26 @@
 """What every adapter can do. Adapters are pure: no ids or times are minted [A2], nothing is gated [C6], no SDK is used.
 
-Spec: docs/spec/adapters.md.
+Spec: docs/spec/adapters.md, docs/spec/streaming.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, Protocol, TypeAlias, TypedDict
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict, TypeVar
 
-from cmf.adapters.wire.stream import StreamEvent
+from cmf.adapters.wire.key_spelling import refuse_other_spellings
+from cmf.adapters.wire.loss import critical, path_of
+from cmf.adapters.wire.replies import error_text, is_unrecognized, write_unrecognized
+from cmf.adapters.wire.stream import StreamError, StreamEvent, ending
 from cmf.adapters.wire.tokens import estimate
-from cmf.message.request import Request, Response
+from cmf.errors import CmfError, ProjectionError, ShapeError
+from cmf.json.value import replace
+from cmf.message.request import ErrorInfo, Request, Response
 from cmf.models.capabilities import ModelCapabilities, lookup
+
+_EXTRA_BODY: Final = "extra_body"
+_V = TypeVar("_V", bound=Request | Response)
 
 
 class WireEvent(TypedDict):
@@ -27,6 +35,9 @@ class WireEvent(TypedDict):
 Arriving: TypeAlias = AsyncIterable[WireEvent] | Iterable[WireEvent]
 """The events of a stream as they arrive, or as a list that is there already."""
 
+EventDecoder = Callable[[WireEvent], Iterable[StreamEvent]]
+"""What one wire event adds at once: `TextDelta`, `ThinkingDelta`, `ToolUseStart`, `ToolUseInputDelta`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:
@@ -37,54 +48,116 @@ class HttpCall:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Adapter(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
     """One wire format, both directions, whole and streamed. `body` is a plain JSON value.
 
-    An adapter derives from it: what most formats do alike is done here.
+    A format gives the functions below; the methods add to them what holds for every format.
+
+    Attributes:
+        name: the format's name, as in `cmf.adapters.get(name)`.
+        read_request: the request of a body; its model and its headers, where the format keeps facts in them.
+        write_request: the body of a request.
+        to_http: method, path and headers of the call.
+        read_response: the response of a body; the second argument is the request, if it is known.
+        write_response: the body of a response.
+        fold: the whole body that the events of a stream add up to, with the mark `cmf_partial` if they have no end.
+        write_events: the events that fold to the body of the response.
+        error_event: the event for a reply that was not in its format, from a text that says so and the reply itself.
+        live_decoder: makes the decoder for the events of one stream. It never raises for their form: the fold does.
+        ending: the last canonical events of a stream whose fold was read as this response.
+        join_texts: the response with one text where the format, or its stream (`True`), has one.
+        merges_extra_body: whether LiteLLM's proxy serves it, which puts the fields of `extra_body` in place of others.
     """
 
-    @property
-    def name(self) -> str:
-        """The format's name, as in `cmf.adapters.get(name)`."""
-        ...
+    name: str
+    read_request: Callable[[Any, str | None, Mapping[str, str]], Request]
+    write_request: Callable[[Request], Any]
+    to_http: Callable[[Request], HttpCall]
+    read_response: Callable[[Any, Request | None], Response]
+    write_response: Callable[[Response], Any]
+    fold: Callable[[Iterable[WireEvent]], Any]
+    write_events: Callable[[Response], list[WireEvent]]
+    error_event: Callable[[str, Any], WireEvent]
+    live_decoder: Callable[[], EventDecoder]
+    ending: Callable[[Response], list[StreamEvent]] = ending
+    join_texts: Callable[[Response, bool], Response] | None = None
+    merges_extra_body: bool = False
 
     def from_wire_request(
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
-        """The canonical request. `model` where the format keeps it in the path. Raises CmfError with a JSON path."""
-        ...
+        """The canonical request. `model` where the format keeps it in the path.
+
+        Raises:
+            CmfError: with a JSON path; also for what other readers may read otherwise [ADP-17], [ADP-18].
+        """
+        request = self.read_request(body, model, headers or {})
+        refuse_other_spellings(request)
+        if self.merges_extra_body and isinstance(body, Mapping) and isinstance(body.get(_EXTRA_BODY), Mapping):
+            merged = {**{key: item for key, item in body.items() if key != _EXTRA_BODY}, **body[_EXTRA_BODY]}
+            _refuse_override(request, self.from_wire_request(merged, model=model, headers=headers))
+        return request
 
     def to_wire(self, request: Request) -> Any:
         """The request in this format; what it cannot say is dropped with a record, or refused [C8]."""
-        ...
-
-    def to_http(self, request: Request) -> HttpCall:
-        """Method, path and headers of the call."""
-        ...
+        if not request.critical_kinds:
+            return _located(self.write_request, request)
+        with critical(request.critical_kinds):
+            return _located(self.write_request, replace(request, critical_kinds=()))
 
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; never refuses for lack of context. An error body is a response with `error`."""
-        ...
+        response = self.read_response(body, context)
+        refuse_other_spellings(response)
+        return response
 
     def to_wire_response(self, response: Response) -> Any:
         """The response in this format."""
-        ...
+        if is_unrecognized(response, self.name):
+            return write_unrecognized(response, self.name)
+        return _located(self.write_response, response)
 
     def in_one_text(self, response: Response, *, streamed: bool = False) -> Response:
         """The response with one text where this format, or its stream, has one: what is to be judged and written."""
-        return response
+        return response if self.join_texts is None else self.join_texts(response, streamed)
 
     def fold_events(self, events: Iterable[WireEvent]) -> Any:
         """The provider's own whole-response body that the events add up to; a cut stream decodes to `partial`."""
-        ...
+        return self.fold(events)
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The events that stream the response; they fold to the same body as `to_wire_response`."""
-        ...
+        if is_unrecognized(response, self.name):
+            return [self.error_event(error_text(response), write_unrecognized(response, self.name))]
+        events: list[WireEvent] = _located(self.write_events, response)
+        return events
 
-    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
-        """The canonical events of a stream as it arrives."""
-        ...
+    async def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
+        """The canonical events of a stream as it arrives: what each event adds, then the end [STR-1] to [STR-5].
+
+        The live events are a preview. What the answer *is* comes from the fold of all events, read by the reader of
+        whole responses, so that a streamed and a whole answer cannot differ. The end is, for a whole answer: each tool
+        call with its arguments, the usage, `MessageComplete`. For one that was cut, broke off with an error, or cannot
+        be read: `StreamError`, with what had arrived.
+        """
+        received: list[WireEvent] = []
+        decode = self.live_decoder()
+        async for event in _arriving(events):
+            received.append(event)
+            try:
+                added = list(decode(event)) if _is_event(event) else []
+            except CmfError:
+                continue  # text that is no text; the fold refuses it in a moment
+            for live_event in added:
+                yield live_event
+        try:
+            response = self.from_wire_response(self.fold(received), context)
+        except CmfError as error:
+            yield StreamError(error=ErrorInfo(message=error.message, type=error.code))
+            return
+        for last_event in self.ending(response):
+            yield last_event
 
     def estimate_input_tokens(self, request: Request) -> int:
         """Roughly how many tokens the request is, before asking."""
@@ -93,3 +166,37 @@ class Adapter(Protocol):
     def capabilities(self, model: str) -> ModelCapabilities:
         """What the model can do through this format; an unknown model gets the most restrictive answer [F7]."""
         return lookup(self.name, model)
+
+
+def _refuse_override(request: Request, merged: Request) -> None:
+    """Fields that adapters only keep and show may stand in `extra_body`: rules find them there."""
+    if replace(merged, extra=None) != replace(request, extra=None):
+        raise ShapeError(
+            "what is in it would take the place of fields beside it, for some readers",
+            path=f"$.{_EXTRA_BODY}",
+            code="shape.overridden",
+            hint=f"write these fields beside `{_EXTRA_BODY}`",
+        )
+
+
+def _located(write: Callable[[_V], Any], value: _V) -> Any:
+    """What `write` makes of the value; its refusals have the path, as views have it, of what the format cannot say."""
+    try:
+        return write(value)
+    except ProjectionError as error:
+        error.path = error.path or path_of(error.about, value)
+        raise
+
+
+async def _arriving(events: Arriving) -> AsyncIterator[WireEvent]:
+    if isinstance(events, AsyncIterable):
+        async for event in events:
+            yield event
+    else:
+        for event in events:
+            yield event
+
+
+def _is_event(event: Any) -> bool:
+    """Whether it is an event at all, which a caller's list need not hold; the fold refuses what is none."""
+    return isinstance(event, dict)

@@ -1,13 +1,31 @@
-"""Ids and names of tool calls, for formats that want what another one does not say. Spec: identity.md [ID-4]."""
+"""Ids of tool calls: for formats that want one where another says none, and in a form that a format takes.
+
+Each form is made of the id alone, so that a call and its results get the same one in every turn, and nothing has to be
+remembered: `cmf_` and the id with each odd byte as `-` and two hexadecimal digits, which is read back; where that is
+too long, `cmf-` and a digest, which stays the name of the call on both sides. Spec: docs/spec/identity.md [ID-4],
+[ID-10].
+"""
 
 from __future__ import annotations
 
+import hashlib
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import unquote_to_bytes
 
+from cmf.json.frozen import FrozenDict, frozen_mapping
 from cmf.json.value import replace
 from cmf.message.message import Message, Part, ToolCallPart, ToolResultPart
 from cmf.message.pairing import OpenCalls
+
+MAX_LENGTH: Final = 64
+_ESCAPED: Final = "cmf_"  # how the forms begin that are read back
+_DIGEST: Final = "cmf-"
+_DIGITS: Final = 36  # 144 bits; with the prefix 40 characters, which is the least that any endpoint was seen to take
+_MARKED: Final = ".id"
+_AS_THEY_ARE: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+_TAKEN: Final = _AS_THEY_ARE + b"-"
 
 
 class CallIds:
@@ -68,3 +86,82 @@ def call_names(messages: Iterable[Message]) -> dict[str, str]:
     """The names of the tools that are called, by the ids of the calls: for results that do not say them."""
     calls = (part for message in messages for part in message.content if isinstance(part, ToolCallPart))
     return {call.tool_call_id: call.name for call in calls if call.tool_call_id is not None}
+
+
+# -- the form of an id -------------------------------------------------------------------------------------------------
+
+
+def is_plain(call_id: str) -> bool:
+    """Whether an id is 1 to 64 letters, digits, `_` and `-` of ASCII."""
+    return 0 < len(call_id) <= MAX_LENGTH and not call_id.encode().translate(None, _TAKEN)
+
+
+def is_short(call_id: str) -> bool:
+    """Whether an id is no longer than 64 characters."""
+    return len(call_id) <= MAX_LENGTH
+
+
+def plain_form(call_id: str) -> str:
+    """The id of letters, digits, `_` and `-` that stands for this one: itself, if it is such a one already."""
+    if is_plain(call_id) and from_plain_form(call_id) == call_id:
+        return call_id
+    spelt = "".join(chr(byte) if byte in _AS_THEY_ARE else f"-{byte:02X}" for byte in call_id.encode("utf-8"))
+    escaped = _ESCAPED + spelt
+    return escaped if is_short(escaped) else _digest(call_id)
+
+
+def from_plain_form(wire_id: str) -> str:
+    """The id that `plain_form` writes so; the very same where it writes none so, or a digest."""
+    if not wire_id.startswith(_ESCAPED):
+        return wire_id
+    try:
+        call_id = unquote_to_bytes(wire_id.removeprefix(_ESCAPED).replace("-", "%")).decode("utf-8")
+    except UnicodeDecodeError:
+        return wire_id
+    return call_id if plain_form(call_id) == wire_id else wire_id
+
+
+def short_form(call_id: str) -> str:
+    """The id of at most 64 characters that stands for this one: itself, if it is such a one already."""
+    return call_id if is_short(call_id) else _digest(call_id)
+
+
+def _digest(call_id: str) -> str:
+    return _DIGEST + hashlib.sha256(call_id.encode("utf-8")).hexdigest()[:_DIGITS]
+
+
+def mark(format_name: str) -> str:
+    """The key of a part's `extra` which marks an id that came from this format unchanged, and goes back so."""
+    return format_name + _MARKED
+
+
+def is_mark(key: str) -> bool:
+    """Whether this key of an `extra` is such a mark, which holds nothing that could be lost."""
+    return key.endswith(_MARKED)
+
+
+def with_mark(extra: FrozenDict | None, format_name: str) -> FrozenDict:
+    """The `extra` of a part, and the mark."""
+    return frozen_mapping({**(extra or {}), mark(format_name): FrozenDict()})
+
+
+def marked_again(messages: Sequence[Message], format_name: str) -> Sequence[Message]:
+    """The messages, where edited calls and results, which an edit takes the mark from, have that of their other half.
+
+    Half a pair under another name answers nothing.
+    """
+    key = mark(format_name)
+    named = {
+        part.tool_call_id
+        for message in messages
+        for part in message.content
+        if isinstance(part, ToolCallPart | ToolResultPart) and part.extra and key in part.extra
+    }
+    if not named:
+        return messages
+
+    def again(part: Part) -> Part:
+        lost = isinstance(part, ToolCallPart | ToolResultPart) and part.tool_call_id in named and not part.extra
+        return replace(part, extra=with_mark(None, format_name)) if lost else part
+
+    return [replace(message, content=tuple(map(again, message.content))) for message in messages]

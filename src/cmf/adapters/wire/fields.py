@@ -129,6 +129,11 @@ def unmarked(body: Mapping[str, Any]) -> dict[str, Any]:
     return {key: item for key, item in body.items() if not is_marked(key)}
 
 
+def as_text(item: Any) -> str | None:
+    """The item if it is a text; None if it is anything else."""
+    return item if isinstance(item, str) else None
+
+
 def count_in(counts: Mapping[str, Any], key: str) -> int:
     """The positive integer under `key`; 0 if there is none."""
     number = counts.get(key)

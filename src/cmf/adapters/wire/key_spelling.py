@@ -7,13 +7,13 @@ unknown field. Spec: docs/spec/adapters.md [ADP-17].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from cmf.errors import ShapeError
 from cmf.message.message import Message, OpaquePart, Part, PromptResultPart, ToolResultPart
 from cmf.message.request import Request, Response
+from cmf.message.transform import message_paths, messages_of
 
 NAMES: Final = frozenset(
     {
@@ -73,33 +73,24 @@ _OF_ERRORS: Final = frozenset({"code", "error", "message", "status", "title", "t
 """Names that gateways spell as they like in their errors; a reply without an answer in it may be one."""
 
 _HOLDERS: Final = frozenset({OpaquePart, PromptResultPart, ToolResultPart})
-_V = TypeVar("_V", bound=Request | Response)
-_A = TypeVar("_A")
-_P = ParamSpec("_P")
 
 
-def reading_exact_names(read: Callable[Concatenate[_A, _P], _V]) -> Callable[Concatenate[_A, _P], _V]:
-    """Wrap an adapter's reader: it refuses what has a name of the format in another spelling.
+def refuse_other_spellings(value: Request | Response) -> None:
+    """Refuse a value that was read from a body with a name of its format in another spelling.
 
-    The reader raises ShapeError (`shape.ambiguous-key`), with the path of the part, message, tool or choice.
+    Raises:
+        ShapeError: `shape.ambiguous-key`, with the path of the part, message, tool or choice.
     """
-
-    @wraps(read)
-    def wrapped(adapter: _A, /, *given: _P.args, **named: _P.kwargs) -> _V:
-        value = read(adapter, *given, **named)
-        for found, path in _found(value):
-            raise ShapeError(
-                f"a key is another spelling of `{found}`, which some readers take for it",
-                path=path,
-                code="shape.ambiguous-key",
-                hint=f"write `{found}`, or leave the key out",
-            )
-        return value
-
-    return wrapped
+    for name, path in _misspelt_in(value):
+        raise ShapeError(
+            f"a key is another spelling of `{name}`, which some readers take for it",
+            path=path,
+            code="shape.ambiguous-key",
+            hint=f"write `{name}`, or leave the key out",
+        )
 
 
-def _found(value: Request | Response) -> Iterator[tuple[str, str]]:
+def _misspelt_in(value: Request | Response) -> Iterator[tuple[str, str]]:
     """The names that a value keeps in another spelling, each with the path of what keeps it."""
     if value.extra:
         says_something = isinstance(value, Request) or bool(value.choices)
@@ -107,23 +98,20 @@ def _found(value: Request | Response) -> Iterator[tuple[str, str]]:
     for at, tool in enumerate(value.tools):
         if tool.extra:
             yield from ((name, f"tools[{at}]") for name in _misspelt(tool.extra))
-    if isinstance(value, Request):
-        if not _keep_nothing(value.messages):
-            yield from _in_messages(value.messages, "messages[{}]")
-        return
-    for at, choice in enumerate(value.choices):
+    for at, choice in enumerate(value.choices if isinstance(value, Response) else ()):
         if choice.extra:
             yield from ((name, f"choices[{at}]") for name in _misspelt(choice.extra))
-    yield from _in_messages([choice.message for choice in value.choices], "choices[{}].message")
+    if not _keep_nothing(messages_of(value)):
+        yield from _in_messages(message_paths(value))
 
 
-def _in_messages(messages: Sequence[Message], path: str) -> Iterator[tuple[str, str]]:
-    for at, message in enumerate(messages):
+def _in_messages(messages: Iterable[tuple[str, Message]]) -> Iterator[tuple[str, str]]:
+    for path, message in messages:
         if message.extra:
-            yield from ((name, path.format(at)) for name in _misspelt(message.extra))
+            yield from ((name, path) for name in _misspelt(message.extra))
         for index, part in enumerate(message.content):
             if part.extra or type(part) in _HOLDERS:
-                yield from _in_part(part, f"{path.format(at)}.content[{index}]")
+                yield from _in_part(part, f"{path}.content[{index}]")
 
 
 def _keep_nothing(messages: Sequence[Message]) -> bool:
@@ -147,7 +135,7 @@ def _in_part(part: Part, path: str) -> Iterator[tuple[str, str]]:
         for at, inner in enumerate(part.content):
             yield from _in_part(inner, f"{path}.content[{at}]")
     elif isinstance(part, PromptResultPart):
-        yield from _in_messages(part.messages, f"{path}.messages[{{}}]")
+        yield from _in_messages((f"{path}.messages[{at}]", message) for at, message in enumerate(part.messages))
 
 
 def _misspelt(extra: Mapping[str, Any]) -> Iterator[str]:

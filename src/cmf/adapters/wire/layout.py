@@ -14,18 +14,21 @@ that type, "" for a block without one), `{"flat": true}` (the reverse: a list of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from cmf.adapters.wire.fields import PARTIAL, extra_of, is_marked
+from cmf.enums import MessageStatus, Role
 from cmf.errors import ShapeError
 from cmf.json.codec import dumps, loads_object
 from cmf.json.frozen import FrozenDict, freeze, same_json, same_spelling, thaw
 from cmf.json.value import replace, to_bytes
-from cmf.message.message import NO_SHAPE, Layout, Message
+from cmf.message.message import NO_SHAPE, Layout, Message, Part, ToolResultPart
 from cmf.message.request import Request, Response
+from cmf.message.transform import messages_of
 
 MAX_SHARE: Final = 2
 """The largest size of a layout, as a multiple of the size of its value [A15]."""
@@ -37,9 +40,6 @@ _LEAST: Final = len('{"role":"user","content":[]}')  # the smallest message
 _ABSENT: Final = object()
 _TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
 _T = TypeVar("_T", Message, Request, Response)
-
-Encode = Callable[[Sequence[Message]], Any]
-Decode = Callable[[Any], Sequence[Message]]
 
 
 def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
@@ -59,10 +59,10 @@ def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
                 steps[key] = step
         return {"at": steps} if steps else {}
     if isinstance(plain, list) and isinstance(raw, list) and len(plain) == len(raw):
-        found = [difference(plain_item, raw_item) for plain_item, raw_item in zip(plain, raw, strict=True)]
-        if any(step is None for step in found):
+        listed = [difference(plain_item, raw_item) for plain_item, raw_item in zip(plain, raw, strict=True)]
+        if any(step is None for step in listed):
             return None
-        steps = {str(index): step for index, step in enumerate(found) if step}
+        steps = {str(index): step for index, step in enumerate(listed) if step}
         return {"at": steps} if steps else {}
     return _leaf_difference(plain, raw)
 
@@ -74,11 +74,8 @@ def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
         return {}
     if isinstance(raw, str) and raw and isinstance(plain, str):
         plain_item, raw_item = loads_object(plain), loads_object(raw)
-        return (
-            {"json": raw}
-            if plain_item is not None and raw_item is not None and same_spelling(plain_item, raw_item)
-            else None
-        )
+        same = plain_item is not None and raw_item is not None and same_spelling(plain_item, raw_item)
+        return {"json": raw} if same else None
     if isinstance(raw, str) and raw and _only_text(plain) == raw:
         return {"flat": True}
     for kind in _TEXT_BLOCKS if isinstance(plain, str) and isinstance(raw, list) else ():
@@ -111,11 +108,11 @@ def apply(plain: Any, step: dict[str, Any]) -> Any:
     if isinstance(plain, dict):
         changed = dict(plain)
         for key, inner in steps.items():
-            done = _applied(plain.get(key, _ABSENT), inner)
-            if done is _ABSENT:
+            item = _applied(plain.get(key, _ABSENT), inner)
+            if item is _ABSENT:
                 changed.pop(key, None)
             else:
-                changed[key] = done
+                changed[key] = item
         return changed
     if isinstance(plain, list):
         listed = list(plain)
@@ -142,8 +139,8 @@ def _applied(plain: Any, step: Any) -> Any:
         same = plain_item is not None and raw_item is not None and same_json(plain_item, raw_item)
         return step["json"] if same else plain
     if "block" in step:
-        known = isinstance(plain, str) and step["block"] in _TEXT_BLOCKS
-        return _text_block(step["block"], plain) if known else plain
+        fits = isinstance(plain, str) and step["block"] in _TEXT_BLOCKS
+        return _text_block(step["block"], plain) if fits else plain
     return apply(plain, step)
 
 
@@ -161,29 +158,61 @@ def spelling(plain: Any, raw: Any, path: str) -> dict[str, Any]:
     return step
 
 
-def with_spelling(
-    group: Sequence[Message], raw: Any, *, format_name: str, index: int, path: str, encode: Encode
-) -> tuple[Message, ...]:
-    """The messages decoded from `raw`, with the layout with which they encode to `raw` again, if one is needed.
+# -- reading: values with their layouts --------------------------------------------------------------------------------
 
-    The first message of the group has the layout; the others only note that they belong to the group.
+
+def spelled(
+    group: Sequence[_T],
+    plain: Any,
+    raw: Any,
+    *,
+    format_name: str,
+    path: str = "$",
+    index: int = 0,
+    keep: bool = False,
+    notes: Mapping[str, Any] = NO_SHAPE,
+) -> tuple[_T, ...]:
+    """The values read from `raw`, with the layout that turns `plain`, their plain form, into `raw` again.
+
+    They are the messages of one wire message, number `index` of its body, or one request or response. Only the first
+    says how they were written, and none does if that is plainly, unless they are several or `keep` is true. `notes` is
+    what the format has to know beside the difference.
 
     Raises:
         ShapeError: see `spelling`.
     """
-    step = spelling(encode(group), raw, path)
-    if not step and len(group) == 1:
+    shape = {**notes, **spelling(plain, raw, path)}
+    if not shape and len(group) == 1 and not keep:
         return tuple(group)
-    return capped(grouped_as(group, format_name=format_name, index=index, shape=_shape(step)))
+    laid_out = capped(grouped_as(group, format_name=format_name, index=index, shape=FrozenDict(shape)))
+    if keep and laid_out[0].provider_raw is None:  # too large; where the first one came from is not
+        place = Layout(format=format_name, group=index)
+        return tuple([replace(member, provider_raw=None if at else place) for at, member in enumerate(group)])
+    return laid_out
 
 
-def grouped_as(group: Sequence[Message], *, format_name: str, index: int, shape: FrozenDict) -> tuple[Message, ...]:
-    """The messages of one wire message, with a layout that notes the group and how it was written."""
+def spelled_one(
+    value: _T,
+    plain: Any,
+    raw: Any,
+    *,
+    format_name: str,
+    path: str = "$",
+    index: int = 0,
+    notes: Mapping[str, Any] = NO_SHAPE,
+) -> _T:
+    """The value alone: see `spelled`."""
+    return spelled((value,), plain, raw, format_name=format_name, path=path, index=index, notes=notes)[0]
+
+
+def grouped_as(group: Sequence[_T], *, format_name: str, index: int, shape: FrozenDict) -> tuple[_T, ...]:
+    """The values with a layout that notes that they belong together, and on the first one how they were written."""
     first = Layout(format=format_name, group=index, size=len(group), shape=shape)
-    if len(group) == 1 or not shape:
-        return tuple([replace(one, provider_raw=first) for one in group])
-    others = dataclasses.replace(first, shape=NO_SHAPE)
-    return tuple([replace(one, provider_raw=others if at else first) for at, one in enumerate(group)])
+    others = dataclasses.replace(first, shape=NO_SHAPE) if shape else first
+    return tuple([replace(member, provider_raw=others if at else first) for at, member in enumerate(group)])
+
+
+# -- writing: as it was written ----------------------------------------------------------------------------------------
 
 
 def shape_of(holder: Message | Request | Response, format_name: str) -> FrozenDict:
@@ -192,13 +221,32 @@ def shape_of(holder: Message | Request | Response, format_name: str) -> FrozenDi
     return layout.shape if layout is not None and layout.format == format_name else NO_SHAPE
 
 
-def respell(group: Sequence[Message], *, format_name: str, encode: Encode, decode: Decode) -> Any:
-    """The wire form of a group: as it was written, if that still decodes to these messages; otherwise plain."""
-    plain, shape = encode(group), shape_of(group[0], format_name)
-    if not shape:
+def respell(plain: Any, group: Sequence[_T], *, format_name: str, decode: Callable[[Any], Sequence[_T]]) -> Any:
+    """`plain`, the wire form of a group, as it was written, if that still decodes to the same values; else `plain`."""
+    shape = shape_of(group[0], format_name)
+    if "at" not in shape:
         return plain
     spelt = apply(plain, shape)
-    return spelt if [wire_content(one) for one in decode(spelt)] == [wire_content(one) for one in group] else plain
+    return spelt if list(map(wire_content, decode(freeze(spelt)))) == list(map(wire_content, group)) else plain
+
+
+def respell_one(plain: Any, value: _T, *, format_name: str, decode: Callable[[Any], _T]) -> Any:
+    """The same for one request or response. What the fold of a stream marked is given back to `decode`."""
+    marks = _marks_of(value, format_name)
+
+    def decode_marked(spelt: Any) -> tuple[_T]:
+        return (decode(FrozenDict({**spelt, **marks}) if marks else spelt),)
+
+    return respell(plain, (value,), format_name=format_name, decode=decode_marked)
+
+
+def _marks_of(value: Message | Request | Response, format_name: str) -> dict[str, Any]:
+    if not isinstance(value, Response):
+        return {}
+    marks = {key: item for key, item in extra_of(value, format_name).items() if is_marked(key)}
+    if any(choice.message.status is MessageStatus.PARTIAL for choice in value.choices):
+        marks[PARTIAL] = True
+    return marks
 
 
 def wire_content(holder: Message | Request | Response) -> tuple[Any, ...]:
@@ -208,9 +256,10 @@ def wire_content(holder: Message | Request | Response) -> tuple[Any, ...]:
     own = _own_content(type(holder))(holder)
     if isinstance(holder, Request):
         return (*own, *map(wire_content, holder.messages))
+    choices = holder.choices
     return (
         *own,
-        *((wire_content(one.message), one.stop_reason, one.raw_stop_reason, one.extra) for one in holder.choices),
+        *((wire_content(each.message), each.stop_reason, each.raw_stop_reason, each.extra) for each in choices),
     )
 
 
@@ -231,6 +280,26 @@ def grouped(messages: Sequence[Message], format_name: str) -> list[tuple[Message
     return groups
 
 
+def user_runs(parts: Sequence[Part]) -> list[tuple[Role, tuple[Part, ...]]]:
+    """The parts of a user's wire message by role: each tool result alone, as TOOL; what is between them, as USER.
+
+    Some formats put the results of tools beside the user's own words; a canonical message has one role. A message
+    without parts is one run without parts, of the user.
+    """
+    runs: list[tuple[Role, list[Part]]] = []
+    for part in parts:
+        if isinstance(part, ToolResultPart):
+            runs.append((Role.TOOL, [part]))
+        elif runs and runs[-1][0] is Role.USER:
+            runs[-1][1].append(part)
+        else:
+            runs.append((Role.USER, [part]))
+    return [(role, tuple(run)) for role, run in runs] or [(Role.USER, ())]
+
+
+# -- wire messages that hold more than one canonical message -----------------------------------------------------------
+
+
 def joined(
     groups: Iterable[tuple[Message, ...]], mark: Callable[[tuple[Message, ...]], Hashable | None]
 ) -> list[tuple[Message, ...]]:
@@ -249,7 +318,7 @@ def _group_size(messages: Sequence[Message], at: int, format_name: str) -> int:
     if layout is None or layout.format != format_name or at + layout.size > len(messages):
         return 1
     members = (message.provider_raw for message in messages[at : at + layout.size])
-    whole = all(one is not None and one.format == format_name and one.group == layout.group for one in members)
+    whole = all(each is not None and each.format == format_name and each.group == layout.group for each in members)
     return layout.size if whole else 1
 
 
@@ -263,30 +332,30 @@ def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
 
     All layouts of the group are dropped together: half a layout would be one that was never on the wire.
     """
-    held = [holder.provider_raw for holder in holders if holder.provider_raw is not None]
-    if not held or _fit(len(dumps([layout.shape for layout in held])), holders):
+    shapes = [holder.provider_raw.shape for holder in holders if holder.provider_raw is not None]
+    if not shapes or _fit(len(dumps(shapes)), holders):
         return tuple(holders)  # counting punctuation too is quicker, and usually shows already that it is small enough
-    if _fit(sum(_bytes_in(layout.shape) for layout in held), holders):
+    if _fit(sum(map(_bytes_in, shapes)), holders):
         return tuple(holders)
     return tuple([replace(holder, provider_raw=None) for holder in holders])
 
 
 def _fit(size: int, holders: Sequence[Message | Request | Response]) -> bool:
-    return any(size <= MAX_SHARE * known for known in _known_bytes(holders))
+    return any(size <= MAX_SHARE * least for least in _least_bytes(holders))
 
 
-def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[int]:
+def _least_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[int]:
     """Growing lower bounds of their size in bytes; the last one is the size of their JSON forms."""
-    known = 0
+    size = 0
     for holder in holders:
         if isinstance(holder, Message):
-            known += _LEAST
-            yield known
+            size += _LEAST
+            yield size
             continue
         yield ENVELOPE
-        for message in holder.messages if isinstance(holder, Request) else [one.message for one in holder.choices]:
-            known += len(to_bytes(message))
-            yield known
+        for message in messages_of(holder):
+            size += len(to_bytes(message))
+            yield size
     yield sum(len(to_bytes(holder)) for holder in holders)
 
 
@@ -297,32 +366,3 @@ def _bytes_in(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_bytes_in, value))
     return len(value.encode() if isinstance(value, str) else dumps(value))
-
-
-def envelope_layout(plain: dict[str, Any], raw: dict[str, Any], *, format_name: str) -> Layout | None:
-    """The layout of a whole request or response whose messages were compared on their own; None if none is needed.
-
-    Raises:
-        ShapeError: see `spelling`.
-    """
-    step = spelling(plain, raw, "$")
-    return Layout(format=format_name, shape=_shape(step)) if step else None
-
-
-def respell_envelope(
-    plain: dict[str, Any],
-    holder: Request | Response,
-    *,
-    format_name: str,
-    decode: Callable[[Any], Request | Response],
-) -> dict[str, Any]:
-    """The wire form of a request or response as it was written, if that still decodes to `holder`; otherwise plain."""
-    shape = shape_of(holder, format_name)
-    if not shape:
-        return plain
-    spelt: dict[str, Any] = apply(plain, shape)
-    return spelt if wire_content(decode(spelt)) == wire_content(holder) else plain
-
-
-def _shape(step: dict[str, Any]) -> FrozenDict:
-    return FrozenDict(freeze(step))

@@ -6,25 +6,22 @@ Spec: docs/spec/adapters.md [ADP-10], [ADP-11]; seed 000 §4.2.2 and §7.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from functools import wraps
-from typing import Any, Final, TypeVar
+from itertools import chain
+from typing import Any, Final
 
-from cmf.adapters.wire.call_id_forms import is_mark
-from cmf.errors import LossyProjectionError, ProjectionError, UnsupportedError
+from cmf.adapters.wire.fields import extra_of
+from cmf.errors import LossyProjectionError, UnsupportedError
 from cmf.json.value import replace, trusted
 from cmf.message.message import Message, Part, ResourcePart, TextPart
 from cmf.message.request import Request, Response, ToolChoice
 from cmf.message.tools import ToolDefinition
-from cmf.message.transform import map_parts
+from cmf.message.transform import message_paths, messages_of, part_paths
 
 _log: Final = logging.getLogger("cmf.adapters")
-_A = TypeVar("_A")
-_V = TypeVar("_V", bound=Request | Response)
-_W = TypeVar("_W")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,51 +39,21 @@ _collector: ContextVar[list[Loss] | None] = ContextVar("losses", default=None)
 _critical: ContextVar[tuple[str, ...]] = ContextVar("critical", default=())
 
 
-def respecting_critical(to_wire: Callable[[_A, Request], _W]) -> Callable[[_A, Request], _W]:
-    """Wrap an adapter's `to_wire`: it refuses to drop parts that the request calls critical, and errors have a path."""
-
-    @wraps(to_wire)
-    def wrapped(adapter: _A, request: Request) -> _W:
-        if not request.critical_kinds:
-            return located(adapter, request)
-        token = _critical.set(request.critical_kinds)
-        try:
-            return located(adapter, replace(request, critical_kinds=()))
-        finally:
-            _critical.reset(token)
-
-    located = locating_errors(to_wire)
-    return wrapped
+@contextmanager
+def critical(kinds: Sequence[str]) -> Iterator[None]:
+    """Inside, blocks of these kinds may not be dropped: the request calls them critical."""
+    token = _critical.set(tuple(kinds))
+    try:
+        yield
+    finally:
+        _critical.reset(token)
 
 
-def locating_errors(write: Callable[[_A, _V], _W]) -> Callable[[_A, _V], _W]:
-    """Wrap an adapter's writer: its refusals have the path, as views have it, of what the format cannot express."""
-
-    @wraps(write)
-    def wrapped(adapter: _A, value: _V) -> _W:
-        try:
-            return write(adapter, value)
-        except ProjectionError as error:
-            error.path = error.path or _path_of(error.about, value)
-            raise
-
-    return wrapped
-
-
-def _path_of(about: object, value: Request | Response) -> str:
+def path_of(about: object, value: Request | Response) -> str:
     """The path of this very part, message or tool in a value; empty if it was made while writing."""
-    found = {id(tool): f"tools[{at}]" for at, tool in enumerate(value.tools)}
-    if isinstance(value, Request):
-        found |= {id(message): f"messages[{at}]" for at, message in enumerate(value.messages)}
-    else:
-        found |= {id(choice.message): f"choices[{at}].message" for at, choice in enumerate(value.choices)}
-
-    def note(part: Part, path: str) -> Part:
-        found.setdefault(id(part), path)
-        return part
-
-    map_parts(value, note)
-    return found.get(id(about), "")
+    tools = ((f"tools[{at}]", tool) for at, tool in enumerate(value.tools))
+    places = chain(tools, message_paths(value), part_paths(value))
+    return next((path for path, item in places if item is about), "")
 
 
 @contextmanager
@@ -181,23 +148,27 @@ def joined(adapter: str, block_type: str, texts: Sequence[str], between: str = "
 
 def drop_foreign_extra(adapter: str, holder: Any, block_type: str, *, message: Message | None = None) -> None:
     """Record that what rode along with a part, message, tool, request … came from other formats, if it did."""
-    if holder.extra and adapter not in holder.extra and not all(map(is_mark, holder.extra)):
+    extra = holder.extra
+    if extra and any(extra.values()) and not any(name.partition(".")[0] == adapter for name in extra):
         drop(adapter, block_type, "its further fields are another format's", message=message)
 
 
+def own_extra(adapter: str, holder: Any, block_type: str, *, message: Message | None = None) -> dict[str, Any]:
+    """What rode along with a part, message, request … from this format. What did from others is recorded as dropped."""
+    if not holder.extra:
+        return {}
+    drop_foreign_extra(adapter, holder, block_type, message=message)
+    return extra_of(holder, adapter)
+
+
 def drop_foreign_extras(adapter: str, value: Request | Response) -> None:
-    """The same for everything in a request or response that can hold such fields, for an adapter that writes none."""
-    if isinstance(value, Request):
-        drop_foreign_extra(adapter, value, "request")
-        messages = list(value.messages)
-    else:
-        drop_foreign_extra(adapter, value, "response")
-        messages = [choice.message for choice in value.choices]
-        for choice in value.choices:
-            drop_foreign_extra(adapter, choice, "choice", message=choice.message)
+    """Record what rode along from other formats anywhere in a request or response, for an adapter that asks once."""
+    drop_foreign_extra(adapter, value, "request" if isinstance(value, Request) else "response")
+    for choice in value.choices if isinstance(value, Response) else ():
+        drop_foreign_extra(adapter, choice, "choice", message=choice.message)
     for tool in value.tools:
         drop_foreign_extra(adapter, tool, "tool_definition")
-    for message in messages:
+    for message in messages_of(value):
         drop_foreign_extra(adapter, message, "message", message=message)
         for part in message.content:
             drop_foreign_extra(adapter, part, part.content_type.value, message=message)

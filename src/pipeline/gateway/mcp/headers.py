@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cmf.adapters.mcp.adapter import NAMED
+from cmf.adapters.mcp.request import NAMED
 from pipeline.gateway.http.refusal import Refusal
 from pipeline.mcp.frames import INVALID_REQUEST, Frame
 from pipeline.mcp.http_server import SESSION, VERSION

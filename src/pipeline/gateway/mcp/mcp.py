@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from cmf.adapters.mcp.adapter import VERSION_KEY
+from cmf.adapters.mcp.request import VERSION_KEY
 from cmf.json.codec import dumps
 from cmf.message.security import SubjectExtension
 from pipeline.decisions.context import Context

@@ -16,9 +16,8 @@ from yarl import URL
 
 from cmf import adapters
 from cmf.adapters.wire.base import WireEvent
-from cmf.adapters.wire.driver import is_whole
 from cmf.adapters.wire.sse import NdjsonReader, SseReader
-from cmf.adapters.wire.stream import CONTRADICTION
+from cmf.adapters.wire.stream import CONTRADICTION, is_whole
 from cmf.errors import CmfError
 from cmf.json.codec import MAX_BRACKETS, dumps, loads
 from cmf.message.model_ids import FORMAT_PROVIDERS

@@ -1,4 +1,4 @@
-"""Canonical values as chat-completions bodies, plainly spelled. Spec: docs/spec/adapters/openai_chat.md [OAC-10] ff.
+"""Canonical messages as chat-completions ones. Spec: docs/spec/adapters/openai_chat.md [OAC-3] to [OAC-5], [OAC-10].
 
 What came from the format itself goes back as it was; what comes from another one is said as far as the format can say
 it, dropped with a record, or refused [C8].
@@ -6,61 +6,43 @@ it, dropped with a record, or refused [C8].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from cmf.adapters.chat_completions.blocks import wire_blocks
-from cmf.adapters.chat_completions.dialect import (
-    CHOICE_ERROR,
-    FINISH_REASONS,
-    JSON,
-    THOUGHTS,
-    Dialect,
-    has_calls,
-    stop_reason,
-    tool_choice,
-    usage_of,
-    wire_tool_choice,
-    wire_usage,
-)
+from cmf.adapters.chat_completions.dialect import JSON, THOUGHTS, Dialect
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.call_ids import CallIds
-from cmf.adapters.wire.fields import MARK, extra_of, merge, unmarked
-from cmf.enums import MessageStatus, Role, StopReason
+from cmf.adapters.wire.fields import merge
+from cmf.enums import Role
 from cmf.errors import DecodeError, UnsupportedError
 from cmf.json.codec import dumps, loads
-from cmf.json.frozen import thaw
+from cmf.message import binary
 from cmf.message.message import (
     AudioPart,
+    DocumentPart,
+    ImagePart,
     MediaPart,
     Message,
     OpaquePart,
     Part,
     RedactedThinkingPart,
+    ResourcePart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
-from cmf.message.request import Choice, ErrorInfo, Request, Response
-from cmf.message.tools import ToolDefinition
 
-NO_ID: Final = "chatcmpl-0"  # where a foreign response has no id: a constant, since nothing is minted here
 _IN_CONTENT: Final = frozenset({"block", "refusal_block", "thinking", "thinking_text", "string", "url", "document_url"})
-
-
 _NO_RESULT: Final = ToolResultPart()
-
-
-# -- messages ----------------------------------------------------------------------------------------------------------
 
 
 def wire_messages(message: Message, dialect: Dialect, ids: CallIds) -> list[dict[str, Any]]:
     """The wire messages of one message: its tool results, one each, then the rest if there is any."""
-    if dialect.is_foreign(message):
-        loss.drop(dialect.format, "message", "fields of another format", message=message)
+    dialect.drop_foreign(message, "message", message)
     if message.role is Role.ASSISTANT:
-        return [assistant(message, dialect, ids)]
+        return [wire_assistant(message, dialect, ids)]
     results = [part for part in message.content if isinstance(part, ToolResultPart)]
     written = [_tool_message(part, message, dialect, ids) for part in results if _is_ours(part, message, dialect)]
     rest = [part for part in message.content if not isinstance(part, ToolResultPart)]
@@ -68,7 +50,7 @@ def wire_messages(message: Message, dialect: Dialect, ids: CallIds) -> list[dict
         body: dict[str, Any] = {"role": message.role.value, "content": _content(rest, dialect, message, empty="")}
         if message.role is Role.TOOL:
             body["tool_call_id"] = ids.of(_NO_RESULT)
-        written.append(merge(body, extra_of(message, dialect.format)) if not results else body)
+        written.append(merge(body, dialect.own(message)) if not results else body)
     return written
 
 
@@ -83,11 +65,10 @@ def _is_ours(part: ToolResultPart, message: Message, dialect: Dialect) -> bool:
 def _tool_message(part: ToolResultPart, message: Message, dialect: Dialect, ids: CallIds) -> dict[str, Any]:
     if part.is_error:
         loss.drop(dialect.format, part.content_type, "the format has no error flag", message=message)
-    if dialect.is_foreign(part):
-        loss.drop(dialect.format, part.content_type, "fields of another format", message=message)
+    dialect.drop_foreign(part, part.content_type, message)
     content: Any = part.content
     if isinstance(content, tuple):
-        content = wire_blocks(content, dialect, message)
+        content = _wire_blocks(content, dialect, message)
     elif content is None:
         content = ""
     elif not isinstance(content, str):
@@ -96,7 +77,7 @@ def _tool_message(part: ToolResultPart, message: Message, dialect: Dialect, ids:
     if dialect.key_of(message) == "function":
         del body["tool_call_id"]
         body |= {"role": "function", "name": part.tool_name or ""}
-    return merge(body, extra_of(message, dialect.format))
+    return merge(body, dialect.own(message))
 
 
 def _content(parts: Sequence[Part], dialect: Dialect, message: Message, *, empty: str | None) -> Any:
@@ -108,14 +89,14 @@ def _content(parts: Sequence[Part], dialect: Dialect, message: Message, *, empty
         return _parsed(first)
     if len(parts) == 1 and isinstance(first, TextPart) and not first.extra:
         return first.text
-    written = wire_blocks(list(parts), dialect, message)
+    written = _wire_blocks(list(parts), dialect, message)
     only = written[0] if len(written) == 1 and isinstance(first, TextPart) else None
     if only is not None and only.keys() == {"type", "text"}:
         return only["text"]
     return written or empty
 
 
-def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool = False) -> dict[str, Any]:
+def wire_assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool = False) -> dict[str, Any]:
     """An assistant's message, of a request or (with `reply`) of a choice."""
     body: dict[str, Any] = {"role": "assistant", "content": None}
     content: list[Part] = []
@@ -136,7 +117,7 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
             body["refusal"] = part.text
         elif isinstance(part, AudioPart) and dialect.key_of(part) == "audio":
             given = {"data" if part.type == "base64" else "id": part.data}
-            body["audio"] = merge(given, extra_of(part, dialect.format))
+            body["audio"] = merge(given, dialect.own(part))
         elif isinstance(part, ToolResultPart) and part.executed_by == "provider":
             loss.drop(dialect.format, part.content_type, "run by another provider", message=message)
         elif isinstance(part, OpaquePart) and _outside(part, dialect, body, details, calls):
@@ -158,7 +139,7 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
         body[repeated] = body.get(repeated, "") + "".join(detailed)
     if calls:
         body["tool_calls"] = calls
-    return merge(body, extra_of(message, dialect.format))
+    return merge(body, dialect.own(message))
 
 
 def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any:
@@ -169,7 +150,7 @@ def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any
     """
     if len(parts) == 1 and dialect.key_of(parts[0]) == JSON:
         return _parsed(parts[0])
-    written = wire_blocks(parts, dialect, message)
+    written = _wire_blocks(parts, dialect, message)
     if any(dialect.key_of(part) in _IN_CONTENT for part in parts):
         return written or None
     if not all(block.keys() == {"type", "text"} for block in written):
@@ -213,7 +194,7 @@ def _thinking(
 
 
 def _detail(part: ThinkingPart | RedactedThinkingPart, dialect: Dialect) -> dict[str, Any]:
-    own = extra_of(part, dialect.format)
+    own = dialect.own(part)
     if isinstance(part, RedactedThinkingPart):
         return merge({"type": "reasoning.encrypted", "data": part.data}, own)
     if own.get("type") == "reasoning.summary":
@@ -244,9 +225,8 @@ def _call(
     if part.executed_by == "provider":
         loss.drop(dialect.format, part.content_type, "run by another provider", message=message)
         return
-    if dialect.is_foreign(part):
-        loss.drop(dialect.format, part.content_type, "fields of another format", message=message)
-    own, key = extra_of(part, dialect.format), dialect.key_of(part)
+    dialect.drop_foreign(part, part.content_type, message)
+    own, key = dialect.own(part), dialect.key_of(part)
     if key == "function_call":
         body["function_call"] = merge({"name": part.name, "arguments": arguments_text(part)}, own)
     elif key == "custom" and part.arguments is not None and isinstance(part.arguments.get("input"), str):
@@ -266,161 +246,121 @@ def arguments_text(part: ToolCallPart) -> str:
     return dumps(part.arguments or {}).decode()
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
+# -- blocks of a `content` list ----------------------------------------------------------------------------------------
 
 
-def wire_request(request: Request, dialect: Dialect) -> dict[str, Any]:
-    """Everything of a request but its messages."""
-    body: dict[str, Any] = {}
-    extra = dict(extra_of(request, dialect.format))
-    if dialect.is_foreign(request):
-        loss.drop(dialect.format, "request", "fields of another format")
-    if request.model is not None:
-        body["model"] = request.model
-    _sampling(request, body, extra)
-    choice = _spelled_choice(request, extra)
-    if not choice:
-        request = loss.narrowed(dialect.format, request)
-    for tool in request.tools:
-        key, described = _tool(tool, dialect)
-        body.setdefault(key, []).append(described)
-    if choice:
-        body |= choice
-    elif request.tool_choice is not None:
-        body["tool_choice"] = wire_tool_choice(request.tool_choice)
-    if request.response_schema is not None:
-        named = {"name": request.response_schema_name or "response", "schema": thaw(request.response_schema)}
-        body["response_format"] = {"type": "json_schema", "json_schema": named}
-    if request.reasoning_effort is not None:
-        if dialect.nested_effort and "reasoning_effort" not in extra:
-            body["reasoning"] = {"effort": request.reasoning_effort}
-        else:
-            body["reasoning_effort"] = request.reasoning_effort
-    if request.stream is not None:
-        body["stream"] = request.stream
-    return merge(body, extra)
+def _wire_blocks(parts: Sequence[Part], dialect: Dialect, message: Message | None) -> list[dict[str, Any]]:
+    """The blocks of these parts; what the format cannot say is dropped with a record, or refused [C8]."""
+    written = (_wire_block(part, dialect, message) for part in parts)
+    return [block for block in written if block is not None]
 
 
-def _sampling(request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
-    sampling = request.sampling
-    for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
-        number = getattr(sampling, name)
-        if number is not None:
-            body[name] = number
-    older = type(extra.get("max_tokens")) is int
-    if older:
-        del extra["max_tokens"]
-    if sampling.max_output_tokens is not None:
-        body["max_tokens" if older else "max_completion_tokens"] = sampling.max_output_tokens
-    alone = extra.pop("stop") if isinstance(extra.get("stop"), str) else None
-    if sampling.stop is not None:
-        body["stop"] = alone if sampling.stop == (alone,) else list(sampling.stop)
+def _wire_block(part: Part, dialect: Dialect, message: Message | None) -> dict[str, Any] | None:
+    """One block; None where it was dropped."""
+    write = _WRITE.get(type(part))
+    if write is None:
+        raise UnsupportedError(
+            f"{dialect.format} cannot carry a {part.content_type} part here",
+            about=part,
+            hint="route to a target that can",
+        )
+    dialect.drop_foreign(part, part.content_type, message)
+    block = write(part, dialect, message)
+    return None if block is None else merge(block, dialect.own(part))
 
 
-def _tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
-    own = extra_of(tool, dialect.format)
-    if dialect.is_foreign(tool):
-        loss.drop(dialect.format, "tool_definition", "fields of another format")
-    described: dict[str, Any] = {"name": tool.name}
-    if dialect.key_of(tool) == "untyped":
-        return "tools", own
-    if tool.executed_by == "provider":
-        if tool.type != tool.name or dialect.is_foreign(tool):
-            raise UnsupportedError(
-                f"{dialect.format} cannot offer a tool that another provider runs", about=tool, hint="strip the tool"
-            )
-        return "tools", merge({"type": tool.type}, own)
-    loss.refuse_foreign_kind(dialect.format, tool)
-    if tool.description is not None:
-        described["description"] = tool.description
-    if tool.input_schema is not None:
-        described["parameters"] = thaw(tool.input_schema)
-    if dialect.key_of(tool) == "functions":
-        return "functions", merge(described, own)
-    kind = "custom" if tool.type == "custom" else "function"
-    return "tools", merge({"type": own.get("type", kind), kind: described}, own)
+def _url_of(part: ImagePart | VideoPart | DocumentPart, dialect: Dialect) -> str:
+    """The URL, or data URL, of media. UnsupportedError for a reference to a file, or data of unknown type."""
+    if part.type == "url":
+        return part.data
+    if part.type == "base64" and (kind := binary.type_of(part.data, part.media_type or None)):
+        return f"data:{kind};base64,{part.data}"
+    raise UnsupportedError(
+        f"{dialect.format} cannot carry a {part.content_type} given as {part.type}",
+        about=part,
+        hint="resolve the media first",
+    )
 
 
-def _spelled_choice(request: Request, extra: dict[str, Any]) -> dict[str, Any]:
-    """The choice as it was spelled, if that still means it; taken out of `extra` in any case."""
-    spelt = {key: extra.pop(key) for key in ("tool_choice", "function_call") if tool_choice(extra.get(key)) is not None}
-    return next(({key: raw} for key, raw in spelt.items() if tool_choice(raw) == request.tool_choice), {})
+def _write_text(part: TextPart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    if dialect.key_of(part) == "refusal_block":
+        return {"type": "refusal", "refusal": part.text}
+    return {"type": "text", "text": part.text}
 
 
-# -- responses ---------------------------------------------------------------------------------------------------------
+def _write_thinking(part: ThinkingPart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    if dialect.key_of(part) == "thinking_text":
+        signed = {} if part.signature is None else {"signature": part.signature}
+        return {"type": "thinking", "thinking": part.text, **signed}
+    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text}]}
 
 
-def wire_response(response: Response, dialect: Dialect) -> Any:
-    """A whole response, or an error body."""
-    own = extra_of(response, dialect.format)
-    if response.error is not None and f"{MARK}body" in own:
-        return thaw(own[f"{MARK}body"])
-    extra = unmarked(own)
-    if dialect.is_foreign(response):
-        loss.drop(dialect.format, "response", "fields of another format")
-    body: dict[str, Any] = {}
-    form = dialect.key_of(response)
-    if response.error is not None and not (form == CHOICE_ERROR and response.choices):
-        body |= _error(response.error, form)
-    if response.error is None or response.choices:
-        body |= {"id": NO_ID, "object": "chat.completion", "created": 0}
-        ids = CallIds()
-        body["choices"] = [_choice(choice, at, dialect, ids) for at, choice in enumerate(response.choices)]
-        if not own:  # another format may leave open why an answer ended; clients of this one want a word
-            for wire, choice in zip(body["choices"], response.choices, strict=True):
-                _end(wire, choice, dialect)
-    for key in ("id", "object", "created"):
-        if key in extra:
-            body[key] = extra[key]
-    if response.model is not None:
-        body["model"] = response.model
-    if response.usage is not None:
-        kept = extra.pop("usage", None)
-        body["usage"] = kept if kept is not None and usage_of(kept) == response.usage else wire_usage(response.usage)
-    return merge(body, extra)
+def _write_opaque(part: OpaquePart, dialect: Dialect, message: Message | None) -> dict[str, Any] | None:
+    if part.provider == dialect.format:
+        return dict(part.value)
+    loss.drop(dialect.format, part.content_type, f"a block of {part.provider}", message=message)
+    return None
 
 
-def _choice(choice: Choice, index: int, dialect: Dialect, ids: CallIds) -> dict[str, Any]:
-    body = {
-        "index": index,
-        "message": assistant(choice.message, dialect, ids, reply=True),
-        "finish_reason": _finish_reason(choice, dialect),
-    }
-    own = extra_of(choice, dialect.format)
-    if "index" in own:
-        body["index"] = own["index"]
-    return merge(body, own)
+def _write_image(part: ImagePart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    url = _url_of(part, dialect)
+    return {"type": "image_url", "image_url": url if dialect.key_of(part) == "string" else {"url": url}}
 
 
-def _end(wire: dict[str, Any], choice: Choice, dialect: Dialect) -> None:
-    """Give the choice of a whole answer that does not say how it ended the word for its end."""
-    if wire["finish_reason"] is None and choice.message.status is not MessageStatus.PARTIAL:
-        wire["finish_reason"] = "tool_calls" if has_calls(choice.message.content, dialect) else "stop"
+def _write_video(part: VideoPart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    if not dialect.video and dialect.key_of(part) is None:
+        raise UnsupportedError(f"{dialect.format} cannot carry a video", about=part, hint="route to a target that can")
+    url = _url_of(part, dialect)
+    return {"type": "video_url", "video_url": url if dialect.key_of(part) == "string" else {"url": url}}
 
 
-def _finish_reason(choice: Choice, dialect: Dialect) -> str | None:
-    """The raw reason where it is this format's and still true; else by the table, and by whether there are calls."""
-    if choice.stop_reason is None:
-        return None
-    raw = choice.raw_stop_reason
-    parts = choice.message.content
-    refused = any(dialect.key_of(part) == "refusal" for part in parts)
-    calls = has_calls(parts, dialect)
-    own = choice.stop_reason is not StopReason.OTHER or dialect.format in (choice.extra or {})
-    if raw is not None and own and stop_reason(raw, refused=refused, calls=calls) is choice.stop_reason:
-        return raw
-    reason = StopReason.END if choice.stop_reason is StopReason.CALL and not calls else choice.stop_reason
-    if reason is StopReason.REFUSAL and not refused:
-        reason = StopReason.CONTENT_FILTER  # without a `refusal`, "stop" would say that this is the answer
-    return "tool_calls" if calls and reason is StopReason.END else FINISH_REASONS[reason]
+def _write_audio(part: AudioPart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    if dialect.key_of(part) == "string":
+        return {"type": "input_audio", "input_audio": part.data}
+    if part.type != "base64":
+        raise UnsupportedError(
+            f"{dialect.format} carries sounds as data only", about=part, hint="resolve the reference first"
+        )
+    kind = {} if part.media_type is None else {"format": _audio_format(part.media_type)}
+    return {"type": "input_audio", "input_audio": {"data": part.data, **kind}}
 
 
-def _error(error: ErrorInfo, form: str | None) -> dict[str, Any]:
-    fields = {
-        name: text
-        for name, text in (("message", error.message), ("type", error.type), ("code", error.code))
-        if text is not None
-    }
-    if form == "error_text":
-        return {"error": error.message or ""}
-    return fields if form == "error_flat" else {"error": fields}
+def _audio_format(media_type: str) -> str:
+    return {"audio/mpeg": "mp3", "audio/x-wav": "wav"}.get(media_type, media_type.removeprefix("audio/"))
+
+
+def _write_document(part: DocumentPart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    if dialect.key_of(part) == "document_url":
+        name = {} if part.title is None else {"document_name": part.title}
+        return {"type": "document_url", "document_url": _url_of(part, dialect), **name}
+    file = {} if part.title is None else {"filename": part.title}
+    if part.type == "file_ref":
+        file["file_id"] = part.data
+    elif part.type == "base64" and part.media_type is None:
+        file["file_data"] = part.data
+    else:
+        file["file_data"] = _url_of(part, dialect)
+    return {"type": "file", "file": file}
+
+
+def _write_resource(part: ResourcePart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    shown = loss.resource_as_text(dialect.format, part, message=message)
+    if isinstance(shown, TextPart):
+        return {"type": "text", "text": shown.text}
+    raise UnsupportedError(
+        f"{dialect.format} cannot carry a resource but as its text", about=part, hint="read it first"
+    )
+
+
+Write = Callable[[Any, Dialect, Message | None], dict[str, Any] | None]
+
+_WRITE: Final[dict[type, Write]] = {
+    TextPart: _write_text,
+    ThinkingPart: _write_thinking,
+    OpaquePart: _write_opaque,
+    ImagePart: _write_image,
+    VideoPart: _write_video,
+    AudioPart: _write_audio,
+    DocumentPart: _write_document,
+    ResourcePart: _write_resource,
+}

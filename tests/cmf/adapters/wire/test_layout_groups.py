@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cmf.adapters.wire.message_groups import user_runs
+from cmf.adapters.wire.layout import user_runs
 from cmf.enums import Role
 from cmf.message.message import Part, TextPart, ToolResultPart
 

@@ -6,9 +6,9 @@ is known means the same as its absence, so it is layout, not content.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from cmf.adapters.chat_completions.blocks import blocks, opaque
 from cmf.adapters.chat_completions.dialect import JSON, ROLES, THOUGHTS, Dialect
 from cmf.adapters.wire.fields import Fields
 from cmf.enums import Role
@@ -16,18 +16,26 @@ from cmf.errors import ShapeError, UnknownRoleError
 from cmf.json.codec import dumps, loads_object
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import replace, trusted
+from cmf.message import binary
 from cmf.message.message import (
     AudioPart,
+    DocumentPart,
+    ImagePart,
     Message,
+    OpaquePart,
     Part,
     RedactedThinkingPart,
+    SourceType,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 
 Names = dict[str, str]  # the tool that a call id of the same request belongs to
+Taken = Part | None
+Take = Callable[[Fields, Dialect], Taken]
 
 _MESSAGE_NULLS: Final = (
     "content", "refusal", "tool_calls", "function_call", "audio", "annotations", "reasoning", "reasoning_content",
@@ -47,11 +55,10 @@ def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, repl
         raise UnknownRoleError("unknown or missing role", path=f"{path}.role", hint=f"use one of {', '.join(ROLES)}")
     if role is Role.TOOL:
         part = _tool_result(fields, dialect, names)
-        return trusted(Message, role=role, content=(part,), extra=dialect.rest(fields, _form(name)))
+        form = "function" if name == "function" else None
+        return trusted(Message, role=role, content=(part,), extra=dialect.rest(fields, form))
     parts: list[Part] = []
-    joined = None
-    if role is Role.ASSISTANT:
-        joined = _reasoning(fields, dialect, parts)
+    joined = _reasoning(fields, dialect, parts) if role is Role.ASSISTANT else None
     _content(fields, dialect, parts, reply=reply, from_model=role is Role.ASSISTANT)
     if role is Role.ASSISTANT:
         _answer(fields, dialect, parts, names)
@@ -68,10 +75,6 @@ def _reply_role(fields: Fields, name: str | None) -> str:
     return name
 
 
-def _form(role: str | None) -> str | None:
-    return "function" if role == "function" else None
-
-
 def _tool_result(fields: Fields, dialect: Dialect, names: Names) -> ToolResultPart:
     call_id = fields.need("tool_call_id", str) if fields.peek("tool_call_id") is not None else None
     name = fields.peek("name")  # stays in `extra` too: the encoder must know that the wire had it
@@ -80,12 +83,12 @@ def _tool_result(fields: Fields, dialect: Dialect, names: Names) -> ToolResultPa
     content: Any = fields.take("content", str)
     if content is None and fields.peek("content") is not None:
         listed = fields.need("content", list)
-        content = tuple(blocks(listed, f"{fields.path}.content", dialect)) or listed
+        content = tuple(_blocks(listed, f"{fields.path}.content", dialect)) or listed
     return trusted(ToolResultPart, tool_call_id=call_id, tool_name=name, content=content)
 
 
 def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool, from_model: bool) -> None:
-    """The parts of `content`; with `said`, it may be any JSON: some services parse a model's answer for the client."""
+    """The parts of `content`. That of a model may be any JSON: some services parse its answer for the client."""
     text = fields.take("content", str)
     if text is not None:
         if text:
@@ -95,9 +98,9 @@ def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool
         return
     if from_model and not _is_blocks(fields.peek("content")):
         text = dumps(fields.left().pop("content")).decode()
-        parts.append(trusted(TextPart, text=text, extra=frozen_mapping({f"{dialect.format}.key": JSON})))
+        parts.append(trusted(TextPart, text=text, extra=dialect.mark(JSON)))
         return
-    listed = blocks(fields.need("content", list), f"{fields.path}.content", dialect)
+    listed = _blocks(fields.need("content", list), f"{fields.path}.content", dialect)
     if reply:
         # A client expects one text in a reply, so a list is marked as one; in a request both forms mean the same.
         listed = [_as_block(part, dialect) for part in listed]
@@ -111,7 +114,7 @@ def _is_blocks(content: Any) -> bool:
 def _as_block(part: Part, dialect: Dialect) -> Part:
     if dialect.key_of(part) is not None:
         return part
-    return replace(part, extra=FrozenDict({**(part.extra or {}), f"{dialect.format}.key": "block"}))
+    return replace(part, extra=frozen_mapping({**(part.extra or {}), **dialect.mark("block")}))
 
 
 def _reasoning(fields: Fields, dialect: Dialect, parts: list[Part]) -> str | None:
@@ -128,7 +131,7 @@ def _reasoning(fields: Fields, dialect: Dialect, parts: list[Part]) -> str | Non
         if text and text == whole and repeated is None:
             repeated = key
         elif text:
-            extra = frozen_mapping({f"{dialect.format}.key": key})
+            extra = dialect.mark(key)
             parts.append(trusted(ThinkingPart, text=text, extra=extra))
     parts += details
     return repeated
@@ -159,14 +162,14 @@ def _detail(raw: FrozenDict, path: str, dialect: Dialect) -> Part:
         signature = fields.take("signature", str)
         extra = dialect.rest(fields, "reasoning_details")
         return trusted(ThinkingPart, text=text or "", signature=signature, extra=extra)
-    return opaque(raw, dialect, "reasoning_details")
+    return _opaque(raw, dialect, "reasoning_details")
 
 
 def _answer(fields: Fields, dialect: Dialect, parts: list[Part], names: Names) -> None:
     """What only an assistant's message has: a refusal, a sound, calls."""
     refusal = fields.take("refusal", str)
     if refusal:
-        parts.append(trusted(TextPart, text=refusal, extra=frozen_mapping({f"{dialect.format}.key": "refusal"})))
+        parts.append(trusted(TextPart, text=refusal, extra=dialect.mark("refusal")))
     _audio(fields, dialect, parts)
     for index, raw in enumerate(listed_in(fields, "tool_calls")):
         parts.append(_tool_call(raw, f"{fields.path}.tool_calls[{index}]", index, dialect))
@@ -203,26 +206,19 @@ def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
     fields = Fields(raw, path)
     fields.drop("index", index)
     if not isinstance(raw.get("id"), str | None) or not isinstance(raw.get("type"), str | None):
-        return opaque(raw, dialect, "tool_calls")
+        return _opaque(raw, dialect, "tool_calls")
     call_id = fields.take("id", str)
-    function = fields.take("function", dict)
-    if function is not None:
-        inner = Fields(function, f"{path}.function")
-        name = inner.take("name", str)
-        if name is None or not isinstance(inner.peek("arguments"), str | dict | None):
-            return opaque(raw, dialect, "tool_calls")
+    kind = "function" if isinstance(fields.peek("function"), dict) else "custom"
+    inner = Fields(fields.take(kind, dict) or {}, f"{path}.{kind}")
+    name = inner.take("name", str)
+    if name is None or not _fits(inner, kind):
+        return _opaque(raw, dialect, "tool_calls")
+    if kind == "function":
         arguments, text, key = _arguments(inner)
-        fields.leave("function", inner)
-        fields.drop("type", "function")
     else:
-        custom = fields.take("custom", dict)
-        inner = Fields(custom or {}, f"{path}.custom")
-        name, text_input = inner.take("name", str), inner.take("input", str)
-        if name is None or text_input is None:
-            return opaque(raw, dialect, "tool_calls")
-        arguments, text, key = frozen_mapping({"input": text_input}), None, "custom"
-        fields.leave("custom", inner)
-        fields.drop("type", "custom")
+        arguments, text, key = frozen_mapping({"input": inner.take("input", str)}), None, "custom"
+    fields.leave(kind, inner)
+    fields.drop("type", kind)
     return trusted(
         ToolCallPart,
         tool_call_id=call_id,
@@ -231,6 +227,13 @@ def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
         arguments_raw=text,
         extra=dialect.rest(fields, key),
     )
+
+
+def _fits(body: Fields, kind: str) -> bool:
+    """Whether what a call is given has the shape that calls of this kind have."""
+    if kind == "function":
+        return isinstance(body.peek("arguments"), str | dict | None)
+    return isinstance(body.peek("input"), str)
 
 
 def _arguments(fields: Fields) -> tuple[FrozenDict | None, str | None, str | None]:
@@ -250,7 +253,7 @@ def _function_call(raw: Any, path: str, dialect: Dialect) -> Part:
     inner = Fields(raw, f"{path}.function_call")
     name = inner.take("name", str)
     if name is None or not isinstance(inner.peek("arguments"), str | None):
-        return opaque(raw, dialect, "function_call")
+        return _opaque(raw, dialect, "function_call")
     arguments, text, _ = _arguments(inner)
     extra = dialect.rest(inner, "function_call")
     return trusted(ToolCallPart, name=name, arguments=arguments, arguments_raw=text, extra=extra)
@@ -259,3 +262,146 @@ def _function_call(raw: Any, path: str, dialect: Dialect) -> Part:
 def listed_in(fields: Fields, key: str) -> list[Any]:
     """The list under `key`, empty where there is none; ShapeError where it is something else."""
     return fields.need(key, list) if key in fields else []
+
+
+# -- blocks of a `content` list ----------------------------------------------------------------------------------------
+
+
+def _blocks(raw: Any, path: str, dialect: Dialect) -> list[Part]:
+    """The parts of a `content` list; a block of another type or shape is an opaque part."""
+    return [_block(item, f"{path}[{index}]", dialect) for index, item in enumerate(raw)]
+
+
+def _block(raw: Any, path: str, dialect: Dialect) -> Part:
+    if not isinstance(raw, dict):
+        raise ShapeError("expected an object", path=path, hint="a content block has a `type`")
+    kind = raw.get("type")
+    take = _TAKE.get(kind) if isinstance(kind, str) else None
+    if take is not None:
+        fields = Fields(raw, path)
+        fields.drop("type", kind)
+        part = take(fields, dialect)
+        if part is not None:
+            return part
+    return _opaque(raw, dialect)
+
+
+def _opaque(raw: Any, dialect: Dialect, key: str | None = None) -> OpaquePart:
+    """A wire object without a canonical shape, whole."""
+    kind = raw.get("type")
+    extra = dialect.mark(key) if key is not None else None
+    name = kind if isinstance(kind, str) and kind else "untyped"
+    return trusted(OpaquePart, provider=dialect.format, type=name, value=raw, extra=extra)
+
+
+def _text(fields: Fields, dialect: Dialect) -> Taken:
+    text = fields.take("text", str)
+    return None if text is None else trusted(TextPart, text=text, extra=dialect.rest(fields))
+
+
+def _refusal(fields: Fields, dialect: Dialect) -> Taken:
+    text = fields.take("refusal", str)
+    return None if text is None else trusted(TextPart, text=text, extra=dialect.rest(fields, "refusal_block"))
+
+
+def _thinking(fields: Fields, dialect: Dialect) -> Taken:
+    """`thinking` is a text (with a signature, perhaps), or a list with one text block."""
+    text = fields.take("thinking", str)
+    if text is not None:
+        signature = fields.take("signature", str)
+        extra = dialect.rest(fields, "thinking_text")
+        return trusted(ThinkingPart, text=text, signature=signature, extra=extra)
+    inner = fields.take("thinking", list)
+    if inner is None or len(inner) != 1 or not isinstance(inner[0], dict):
+        return None
+    only = inner[0]
+    if set(only) != {"type", "text"} or only["type"] != "text" or not isinstance(only["text"], str):
+        return None
+    return trusted(ThinkingPart, text=only["text"], extra=dialect.rest(fields, "thinking"))
+
+
+def _source(url: str) -> tuple[SourceType, str, str | None]:
+    """How media are given, their data, their media type: base64 where `url` is a data URL that can be spelled again."""
+    inline = binary.data_url(url)
+    return ("base64", inline[1], inline[0]) if inline is not None and inline[0] else ("url", url, None)
+
+
+# Not every service of the family takes videos, so one that came in this format is marked.
+_OWN_URL: Final[dict[type[Part], str]] = {VideoPart: "url"}
+
+
+def _with_url(part_type: type[Part], name: str) -> Take:
+    """A block whose media are at `<name>.url`, or are `<name>` itself."""
+
+    def take(fields: Fields, dialect: Dialect) -> Taken:
+        inner = fields.take(name, dict)
+        key: str | None = "string"
+        if inner is None:
+            url = fields.take(name, str)
+        else:
+            nested = Fields(inner, fields.path)
+            url = nested.take("url", str)
+            key = _OWN_URL.get(part_type)
+            fields.leave(name, nested)
+        if url is None:
+            return None
+        how, data, kind = _source(url)
+        return trusted(part_type, type=how, data=data, media_type=kind, extra=dialect.rest(fields, key))
+
+    return take
+
+
+def _input_audio(fields: Fields, dialect: Dialect) -> Taken:
+    whole = fields.take("input_audio", str)
+    if whole is not None:
+        how: SourceType = "url" if "://" in whole or whole.startswith("data:") else "base64"
+        return trusted(AudioPart, type=how, data=whole, extra=dialect.rest(fields, "string"))
+    inner = fields.take("input_audio", dict)
+    if inner is None:
+        return None
+    nested = Fields(inner, fields.path)
+    data, kind = nested.take("data", str), nested.take("format", str)
+    if data is None:
+        return None
+    fields.leave("input_audio", nested)
+    media_type = f"audio/{kind}" if kind is not None else None
+    return trusted(AudioPart, type="base64", data=data, media_type=media_type, extra=dialect.rest(fields))
+
+
+def _file(fields: Fields, dialect: Dialect) -> Taken:
+    inner = fields.take("file", dict)
+    if inner is None or isinstance(inner.get("file_id"), str) == isinstance(inner.get("file_data"), str):
+        return None
+    nested = Fields(inner, fields.path)
+    title = nested.take("filename", str)
+    file_id = nested.take("file_id", str)
+    if file_id is not None:
+        how, data, kind = "file_ref", file_id, None
+    else:
+        data = nested.need("file_data", str)
+        how, data, kind = _source(data) if data.startswith("data:") or "://" in data else ("base64", data, None)
+    fields.leave("file", nested)
+    extra = dialect.rest(fields)
+    return trusted(DocumentPart, type=how, data=data, media_type=kind, title=title, extra=extra)
+
+
+def _document_url(fields: Fields, dialect: Dialect) -> Taken:
+    url = fields.take("document_url", str)
+    if url is None:
+        return None
+    how, data, kind = _source(url)
+    title = fields.take("document_name", str)
+    extra = dialect.rest(fields, "document_url")
+    return trusted(DocumentPart, type=how, data=data, media_type=kind, title=title, extra=extra)
+
+
+_TAKE: Final[dict[str, Take]] = {
+    "text": _text,
+    "refusal": _refusal,
+    "thinking": _thinking,
+    "image_url": _with_url(ImagePart, "image_url"),
+    "video_url": _with_url(VideoPart, "video_url"),
+    "input_audio": _input_audio,
+    "file": _file,
+    "document_url": _document_url,
+}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cmf.adapters import get
 from cmf.adapters.wire.base import WireEvent
-from cmf.adapters.wire.call_id_forms import from_plain_form, plain_form, short_form
+from cmf.adapters.wire.call_ids import from_plain_form, plain_form, short_form
 from cmf.adapters.wire.stream import ToolUseStart
 from cmf.enums import Role
 from cmf.json.frozen import FrozenDict
