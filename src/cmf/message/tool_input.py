@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
@@ -15,12 +16,17 @@ from urllib.parse import unquote
 from cmf.json.frozen import JsonObject, thaw
 from cmf.message.tools import ToolDefinition
 
-MAX_STEPS: Final = 100_000  # of one validation: a part of the schema held to a part of the arguments
+MAX_STEPS: Final = 100_000  # a part of the schema held to a part of the arguments
+MAX_COMPARED: Final = 500_000  # values and names that a step looks at one by one
 MAX_MATCHED: Final = 4_000_000  # characters that patterns are held to, times patterns
 MAX_LOOKED_AROUND: Final = 4_000  # the same, for patterns that look around: they may take 1,000 steps a character
-MAX_TRACKED: Final = 20_000_000  # steps, times the most items or properties that one of them notes
+MAX_TRACKED: Final = 5_000_000  # steps, times the most items or properties that one of them notes
 _BACKTRACKS: Final = 1_000
+_OWN_STEPS: Final = 10  # that a validation counts for, however short
+_PATTERN_STEPS: Final = 1_000  # that compiling a pattern counts for
+_READ: Final = 16  # values that are read in the time in which one is compared
 _PATTERN_BYTES: Final = 1_000_000  # of a compiled pattern
+_PATTERNS_BYTES: Final = 5_000_000  # of all patterns of a schema
 _MAX_KEPT: Final = 512  # schemas that stay compiled
 
 _IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -29,32 +35,46 @@ _OF_EACH: Final = ("items", "additionalProperties", "unevaluatedItems", "unevalu
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
+@dataclass(slots=True)
+class Work:
+    """What the validations of one run have taken so far: its calls share the limits."""
+
+    steps: int = 0
+    compared: int = 0
+    matched: int = 0
+    schemas: set[int] = field(default_factory=set)
+
+
 def input_problem(tool: ToolDefinition, arguments: Any) -> str | None:
     """The JSON path in `arguments` that does not fit the tool's schema; None where all fits, or there is no schema.
 
     A schema that cannot be used fits nothing, nor does anything whose validation takes too long: the path is then `$`.
     Spec: [TOOL-5], [TOOL-6].
     """
-    return None if tool.input_schema is None else schema_problem(tool.input_schema, arguments)
+    return None if tool.input_schema is None else schema_problem(tool.input_schema, thaw(arguments), Work())
 
 
-def is_usable(schema: JsonObject) -> bool:
-    """Whether arguments can be held to a schema at all: it is JSON Schema 2020-12, with patterns that end."""
-    return _compiled(schema) is not None
+def is_usable(schema: JsonObject, work: Work) -> bool:
+    """Whether arguments can be held to a schema at all: it is JSON Schema 2020-12, with patterns that end.
 
-
-def schema_problem(schema: JsonObject, arguments: Any) -> str | None:
-    """`input_problem`, for a schema by itself."""
-    compiled = _compiled(schema)
-    if compiled is None:
-        return "$"
-    plain = thaw(arguments)
+    True if finding out would take too long: `schema_problem` then says so.
+    """
     try:
-        compiled.count(plain)
-        error = next(compiled.validator.iter_errors(plain), None)
+        return _compiled(schema, work) is not None
+    except _UnboundedError:
+        return True
+
+
+def schema_problem(schema: JsonObject, arguments: Any, work: Work) -> str | None:
+    """`input_problem`, for a schema by itself and thawed arguments, as part of a run that has done `work`."""
+    try:
+        compiled = _compiled(schema, work)
+        if compiled is None:
+            return "$"
+        compiled.count(arguments, work)
+        return compiled.problem(arguments)
     except Exception:  # noqa: BLE001  (whatever fails there, the input was not shown to fit)
         return "$"
-    return None if error is None else "$" + "".join(_step(step) for step in error.instance_path)
 
 
 def _step(step: str | int) -> str:
@@ -70,19 +90,21 @@ class _UnboundedError(Exception):
 class _Compiled:
     """A schema as the validator has it, and as its steps are counted."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, patterns: int) -> None:
         import jsonschema_rs  # only validation needs it
 
         self._root = schema
         self._most = MAX_MATCHED
-        self._enums: dict[int, int] = {}  # for each schema with an `enum`, how many of its values are slow to compare
-        options: Any = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
+        self._sizes: dict[int, int] = {}  # for each schema that was counted, what `_size_of` says
+        self._misfit = jsonschema_rs.ValidationError
+        size = min(_PATTERN_BYTES, _PATTERNS_BYTES // max(1, patterns))
+        options: Any = jsonschema_rs.RegexOptions(size_limit=size)
         try:
-            self.validator = self._built(options)
+            self._validator = self._built(options)
         except jsonschema_rs.ValidationError:
             # Perhaps for a pattern that looks around: there is an engine that can, up to a limit.
-            options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_PATTERN_BYTES)
-            self.validator = self._built(options)
+            options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=size)
+            self._validator = self._built(options)
             self._most = MAX_LOOKED_AROUND
 
     def _built(self, options: Any) -> Any:
@@ -92,32 +114,49 @@ class _Compiled:
             self._root, pattern_options=options, retriever=_nothing_is_fetched, validate_formats=False
         )
 
-    def count(self, arguments: Any) -> None:
-        """Return if holding `arguments` to the schema takes few steps; _UnboundedError otherwise."""
-        steps = matched = widest = 0
+    def problem(self, arguments: Any) -> str | None:
+        """The JSON path of the first misfit. The others are not looked for: there may be millions."""
+        try:
+            self._validator.validate(arguments)
+        except self._misfit as error:
+            return "$" + "".join(_step(step) for step in error.instance_path)
+        return None
+
+    def count(self, arguments: Any, work: Work) -> None:
+        """Add what holding `arguments` to the schema takes; _UnboundedError where it takes too much."""
+        widest = 0
+        work.steps += _OWN_STEPS
+        work.compared += _values_in(arguments) // _READ
         waiting = [(self._root, arguments)]
         while waiting:
             schema, instance = waiting.pop()
-            steps += 1
+            work.steps += 1
             if not isinstance(schema, dict):
                 continue
-            matched += _matched(schema, instance)
-            steps += self._compared(schema)
+            work.matched += _matched(schema, instance)
+            work.compared += self._compared(schema, instance)
             if _is_tracked(schema) and isinstance(instance, dict | list):
                 widest = max(widest, len(instance))
             # What waits is a step too, and one schema can have thousands of parts.
-            waiting.extend(islice(self._parts(schema, instance), max(0, MAX_STEPS - steps - len(waiting)) + 1))
-            if len(waiting) > MAX_STEPS - steps or matched > self._most or steps * widest > MAX_TRACKED:
+            left = MAX_STEPS - work.steps - len(waiting)
+            waiting.extend(islice(self._parts(schema, instance), max(0, left) + 1))
+            if (
+                work.steps + len(waiting) > MAX_STEPS
+                or work.compared > MAX_COMPARED
+                or work.matched > self._most
+                or work.steps * widest > MAX_TRACKED
+            ):
+                work.steps = max(work.steps, MAX_STEPS)
                 raise _UnboundedError
 
-    def _compared(self, schema: dict[str, Any]) -> int:
-        """How many values of an `enum` are compared one by one: all that are no text, whole number or constant."""
-        listed = schema.get("enum")
-        if not listed:
-            return 0
-        if id(schema) not in self._enums:
-            self._enums[id(schema)] = sum(isinstance(each, float | list | dict) for each in listed)
-        return self._enums[id(schema)]
+    def _compared(self, schema: dict[str, Any], instance: Any) -> int:
+        """How many values and names this part alone looks at one by one, whatever the instance is, and of it."""
+        if id(schema) not in self._sizes:
+            self._sizes[id(schema)] = _size_of(schema)
+        own = self._sizes[id(schema)]
+        if not isinstance(instance, dict | list):
+            return own
+        return own + (_values_in(instance) if "uniqueItems" in schema else len(instance))
 
     def _parts(self, schema: dict[str, Any], instance: Any) -> Iterator[tuple[Any, Any]]:
         """What holding `instance` to `schema` comes to: at least the pairs that the validator looks at."""
@@ -171,23 +210,70 @@ def _matched(schema: dict[str, Any], instance: Any) -> int:
     return 0
 
 
+def _size_of(schema: dict[str, Any]) -> int:
+    """How many values and names of its own a schema compares; those of an `enum` that are looked up do not count."""
+    listed = [each for each in schema.get("enum", ()) if isinstance(each, float | list | dict)]
+    named = (schema.get(word, ()) for word in ("required", "properties", "patternProperties"))
+    depended = schema.get("dependentRequired", {}).values()
+    return _values_in([*listed, schema.get("const")]) + sum(map(len, named)) + sum(map(len, depended))
+
+
+def _values_in(value: Any) -> int:
+    """How many values a JSON value holds."""
+    count = 0
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        items = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        count += len(items)
+        waiting.extend(items)
+    return count
+
+
+def _patterns_in(schema: Any) -> int:
+    """How many patterns a schema has, at most."""
+    count = 0
+    waiting = [schema]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            named = each.get("patternProperties")
+            count += ("pattern" in each) + (len(named) if isinstance(named, dict) else 0)
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    return count
+
+
 def _nothing_is_fetched(uri: str) -> Any:  # noqa: ARG001  (the name that the validator calls it with)
     raise LookupError
 
 
-_kept: dict[int, tuple[JsonObject, _Compiled | None]] = {}
+_kept: dict[int, tuple[JsonObject, _Compiled | None, int]] = {}
 
 
-def _compiled(schema: JsonObject) -> _Compiled | None:
-    """The compiled schema; None for one that cannot be used. Kept by identity: tools are remembered as they are."""
+def _compiled(schema: JsonObject, work: Work) -> _Compiled | None:
+    """The compiled schema; None for one that cannot be used. Kept by identity: tools are remembered as they are.
+
+    Its patterns count once in a run, kept or not. _UnboundedError if nothing more is to be done in this run.
+    """
     held = _kept.get(id(schema))
-    if held is not None and held[0] is schema:
+    plain = None
+    if held is None or held[0] is not schema:
+        plain = thaw(schema)
+        held = schema, None, _patterns_in(plain)
+    if id(schema) not in work.schemas:
+        work.schemas.add(id(schema))
+        work.steps += held[2] * _PATTERN_STEPS
+    if work.steps > MAX_STEPS:
+        raise _UnboundedError
+    if plain is None:
         return held[1]
     try:
-        made = _Compiled(thaw(schema))
+        made = _Compiled(plain, held[2])
     except Exception:  # noqa: BLE001  (a schema that cannot be used fits nothing)
         made = None
     if len(_kept) >= _MAX_KEPT:
         _kept.clear()
-    _kept[id(schema)] = (schema, made)
+    _kept[id(schema)] = (schema, made, held[2])
     return made

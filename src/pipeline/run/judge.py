@@ -302,7 +302,7 @@ class Judge:
         if not settled and not any(view.kind is ViewKind.TOOL_CALL for view in to_judge.all()):
             return _NO_ORIGINS, None
         if not isinstance(value, Request):
-            return schemas.look(value, (yield partial(history.origins, value))), None
+            return (yield lambda: schemas.look(value, history.origins(value))), None
         new = [at for at in range(len(carried.messages.items), len(value.messages)) if may_call(value.messages[at])]
         last = max((places[-1] for places in (*(kinds.get(kind, ()) for kind in _HOLDING), new) if places), default=-1)
         trail: Trail = yield partial(history.read, tuple(value.messages), last + 1)
@@ -311,7 +311,7 @@ class Judge:
         again = {carried.messages.item_of(place) for place in already}
         wanted = (at for at in sorted({*doubtful, *again, *new}) if at <= last)
         found = {f"messages[{at}].{path}": known for at in wanted for path, known in trail.origins[at].items()}
-        origins = schemas.look(value, found)
+        origins: Origins = yield partial(schemas.look, value, found)
         to_judge.again += [
             (place, view)
             for item in doubtful

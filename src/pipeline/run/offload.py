@@ -64,6 +64,7 @@ class Offload:
 
 _all: Final[WeakSet[Offload]] = WeakSet()
 _threads: Final = Offload(waits=True)
+_working: Final = Offload(waits=True)
 _arrived: Final[ContextVar[int]] = ContextVar("arrived_bytes", default=0)
 
 
@@ -92,8 +93,9 @@ def has_large_work() -> bool:
 
 
 def close_threads() -> None:
-    """Let go of the threads for large work, as `Offload.close` does."""
+    """Let go of the threads for large and long work, as `Offload.close` does."""
     _threads.close()
+    _working.close()
 
 
 async def apart(call: Callable[..., _T], *args: Any) -> _T:
@@ -123,6 +125,10 @@ class Waiting:
     async def call(self, call: Callable[..., _T], *args: Any) -> _T:
         """A call that may read or write a store."""
         return call(*args) if self._offload is None else await self._offload(call, *args)
+
+    async def work(self, call: Callable[..., _T], *args: Any) -> _T:
+        """A call that may read a store or work for long, however little arrived."""
+        return call(*args) if self._offload is None else await _working(call, *args)
 
     async def either(self, call: Callable[[], _T], acall: Callable[[], Awaitable[_T]]) -> _T:
         """A call that has two forms: one that blocks, and one to await."""

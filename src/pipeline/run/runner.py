@@ -206,7 +206,7 @@ class Runner:
                         answer = await self._evaluated(asked, deadline, waiting)
                         evaluating += perf_counter_ns() - begin
                     else:
-                        answer = await waiting.call(deadline.timed, asked)
+                        answer = await waiting.work(deadline.timed, asked)
             except StopIteration as done:
                 outcome = done.value
         except DeadlinePassed:

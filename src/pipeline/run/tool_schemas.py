@@ -8,11 +8,11 @@ from itertools import count
 from typing import Final, Literal, TypeAlias
 
 from cmf.enums import Hook
-from cmf.json.frozen import FrozenDict, JsonObject
+from cmf.json.frozen import FrozenDict, JsonObject, thaw
 from cmf.message.message import ToolCallPart
 from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
-from cmf.message.tool_input import is_usable, schema_problem
+from cmf.message.tool_input import Work, is_usable, schema_problem
 from cmf.message.tools import ToolDefinition
 from cmf.message.transform import messages_of
 from cmf.views.uris import tool_uri
@@ -55,6 +55,7 @@ class SchemaChecks:
         self._looked_at: Traffic | None = None
         self._unlooked: dict[int, ToolCallPart] | None = None
         self._first: int | None = None
+        self._work = Work()
         self.broken: str | None = None
 
     def look(self, value: Traffic, origins: Origins) -> Origins:
@@ -122,11 +123,11 @@ class SchemaChecks:
             # Policy sees the text itself.
             self._events.publish(ToolInputInvalid(path=path, tool=uri, problem="$"))
             return None
-        arguments = _NO_ARGUMENTS if part.arguments is None else part.arguments
-        found = (schema_problem(schema, arguments) for schema in self._schemas(part, uri))
-        problem = next((one for one in found if one is not None), None)
-        if problem is not None and not edited and id(part) in self._answered:
+        if not edited and id(part) in self._answered:
             return None
+        arguments = thaw(_NO_ARGUMENTS if part.arguments is None else part.arguments)
+        found = (schema_problem(schema, arguments, self._work) for schema in self._schemas(part, uri))
+        problem = next((one for one in found if one is not None), None)
         if problem is not None:
             self._events.publish(ToolInputInvalid(path=path, tool=uri, problem=problem))
             self.broken = self.broken or (path if edited else None)
@@ -148,7 +149,8 @@ class SchemaChecks:
         if known is not None:
             return (known,)
         # What a client sends as a schema may be none; then the arguments cannot be checked.
-        return filter(is_usable, self._offered.get((part.namespace, part.name), ()))
+        offered = self._offered.get((part.namespace, part.name), ())
+        return (schema for schema in offered if is_usable(schema, self._work))
 
 
 def _answered(traffic: Traffic) -> set[int]:

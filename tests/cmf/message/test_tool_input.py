@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cmf import ToolDefinition
 from cmf.json.frozen import FrozenDict
-from cmf.message.tool_input import MAX_LOOKED_AROUND, MAX_STEPS, input_problem, is_usable, schema_problem
+from cmf.message.tool_input import MAX_LOOKED_AROUND, MAX_STEPS, Work, input_problem, is_usable, schema_problem
 
 SECONDS = 10  # of CPU: far beyond what anything here takes, and far below what backtracking would take
 
@@ -48,6 +48,11 @@ def doubling(depth: int) -> dict[str, Any]:
             {"allOf": [{"properties": {f"k{n}": True}} for n in range(30_000)], "unevaluatedProperties": False},
             {f"k{n}": 1 for n in range(30_000)},
         ),
+        ({"properties": {"a": {"items": {"required": [f"k{n}" for n in range(3_000)]}}}}, {"a": [{}] * 3_000}),
+        ({"properties": {"a": {"items": {"const": [0] * 5_000}}}}, {"a": [[0] * 5_000] * 200}),
+        ({"allOf": [{"uniqueItems": True}] * 50_000, "contains": False}, list(range(50_000))),
+        ({"properties": {f"k{n}": {"pattern": r"(?i)[\w\pL\s]{20}" + str(n)} for n in range(3_000)}}, {"k1": "x"}),
+        ({"patternProperties": {rf"(?i)[\w\pL\s]{{20}}{n}": True for n in range(3_000)}}, {"k1": "x"}),
     ],
 )
 def test_what_would_take_long_is_refused_soon(schema: Any, arguments: Any) -> None:
@@ -66,6 +71,22 @@ def test_long_lists_of_values_and_tracked_properties_of_honest_schemas_are_valid
     assert problem({"properties": {"rows": codes}}, {"rows": [{"code": "c5000"}]}) == "$.rows[0].code"
     assert problem(closed, {f"k{n}": 1 for n in range(100)}) is None
     assert problem(closed, {"other": 1}) == "$"
+
+
+@pytest.mark.spec("TOOL-6")
+def test_the_validations_of_a_run_share_what_they_may_take() -> None:
+    work, schema = Work(), FrozenDict(doubling(12))
+    patterns = FrozenDict({"properties": {f"k{n}": {"pattern": f"^{n}$"} for n in range(60)}})
+
+    taken = [schema_problem(schema, {}, work) for _ in range(20)]
+
+    assert (taken[0], taken[-1]) == (None, "$")
+    assert work.steps < MAX_STEPS + 100
+    assert is_usable(FrozenDict({"type": 7}), work)  # whether it is takes more
+    assert schema_problem(FrozenDict({"type": "object"}), {}, work) == "$"
+    work = Work()
+    assert [schema_problem(patterns, {"k7": "7"}, work) for _ in range(3)] == [None] * 3
+    assert schema_problem(FrozenDict(patterns), {"k7": "7"}, work) == "$"
 
 
 @pytest.mark.spec("TOOL-6")
@@ -107,8 +128,8 @@ def test_a_format_is_a_note_and_no_condition() -> None:
 )
 def test_a_schema_that_cannot_be_used_fits_nothing_and_says_so(schema: Any) -> None:
     assert problem(schema, {}) == "$"
-    assert not is_usable(FrozenDict(schema))
-    assert is_usable(FrozenDict({"type": "object"}))
+    assert not is_usable(FrozenDict(schema), Work())
+    assert is_usable(FrozenDict({"type": "object"}), Work())
 
 
 @pytest.mark.spec("TOOL-6")
@@ -135,7 +156,7 @@ def test_keys_that_are_no_names_are_quoted_in_the_path() -> None:
 def test_a_schema_compiled_before_is_not_mistaken_for_one_in_its_place() -> None:
     for number in range(2_000):
         wanted = "string" if number % 2 else "integer"
-        assert schema_problem(FrozenDict({"properties": {"a": {"type": wanted}}}), {"a": number}) == (
+        assert schema_problem(FrozenDict({"properties": {"a": {"type": wanted}}}), {"a": number}, Work()) == (
             "$.a" if number % 2 else None
         )
 
@@ -191,4 +212,4 @@ def test_another_implementation_says_the_same(schema: dict[str, Any], x: Any, y:
 
     fits = jsonschema.Draft202012Validator(whole).is_valid(arguments)
 
-    assert (schema_problem(FrozenDict(whole), arguments) is None) == fits
+    assert (schema_problem(FrozenDict(whole), arguments, Work()) is None) == fits

@@ -69,6 +69,16 @@ def stream_of(count: int, text: str = "word ") -> bytes:
     return http_reply(b"".join(chunks) + b"data: [DONE]\n\n", kind="text/event-stream")
 
 
+def doubling(depth: int) -> dict[str, Any]:
+    """A schema of 2**depth parts, in a few hundred bytes."""
+    parts = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(depth)}
+    return {"$defs": {**parts, f"d{depth}": {"type": "object"}}, "$ref": "#/$defs/d0"}
+
+
+def called(number: int) -> dict[str, Any]:
+    return {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
 OK: Final = answered("ok")
 HELLO: Final = said("hello")
 # By name: what the client sends, and what the upstream answers.
@@ -80,6 +90,16 @@ CHATS: Final[dict[str, Callable[[int], tuple[bytes, bytes]]]] = {
     ),
     "parts of a request": lambda n: (said([{"type": "text", "text": SSN}] * (n * 3 // 100)), OK),
     "numbers of a request": lambda n: (said("hello", series=list(range(n * 9))), OK),
+    "calls whose schema multiplies": lambda n: (
+        json.dumps(
+            {
+                "model": "m",
+                "messages": [{"role": "assistant", "tool_calls": [called(at) for at in range(n // 1_000)]}],
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": doubling(14)}}],
+            }
+        ).encode(),
+        OK,
+    ),
     "text of a reply": lambda n: (HELLO, answered("the quick brown fox " * (n * 4))),
     "numbers of a reply": lambda n: (HELLO, answered("ok", series=list(range(n * 9)))),
     "deltas of a stream": lambda n: (said("hello", stream=True), stream_of(n * 6 // 10)),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from asyncio import run
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from threading import get_ident
+from time import process_time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -54,6 +57,7 @@ rewrite contains {"code": "test.cap", "reason": "x", "pointer": "/arguments/amou
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")
 PAY = ToolDefinition(name="pay", input_schema=SCHEMA)
 Seen = list[ToolInputInvalid]
+SECONDS = 10  # of CPU: far beyond what it takes, and far below what a validation of each call would take
 
 
 @pytest.fixture(scope="module")
@@ -324,6 +328,39 @@ def test_calls_that_cannot_be_read_and_have_no_result_cost_as_much_each_however_
     grown = exponent(calls_of(partial(pipeline.run, few)), calls_of(partial(pipeline.run, many)), times=4)
 
     assert grown <= 1.1
+
+
+@pytest.mark.spec("TOOL-6")
+def test_a_schema_that_multiplies_is_not_held_to_one_call_after_the_other(
+    piped: Callable[..., tuple[Pipeline, Seen]],
+) -> None:
+    pipeline, seen = piped()
+    parts = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(14)}
+    schema = {"$defs": {**parts, "d14": {"type": "object"}}, "$ref": "#/$defs/d0"}
+    tool = ToolDefinition(name="strict_pay", input_schema=schema)
+    begin = process_time()
+
+    outcome = pipeline.run(Request(messages=[calls("strict_pay", {}, f"c{n}") for n in range(300)], tools=[tool]))
+
+    assert process_time() - begin < SECONDS
+    assert outcome.decision.action is Action.REFUSE
+    assert len(seen) == 299  # what the first one takes is within the limits
+
+
+@pytest.mark.spec("GW-68")
+@pytest.mark.parametrize("session", [None, "s"])
+def test_calls_are_held_to_their_schemas_beside_the_event_loop(
+    piped: Callable[..., tuple[Pipeline, Seen]], session: str | None
+) -> None:
+    pipeline, _ = piped()
+    threads: list[int] = []
+    pipeline.events.subscribe(lambda event: threads.append(get_ident()) if event.type == "tool_input_invalid" else None)
+
+    for value in (offered({}), Response(choices=[Choice(message=calls("pay", {}))])):
+        run(pipeline.arun(value, Context(subject=HERE.subject, session=session, history=offered({}))))
+
+    assert len(threads) == 2
+    assert get_ident() not in threads
 
 
 @pytest.mark.spec("TOOL-7")
