@@ -9,14 +9,13 @@ from __future__ import annotations
 import bisect
 import threading
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
 
 from pipeline.audit.query import REVIEWS, Query, Value
 from pipeline.decisions.timestamps import SECOND
-from pipeline.review import bitsets
 from pipeline.review.annotations import KINDS, Annotation, annotation_of, needs_second, seconds
 from pipeline.store.database import Store
 from pipeline.store.records import Part, Placed, is_behind, part_after
@@ -26,6 +25,7 @@ SEVERITIES: Final = ("info", "warn", "high", "critical")
 EDITS: Final = frozenset({"redact", "rewrite", "strip_tool"})
 _EYES, _UNCOVERED, _DISPOSED, _SIGNED = 1, 2, 4, 8
 _DONE: Final = _DISPOSED | _SIGNED
+_MEMBER: Final = bytes.maketrans(b"01", b"\x00\x01")
 _MANY: Final = 2_000  # names with more values than this are not shown as facets
 
 
@@ -112,19 +112,19 @@ class Catalog:
         """The newest `limit` records in the set with a number below `before`."""
         with self._lock:
             if before is not None:
-                found &= bitsets.below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
-            return [self.rows[at] for _, at in zip(range(limit), bitsets.newest_first(found), strict=False)]
+                found &= _below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
+            return [self.rows[at] for _, at in zip(range(limit), newest_first(found), strict=False)]
 
     def all_of(self, found: int) -> list[Placed]:
         """Every record in the set, oldest first."""
         with self._lock:
-            return list(compress(self.rows, bitsets.selectors(found)))
+            return list(compress(self.rows, selectors(found)))
 
     def values(self, found: int, name: str, limit: int = 8) -> list[tuple[str, int]]:
         """The most frequent values of `name` in the set with their counts; empty if there are too many values."""
         with self._lock:
             if name == "disposition":
-                every = {value: bitsets.of_positions(at, len(self.rows)) for value, at in self._disposed().items()}
+                every = {value: set_of(at, len(self.rows)) for value, at in self._disposed().items()}
                 counted = [(value, (having & found).bit_count()) for value, having in every.items()]
             else:
                 values = self._values.get(name, {})
@@ -151,20 +151,20 @@ class Catalog:
     def seconds_to_review(self, found: int) -> list[float]:
         """For each decision in the set with a disposition: the seconds until it first got one."""
         with self._lock:
-            chosen = bitsets.selectors(found)
+            chosen = selectors(found)
             known = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
             return [max(0, first - self._at[at]) / SECOND for at, first in known]
 
     def span(self, found: int) -> tuple[int, int] | None:
         """The times of the first and last record in the set; None if it is empty."""
         with self._lock:
-            times = list(compress(self._at, bitsets.selectors(found)))
+            times = list(compress(self._at, selectors(found)))
         return (min(times), max(times)) if times else None
 
     def sessions(self, found: int) -> list[Session]:
         """The sessions of the records in the set: those that need review first, then the newest."""
         with self._lock:
-            numbers = set(compress(self._session_of, bitsets.selectors(found)))
+            numbers = set(compress(self._session_of, selectors(found)))
             chosen = [self._session_list[number] for number in numbers]
         return sorted(chosen, key=lambda one: (not one.open, -one.last_at, one.subject, one.id or ""))
 
@@ -384,7 +384,7 @@ class Catalog:
             value = stored_value(value)
         if name == "id":
             wanted = (at for known, at in self._by_id.items() if value.fits(known))
-            return bitsets.of_positions(wanted, len(self.rows))
+            return set_of(wanted, len(self.rows))
         found = 0
         for known in self._values.get(name, {}) if value.begins else (value.text,):
             if value.fits(known):
@@ -394,13 +394,13 @@ class Catalog:
     def _in_state(self, name: str, value: Value) -> int:
         every = self._set("kind", "decision")
         if name == "needs":
-            needing = bitsets.of_flags(self._flags, _EYES) & ~bitsets.of_flags(self._flags, _DONE)
+            needing = flagged(self._flags, _EYES) & ~flagged(self._flags, _DONE)
             return needing if value == Value("review") else 0
         if name in ("reviewed", "signed"):
-            done = bitsets.of_flags(self._flags, _DONE if name == "reviewed" else _SIGNED)
+            done = flagged(self._flags, _DONE if name == "reviewed" else _SIGNED)
             return done if value == Value("yes") else every & ~done if value == Value("no") else 0
         states = self._dispositions if name == "disposition" else self._assignees
-        return bitsets.of_positions((at for at, one in states.items() if one and value.fits(one)), len(self.rows))
+        return set_of((at for at, one in states.items() if one and value.fits(one)), len(self.rows))
 
     def _disposed(self) -> dict[str, list[int]]:
         by_value: dict[str, list[int]] = {}
@@ -416,7 +416,7 @@ class Catalog:
             return 0
         made, upto = self._made.get((name, value), (0, 0))
         if upto < len(positions):
-            made |= bitsets.of_positions(positions[upto:], len(self.rows))
+            made |= set_of(positions[upto:], len(self.rows))
             self._made[name, value] = (made, len(positions))
         return made
 
@@ -424,14 +424,50 @@ class Catalog:
         if self._in_order:
             end = len(self._at) if until is None else bisect.bisect_left(self._at, until)
             start = 0 if since is None else bisect.bisect_left(self._at, since)
-            return bitsets.below(end) & ~bitsets.below(start)
+            return _below(end) & ~_below(start)
         if len(self._by_time) < len(self._at):  # not monotonic: several writers, or a clock set back
             self._by_time = sorted(range(len(self._at)), key=self._at.__getitem__)
         at = self._at.__getitem__
         start = 0 if since is None else bisect.bisect_left(self._by_time, since, key=at)
         end = len(self._at) if until is None else bisect.bisect_left(self._by_time, until, key=at)
-        return bitsets.of_positions(self._by_time[start:end], len(self._at))
+        return set_of(self._by_time[start:end], len(self._at))
 
 
 def _is_open(flags: int) -> bool:
     return bool(flags & _EYES) and not flags & _DONE
+
+
+# -- sets of record positions as integers: bit i stands for the i-th record; set operations take microseconds --------
+
+
+def set_of(positions: Iterable[int], size: int) -> int:
+    """The set of `positions`, each below `size`."""
+    digits = bytearray(b"0") * size
+    for position in positions:
+        digits[size - 1 - position] = 49  # "1"
+    return int(digits, 2) if size else 0
+
+
+def flagged(flags: bytes | bytearray, wanted: int) -> int:
+    """The set of positions whose flags include any of `wanted`."""
+    table = bytes(49 if value & wanted else 48 for value in range(256))
+    return int(bytes(flags).translate(table)[::-1], 2) if flags else 0
+
+
+def newest_first(bits: int) -> Iterator[int]:
+    """The positions in the set, highest first."""
+    digits = format(bits, "b")
+    at = digits.find("1")
+    while at != -1:
+        yield len(digits) - 1 - at
+        at = digits.find("1", at + 1)
+
+
+def selectors(bits: int) -> bytes:
+    """A byte per position from 0 on, 1 for members of the set, as `itertools.compress` takes it."""
+    return format(bits, "b")[::-1].encode().translate(_MEMBER)
+
+
+def _below(size: int) -> int:
+    """The set of all positions below `size`."""
+    return (1 << size) - 1

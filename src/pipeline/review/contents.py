@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 import threading
@@ -20,7 +21,6 @@ from pipeline.policy.analysis import Place
 from pipeline.policy.policy_set import PolicySet
 from pipeline.replay.impact import Compared, Impact, compare
 from pipeline.replay.replay import Replay, agrees
-from pipeline.review.differences import parts
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import Json
 from pipeline.run.assembly import embedded_engine
@@ -29,6 +29,7 @@ from pipeline.run.outcome import Outcome
 from pipeline.run.recorded_input import Entry, read_entry
 from pipeline.store.contents import Contents
 
+_CONTEXT_LINES: Final = 3  # around a difference
 _MOST_LINES: Final = 40  # lines shown of a definition
 _MOST_SHOWN: Final = 400  # characters shown of a value
 _READS: Final = re.compile(r"\binput(?:\.[A-Za-z_]\w*)+")
@@ -105,7 +106,7 @@ class Rejudging:
                 return {"out": None, "why": []}
         if outcome.value is None:
             return {"out": {"goes": False, "parts": []}, "why": why}
-        changed = parts(_content(traffic), _content(to_json(outcome.value)))
+        changed = differences(_content(traffic), _content(to_json(outcome.value)))
         return {"out": {"goes": True, "parts": changed}, "why": why}
 
     def _judged(self, entry: Entry) -> list[Json]:
@@ -191,3 +192,23 @@ def _definition(policies: PolicySet, place: Place) -> list[str]:
 def _content(value: Json) -> list[str]:
     """Its lines, without the extensions, which never leave the pipeline."""
     return escaped_json({name: item for name, item in value.items() if name != "extensions"}).splitlines()
+
+
+def differences(old: Sequence[str], new: Sequence[str]) -> list[list[Json]]:
+    """The hunks that differ, with some context; each line has its old number, new number and kind of change."""
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return [list(_hunk_lines(old, new, group)) for group in matcher.get_grouped_opcodes(_CONTEXT_LINES)]
+
+
+def _hunk_lines(
+    old: Sequence[str], new: Sequence[str], group: Sequence[tuple[str, int, int, int, int]]
+) -> Iterator[Json]:
+    for change, first, last, begin, end in group:
+        if change == "equal":
+            for offset, text in enumerate(old[first:last]):
+                yield {"old": first + offset + 1, "new": begin + offset + 1, "change": "", "text": text}
+            continue
+        for number, text in enumerate(old[first:last], start=first + 1):
+            yield {"old": number, "new": None, "change": "removed", "text": text}
+        for number, text in enumerate(new[begin:end], start=begin + 1):
+            yield {"old": None, "new": number, "change": "added", "text": text}

@@ -1,19 +1,22 @@
-"""Pages across sessions: integrity, charts, signatures, samples. Spec: docs/spec/review.md."""
+"""Pages across sessions: integrity, charts, signatures, samples. Spec: docs/spec/review.md.
+
+A chart is a table with the geometry of its drawing.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report
 from pipeline.decisions.context import shown_subject
-from pipeline.decisions.timestamps import iso
+from pipeline.decisions.timestamps import SECOND, iso
 from pipeline.review.access import Refused
 from pipeline.review.annotations import Annotation, needs_second, set_hash
-from pipeline.review.charts import over_time, shares, spread
+from pipeline.review.catalog import Catalog
 from pipeline.review.lists import decision_rows, saved
 from pipeline.review.site import PAGE, Page, Site, Verified, Visit
 from pipeline.review.summary import Json
@@ -21,6 +24,9 @@ from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_store
 from pipeline.store.records import Placed
 
+WIDTH, HEIGHT = 640, 160  # of a chart
+_STEPS: Final = (60, 300, 900, 3_600, 4 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
+_MOST_BARS: Final = 48
 _MEASURED: Final = 500  # newest decisions whose latency is read
 _PROBLEMS: Final = 50
 
@@ -78,20 +84,70 @@ def charts(site: Site, visit: Visit) -> Page:
     bodies = site.bodies(newest)
     took = [body["metrics"]["run_ns"] / 1e6 for body in bodies.values() if body and "run_ns" in body.get("metrics", {})]
     subjects = site.catalog.values(denied, "subject", limit=10)
-    time_chart = over_time(site.catalog, found)
+    time_chart = _over_time(site.catalog, found)
     data = {
         "q": visit.q,
         "decisions": found.bit_count(),
         "denied": denied.bit_count(),
         "time": time_chart,
-        "rules": shares(site.catalog.values(denied, "rule", limit=10)),
-        "subjects": shares((shown_subject(value), count) for value, count in subjects),
-        "dispositions": shares(site.catalog.values(found, "disposition")),
+        "rules": _shares(site.catalog.values(denied, "rule", limit=10)),
+        "subjects": _shares((shown_subject(value), count) for value, count in subjects),
+        "dispositions": _shares(site.catalog.values(found, "disposition")),
         "latency": spread(took),
         "measured": len(took),
         "filters": saved(site),
     }
     return Page("charts.html", data, rows=time_chart["rows"])
+
+
+def _over_time(catalog: Catalog, found: int) -> Json:
+    """The decisions in a set over time: how many per step, and how many of them were stopped."""
+    spans = catalog.span(found)
+    if spans is None:
+        return {"step": 0, "bars": [], "rows": []}
+    first, last = spans
+    step = next((one for one in _STEPS if (last - first) // SECOND <= one * _MOST_BARS), _STEPS[-1]) * SECOND
+    denied, held = (found & catalog.having("verdict", verdict) for verdict in ("deny", "require_approval"))
+    rows: list[Json] = []
+    for at in range(first // step * step, last + 1, step):
+        within = catalog.between(at, at + step)
+        counts = {
+            name: (those & within).bit_count() for name, those in (("all", found), ("denied", denied), ("held", held))
+        }
+        rows.append({"from": iso(at), "until": iso(at + step), **counts})
+    return {"step": step // SECOND, "rows": rows, "bars": _bars([row["denied"] for row in rows])}
+
+
+def _bars(values: Sequence[int]) -> list[Json]:
+    wide = WIDTH / max(len(values), 1)
+    highest = max([*values, 1])
+    return [
+        {
+            "x": round(number * wide + wide * 0.12, 2),
+            "width": round(wide * 0.76, 2),
+            "height": round(value / highest * (HEIGHT - 20), 2),
+            "y": round(HEIGHT - value / highest * (HEIGHT - 20), 2),
+        }
+        for number, value in enumerate(values)
+    ]
+
+
+def _shares(counted: Iterable[tuple[str, int]]) -> list[Json]:
+    """Values with their counts, and each count as a share of the highest."""
+    rows = list(counted)
+    highest = max([count for _, count in rows], default=1)
+    return [{"value": value, "count": count, "share": round(100 * count / highest, 1)} for value, count in rows]
+
+
+def spread(values: Sequence[float]) -> list[Json]:
+    """The percentiles of the values."""
+    ordered = sorted(values)
+    if not ordered:
+        return []
+    at = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    rows = [(name, ordered[min(len(ordered) - 1, int(share * len(ordered)))]) for name, share in at.items()]
+    highest = max(value for _, value in rows) or 1
+    return [{"value": name, "count": round(value, 2), "share": round(100 * value / highest, 1)} for name, value in rows]
 
 
 def signoffs(site: Site, _visit: Visit) -> Page:

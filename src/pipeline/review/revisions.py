@@ -16,7 +16,7 @@ from pipeline.policy.entrypoints import is_generated
 from pipeline.policy.policy_set import PolicySet
 from pipeline.replay.impact import Change
 from pipeline.review.access import Refused, Role
-from pipeline.review.differences import parts
+from pipeline.review.contents import differences
 from pipeline.review.site import Answer, Page, Site, Visit, form_text, need
 from pipeline.review.summary import Json
 from pipeline.store.records import Placed
@@ -140,7 +140,7 @@ def _difference(before: Mapping[str, list[str]], after: Mapping[str, list[str]])
         if old == new:
             same += 1
             continue
-        every = parts(old or [], new or [])
+        every = differences(old or [], new or [])
         lines = [line for part in every for line in part]
         shown = []
         for part in every:

@@ -21,7 +21,6 @@ from pipeline.decisions.display import visible
 from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError, needs
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
 from pipeline.review.access import Authenticator, Forms, Named, Person, Refused, Role, SignedIn
-from pipeline.review.charts import HEIGHT, WIDTH
 from pipeline.review.site import Answer, Download, Page, Redirect, Site, Visit
 
 with needs("review"):
@@ -146,8 +145,8 @@ class _Web:
             "link": self.link,
             "toggled": lists.toggled,
             "exactly": exactly,
-            "WIDTH": WIDTH,
-            "HEIGHT": HEIGHT,
+            "WIDTH": oversight.WIDTH,
+            "HEIGHT": oversight.HEIGHT,
         }
         self._templates.globals["dispositions"] = [one.value for one in Disposition]
         self._templates.filters |= {"seen": _seen, "brief": _brief, "clipped": _clipped, "lines": _lines, "code": _code}

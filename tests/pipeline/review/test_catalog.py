@@ -15,8 +15,7 @@ from tests.pipeline.review.traffic import Client, keep, opened, record
 
 from pipeline.audit.query import exactly, parse
 from pipeline.decisions.decision import Effect
-from pipeline.review import bitsets
-from pipeline.review.catalog import Catalog
+from pipeline.review.catalog import Catalog, flagged, newest_first, selectors, set_of
 from pipeline.review.site import Site
 from pipeline.store.database import Store
 from pipeline.store.search import Search
@@ -130,12 +129,12 @@ def test_what_needs_eyes_comes_first_then_the_newest(tmp_path: Path) -> None:
 
 @given(st.sets(st.integers(0, 200)))
 def test_sets_of_positions_are_read_as_they_were_made(positions: set[int]) -> None:
-    made = bitsets.of_positions(positions, 201)
+    made = set_of(positions, 201)
 
-    assert list(bitsets.newest_first(made)) == sorted(positions, reverse=True)
-    assert [at for at, chosen in enumerate(bitsets.selectors(made)) if chosen] == sorted(positions)
+    assert list(newest_first(made)) == sorted(positions, reverse=True)
+    assert [at for at, chosen in enumerate(selectors(made)) if chosen] == sorted(positions)
     flags = bytes(3 if at in positions else 4 for at in range(201))
-    assert bitsets.of_flags(flags, 1) == made
+    assert flagged(flags, 1) == made
 
 
 def test_a_site_sees_what_another_process_put_on_record(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from pipeline.audit.record import Record
 from pipeline.cli.app import app
 from pipeline.decisions.authority import DECLASSIFY, holder
 from pipeline.review.catalog import Catalog
-from pipeline.review.charts import spread
 from pipeline.review.contents import Kept, kept_of
+from pipeline.review.oversight import spread
 from pipeline.review.rules import PoliciesAtHand, line_of
 from pipeline.review.site import Site
 from pipeline.review.web import HTMX_SHA256
