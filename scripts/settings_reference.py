@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.authoring.rule_pages import made_by
-from pipeline.gateway.config.settings_schema import settings_schema
+from pipeline.gateway.config.settings import settings_schema
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 _SECRET: Final = "Secret"

@@ -25,7 +25,7 @@ def command(
     with needs("review"):
         from pipeline.authoring.playground.project import Project
         from pipeline.authoring.playground.server import build_app
-        from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
+        from pipeline.cli.review import HOST, listening_at, own_hosts, serve
 
     directory = policies or (Path() if (Path() / "policy").is_dir() else None)
     with one_line_errors():

@@ -1,7 +1,8 @@
-"""`cmf review`: the pages on which people review decisions."""
+"""`cmf review`: the pages on which people review decisions; and serving such pages on the loopback interface."""
 
 from __future__ import annotations
 
+import socket
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,13 @@ from pipeline.cli.stores import opened_for_search, opened_store
 from pipeline.decisions.errors import ConfigError, needs
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from pipeline.review.access import Authenticator
 
 MIN_SECRET = 16
+HOST = "127.0.0.1"
+_KEEP_ALIVE_SECONDS = 10
 
 
 class RoleChoice(StrEnum):
@@ -65,7 +70,6 @@ def command(
     with needs("review"):
         from pipeline.audit.exporting import read_heads
         from pipeline.audit.heads import PublicKey
-        from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
         from pipeline.review.access import Named, Person, Proxied, Role
         from pipeline.review.rules import PoliciesAtHand
         from pipeline.review.site import Site
@@ -115,3 +119,51 @@ def _secret(file: Path) -> str:
             "the proxy's secret is too short", path=str(file), hint=f"use at least {MIN_SECRET} characters"
         )
     return secret
+
+
+# -- serving pages on the loopback interface while a command runs -----------------------------------------------------
+
+
+def listening_at(port: int) -> socket.socket:
+    """A socket on the loopback interface; the command fails if the port cannot be used."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen(64)
+    except (OSError, OverflowError):
+        listening.close()
+        fail(f"port {port} cannot be used; give another one with --port, or 0 for any free one", Exit.USAGE)
+    return listening
+
+
+def own_hosts(port: int) -> frozenset[str]:
+    """The `Host` headers of a local browser; any other may be a foreign page (DNS rebinding)."""
+    return frozenset({f"{HOST}:{port}", f"localhost:{port}"})
+
+
+def serve(app: ASGIApp, listening: socket.socket) -> None:
+    """Serve until interrupted, which is the normal end."""
+    with needs("review"):
+        import uvicorn
+
+    typer.echo("reachable from this machine only; press Ctrl-C to stop", err=True)
+    settings = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        limit_concurrency=64,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=1,
+    )
+    try:
+        uvicorn.Server(settings).run(sockets=[listening])
+    except KeyboardInterrupt:
+        raise typer.Exit(int(Exit.OK)) from None

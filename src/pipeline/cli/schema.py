@@ -37,7 +37,7 @@ def _schema(name: str) -> dict[str, Any]:
         from pipeline.authoring.schemas import schema_of
 
         return schema_of(name)
-    from pipeline.gateway.config.settings_schema import settings_schema
+    from pipeline.gateway.config.settings import settings_schema
     from pipeline.policy.schemas import DIALECT
 
     return {"$schema": DIALECT, **settings_schema()}

@@ -200,8 +200,10 @@ def _mcp(
     """The MCP gateway; None if settings name no server."""
     if not settings.mcp:
         return None
-    from pipeline.gateway.mcp.endpoints import endpoints_of
-    from pipeline.gateway.mcp.mcp import McpGateway  # loads the MCP proxy: only where there are servers
+    from pipeline.gateway.mcp.mcp import (
+        McpGateway,  # loads the MCP proxy: only where there are servers
+        endpoints_of,
+    )
 
     endpoints = endpoints_of(settings, guard_of, environment)
     return McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from cmf.errors import CmfError
 from cmf.json.value import replace
 from cmf.message.ids import TOOL_PREFIX
 from cmf.message.message import RequestExtension
-from cmf.message.request import Request
+from cmf.message.request import Request, Response
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import DecisionError, EmissionError, PipelineError
 from pipeline.decisions.ids import made_at, new_ulid
@@ -21,7 +22,7 @@ from pipeline.mcp.reading import FORMAT, repeat, request_of, response_of, unrepe
 from pipeline.mcp.refusals import Refused, of_decision, of_unreadable
 from pipeline.run.emit import emit
 from pipeline.run.offload import apart
-from pipeline.run.outcome import raised
+from pipeline.run.outcome import Outcome, raised
 
 MAX_ASKED: Final = 32  # `inputRequests` in one result
 
@@ -56,30 +57,28 @@ class Judge:
         """
         body = await self._with_answers(body)
         context = self._context_of(body)
-        try:
-            request = await apart(request_of, body, self._server)
-            outcome = raised(await self._guard.arun(request, context=context))
-            sent = outcome.request
-            written = await apart(emit, outcome, FORMAT)
-        except (CmfError, PipelineError) as error:
-            raise _refusal_of(error) from None
-        if sent is None or not _is_same_message(written, body):
+        outcome, written = await self._judged(partial(request_of, body, self._server), context)
+        if outcome.request is None or not _is_same_message(written, body):
             raise Refused(refusals.REFUSED, "mcp.other-message", "What was judged is another message.")
-        return Sent(written, sent, replace(context, labels=context.labels | outcome.labels))
+        return Sent(written, outcome.request, replace(context, labels=context.labels | outcome.labels))
 
     async def answer(self, body: Mapping[str, Any], asked: Sent) -> dict[str, Any]:
         """The answer of either side to a call, after policy. Raises Refused as `call` does."""
         body, repeated = await apart(unrepeated, await self._with_questions(body))
         context = replace(asked.context, history=asked.request, call_id=None)
-        try:
-            response = await apart(response_of, body, asked.request, self._server)
-            outcome = raised(await self._guard.arun(response, context=context))
-            written: dict[str, Any] = await apart(emit, outcome, FORMAT)
-        except (CmfError, PipelineError) as error:
-            raise _refusal_of(error) from None
+        _, written = await self._judged(partial(response_of, body, asked.request, self._server), context)
         if not _is_same_message(written, body):
             raise Refused(refusals.REFUSED, "mcp.other-message", "What was judged is another message.")
         return written if repeated is None else await apart(repeat, written, repeated)
+
+    async def _judged(self, read: Callable[[], Request | Response], context: Context) -> tuple[Outcome, dict[str, Any]]:
+        """The outcome for what `read` returns, and the message that policy leaves of it. Raises Refused as `call`."""
+        try:
+            outcome = raised(await self._guard.arun(await apart(read), context=context))
+            written: dict[str, Any] = await apart(emit, outcome, FORMAT)
+        except (CmfError, PipelineError) as error:
+            raise _refusal_of(error) from None
+        return outcome, written
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
         ulid = new_ulid()
@@ -113,18 +112,9 @@ class Judge:
         for name, answer in _bounded(answers):
             whole = {"jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}", "result": _object(answer)}
             _check_message(whole)
-            left[name] = (await self._judge_response(whole)).get("result", {})
+            _, judged = await self._judged(partial(response_of, whole, None, None), self._context_of(whole))
+            left[name] = judged.get("result", {})
         return {**body, "params": {**_object(params), "inputResponses": left}}
-
-    async def _judge_response(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            response = await apart(response_of, body, None, None)
-            outcome = raised(await self._guard.arun(response, context=self._context_of(body)))
-            written = await apart(emit, outcome, FORMAT)
-        except (CmfError, PipelineError) as error:
-            raise _refusal_of(error) from None
-        result: dict[str, Any] = written
-        return result
 
 
 def _refusal_of(error: CmfError | PipelineError) -> Refused:

@@ -20,12 +20,11 @@ from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.ids import new_ulid
 from pipeline.guard import Guard
-from pipeline.mcp import refusals, tasks
+from pipeline.mcp import refusals
 from pipeline.mcp.frames import INVALID_REQUEST, Batch, Frame, Id, Kind
 from pipeline.mcp.judging import Judge, Sent
 from pipeline.mcp.pins import CHANGED, STRIPPED, Pins
 from pipeline.mcp.refusals import Refused, error_body, refusal_body
-from pipeline.mcp.tasks import Tasks
 from pipeline.run.offload import apart
 
 _log: Final = logging.getLogger("pipeline.mcp")
@@ -35,6 +34,11 @@ BATCHING: Final = "2025-03-26"  # the only revision with batches
 MAX_OPEN: Final = 1024  # unanswered calls of one side
 MAX_TOKENS: Final = 4096
 _LASTING: Final = frozenset({"subscriptions/listen"})  # answered when the subscription ends
+MAX_TASKS: Final = 256  # of one caller, each with its call in memory
+MAX_TASK_BYTES: Final = 16 * 1024 * 1024  # of these calls, as they were sent
+TASK_GET: Final = "tasks/get"  # the answer says how the task stands; since revision 2026-07-28 with its result
+TASK_RESULT: Final = "tasks/result"  # the answer is the result; revision 2025-11-25
+TASK_NOTICE: Final = "notifications/tasks"  # as an answer to `tasks/get`, sent unasked
 
 
 class Side(StrEnum):
@@ -58,6 +62,44 @@ class Step:
 
 
 NOTHING: Final = Step()
+
+
+class Tasks:
+    """The calls of one caller that began a task, by the task's id. The oldest are forgotten first."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[str, Sent | None] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+
+    def begun(self, result: Mapping[str, Any], sent: Sent) -> None:
+        """Remember the call that this result answers, if the result begins a task.
+
+        An id that two calls were given names neither: with the other call's name, the result would be judged as the
+        result of another tool.
+        """
+        task_id = _begun_id(result)
+        if task_id is None:
+            return
+        known = self._calls.setdefault(task_id, sent)
+        if known is None or known.body is not sent.body:
+            self._calls[task_id], self._sizes[task_id] = None, 0
+        elif task_id not in self._sizes:
+            self._sizes[task_id] = len(dumps(sent.body))
+        while len(self._calls) > MAX_TASKS or (len(self._calls) > 1 and sum(self._sizes.values()) > MAX_TASK_BYTES):
+            oldest, _ = self._calls.popitem(last=False)
+            del self._sizes[oldest]
+
+    def call_of(self, params: Mapping[str, Any]) -> Sent | None:
+        """The call that began the task which `params` name; None if it is unknown, or is not one call."""
+        task_id = params.get("taskId")
+        return self._calls.get(task_id) if isinstance(task_id, str) else None
+
+
+def _begun_id(result: Mapping[str, Any]) -> str | None:
+    """The id of the task that a result begins: in revision 2025-11-25 within `task`, since then beside `resultType`."""
+    task = result if result.get("resultType") == "task" else result.get("task")
+    task_id = task.get("taskId") if isinstance(task, Mapping) else None
+    return task_id if isinstance(task_id, str) else None
 
 
 @dataclass(slots=True)
@@ -205,7 +247,7 @@ class Link:
             if side is Side.CLIENT:
                 self._check_tool(frame)
             sent = await self._judge.call({**frame.body, "id": minted})
-            asked = self._of_task(caller, sent) if frame.method == tasks.RESULT else sent
+            asked = self._of_task(caller, sent) if frame.method == TASK_RESULT else sent
         except Refused as refused:
             del caller.ids[key]
             note(refused.code, side, refused.decision_id)
@@ -264,15 +306,15 @@ class Link:
         caller, sent = self._callers[side.other], opened.sent
         lists_tools = opened.method == "tools/list" and side is Side.SERVER
         body = await apart(self._without_changed_tools, frame.body) if lists_tools else frame.body
-        if opened.method == tasks.GET and "result" in body.get("result", {}):
+        if opened.method == TASK_GET and "result" in body.get("result", {}):
             sent = self._of_task(caller, sent)
-        if opened.method in (tasks.GET, tasks.RESULT):
+        if opened.method in (TASK_GET, TASK_RESULT):
             body = {**body, "id": sent.body["id"]}  # a result is matched to its call by the id
         judged = await self._judge.answer(body, sent)
         result = judged.get("result", {})
         if lists_tools:
             self._remember_stripped(body, result)
-        if opened.method != tasks.GET:
+        if opened.method != TASK_GET:
             caller.tasks.begun(result, sent)
         if opened.method == "initialize" and "result" in judged:
             if result.get("protocolVersion") not in VERSIONS:
@@ -317,7 +359,7 @@ class Link:
                 body = {**body, "params": {**frame.params, "requestId": cancelled}}
             elif frame.method == "notifications/progress":
                 self._check_progress(side, frame)
-            elif frame.method == tasks.NOTICE:
+            elif frame.method == TASK_NOTICE:
                 return Step(onward=(await self._task_notice(side, frame),))
             sent = await self._judge.call(body)
         except Refused as refused:  # a notification has no answer

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cmf.json.codec import dumps
 from pipeline.decisions.errors import ConfigError
-from pipeline.mcp.lines import Lines
+from pipeline.mcp.pipes import Lines
 
 SEND_SECONDS: Final = 30.0  # a server that reads nothing for this long counts as stopped
 GRACE_SECONDS: Final = 2.0

@@ -19,7 +19,7 @@ from cmf.json.codec import dumps
 from pipeline.audit.query import Disposition, exactly
 from pipeline.decisions.display import visible
 from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError, needs
-from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
+from pipeline.review import actions, approving, detail, lists, oversight, revisions
 from pipeline.review.access import Authenticator, Forms, Named, Person, Refused, Role, SignedIn
 from pipeline.review.site import Answer, Download, Page, Redirect, Site, Visit
 
@@ -64,7 +64,7 @@ _LISTS: Final[dict[str, _Handler]] = {
     "/sessions": lists.sessions,
     "/decisions": lists.decisions,
     "/charts": oversight.charts,
-    "/report": report.report,
+    "/report": oversight.report,
 }
 _PAGES: Final[dict[str, _Handler]] = {
     "/session": detail.session,

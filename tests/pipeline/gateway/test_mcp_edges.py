@@ -21,8 +21,7 @@ from pipeline.gateway.config.settings import Limits
 from pipeline.gateway.http.incoming import ClientDisconnected
 from pipeline.gateway.http.timeouts import SharedTimeout
 from pipeline.gateway.mcp.answers import McpReply
-from pipeline.gateway.mcp.endpoints import Endpoint
-from pipeline.gateway.mcp.mcp import McpGateway
+from pipeline.gateway.mcp.mcp import Endpoint, McpGateway
 from pipeline.gateway.operations.metrics import Metrics
 from pipeline.guard import Guard
 from pipeline.mcp.http_server import Address

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.mcp.frames import INVALID_REQUEST, MAX_BATCH, PARSE_ERROR, Batch, Frame, FrameError, Kind, frame_of, read
-from pipeline.mcp.lines import Lines
+from pipeline.mcp.pipes import Lines
 from pipeline.mcp.refusals import of_frame
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read"}}

@@ -10,7 +10,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.mcp.pairs import Pair, call, notice, text
 
 from pipeline.guard import Guard
-from pipeline.mcp import tasks
+from pipeline.mcp import link
 from pipeline.mcp.link import Step
 from pipeline.provenance.profiles import Profiles
 
@@ -120,7 +120,7 @@ async def test_the_tasks_of_one_side_are_unknown_to_the_other(pair: Pair) -> Non
 
 @pytest.mark.spec("MCPX-26")
 async def test_the_oldest_tasks_are_forgotten(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "MAX_TASKS", 2)
+    monkeypatch.setattr(link, "MAX_TASKS", 2)
     for name in ("t1", "t2", "t3"):
         await begin(pair, "look", name)
 
@@ -134,7 +134,7 @@ async def test_the_oldest_tasks_are_forgotten(pair: Pair, monkeypatch: pytest.Mo
 async def test_the_oldest_tasks_are_forgotten_if_their_calls_are_large(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "MAX_BYTES", 3000)
+    monkeypatch.setattr(link, "MAX_TASK_BYTES", 3000)
     await begin(pair, "look", "t1", what="x" * 2000)
     assert (await fetch(pair, task="t1"))["result"] == {"content": [text("done")]}
     await begin(pair, "look", "t2", what="x" * 2000)

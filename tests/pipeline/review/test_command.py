@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from pipeline.cli import review as command
 from pipeline.cli.app import app
+from pipeline.review import site as site_module
 
 pytestmark = [pytest.mark.native, pytest.mark.spec("CLI-90")]
 
@@ -149,13 +150,13 @@ def test_a_seal_key_opens_what_approvals_are_about(
 ) -> None:
     (tmp_path / "seal").write_text("ab" * 32)
     given: list[bytes | None] = []
-    made = command.Site
+    made = site_module.Site
 
     def site(*args: Any, **options: Any) -> Any:
         given.append(options["seal_key"])
         return made(*args, **options)
 
-    monkeypatch.setattr(command, "Site", site)
+    monkeypatch.setattr(site_module, "Site", site)
     assert run(store, "--as", "ann", "--seal-key", str(tmp_path / "seal")).exit_code == 0
     assert run(store, "--as", "ann").exit_code == 0
     assert given == [b"\xab" * 32, None]

@@ -1,4 +1,7 @@
-"""A body judged for a caller and sent nowhere: `POST /v1/check`. Spec: gateway.md [GW-230] ff."""
+"""A body judged for a caller and sent nowhere: `POST /v1/check`, and Envoy's `ext_authz`.
+
+Spec: gateway.md [GW-230] ff., [GW-240] ff.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from cmf import adapters
 from cmf.json.codec import dumps
 from cmf.json.frozen import frozen_mapping
 from cmf.json.value import replace
+from cmf.message.digests import canonical_bytes
 from cmf.message.ids import TOOL_PREFIX
 from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import Request, Response
 from pipeline.decisions.decision import Decision, Hit, Mode, stage_hits
 from pipeline.decisions.errors import DecisionError, PolicyUnavailable
 from pipeline.decisions.ids import new_ulid
-from pipeline.gateway.checks.check_request import placed, read_as, wrong
-from pipeline.gateway.checks.ext_authz import authorized
+from pipeline.gateway.checks.check_request import placed, read_as, would_change, wrong
 from pipeline.gateway.checks.guardrail_api import guarded
 from pipeline.gateway.config.settings import CHECK_ROUTE, Check, LitellmCheck
 from pipeline.gateway.config.settings_base import Name, Section
@@ -28,7 +31,7 @@ from pipeline.gateway.http.dialects import JSON
 from pipeline.gateway.http.endpoints import Operation
 from pipeline.gateway.http.refusal import FINAL, Refusal, of_decision
 from pipeline.gateway.proxy.admission import Admission
-from pipeline.gateway.proxy.proxy import IncomingRequest, refusing_unemittable, request_in
+from pipeline.gateway.proxy.proxy import IncomingRequest, read_request, refusing_unemittable, request_in
 from pipeline.guard import Guard
 from pipeline.mcp.frames import FrameError, frame_of
 from pipeline.mcp.reading import FORMAT as _MCP
@@ -261,3 +264,17 @@ def _rule(hit: Hit, path: str | None) -> dict[str, Any]:
     if hit.mode is not Mode.ENFORCE:
         fields["mode"] = hit.mode.value
     return fields if hit.excused is None else fields | {"excused": True}
+
+
+async def authorized(checks: Checks, incoming: IncomingRequest) -> Answer:
+    """200 if the request may go on exactly as it is, since Envoy sends what it holds.
+
+    Raises:
+        Refusal: policy refuses it, or allows it only with changes; it cannot be read; policy was unavailable.
+    """
+    name = incoming.endpoint.dialect.name
+    request = with_provider(await apart(read_request, incoming), FORMAT_PROVIDERS[name])
+    outcome, left = await checks.left_of(incoming, request, name)
+    if await apart(canonical_bytes, left) != await apart(canonical_bytes, incoming.body):
+        raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
+    return Answer(status=200, media_type=JSON, body=b"{}", headers=decision_headers(outcome.decision))

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
+from urllib.parse import unquote, urlsplit
 
 import pydantic
 import yaml
 from pydantic import BaseModel
 
+from cmf.message.model_ids import PROVIDER_FORMATS
 from pipeline.decisions.errors import ConfigError
 from pipeline.gateway.config import settings_errors
-from pipeline.gateway.config.environment import key_in, upstreams
 from pipeline.gateway.config.mcp_settings import STDIO_KEYS, McpServer
 from pipeline.gateway.config.settings import Settings
 from pipeline.gateway.config.settings_base import Secret
@@ -79,7 +80,7 @@ def secret_of(secret: Secret, environment: Mapping[str, str] | None = None, *, s
         text = known.get(str(secret.env), "") if secret.file is None else secret.file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
-    text = key_in(str(secret.env), text.strip())
+    text = _key_in(str(secret.env), text.strip())
     if not text or not text.isprintable() or not text.isascii():
         why = "a secret is not one line of printable ASCII" if text else "a secret is missing"
         hint = f"set the variable {secret.env}" if secret.file is None else "write it there, readable by this user"
@@ -123,7 +124,7 @@ def _mapping(text: str, file: Path) -> dict[str, Any]:
 
 def _add_upstreams(body: dict[str, Any], environment: Mapping[str, str], sources: dict[str, str]) -> None:
     """Put the upstreams of the environment beside those of the file, or over what these say of address and key."""
-    for one in upstreams(environment):
+    for one in _upstreams_in(environment):
         there = body.setdefault("upstreams", {})
         if not isinstance(there, dict) or not isinstance(there.setdefault(one.name, {}), dict):
             continue  # it is refused as it is
@@ -280,3 +281,52 @@ def _shown(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _shown(item, f"{path}[{index}]")
     else:
         yield path, "-" if value in (None, (), []) else str(value)
+
+
+# -- upstreams in variables: `LLM_CLAUDE=anthropic://key@api.anthropic.com` [GW-7] -------------------------------------
+
+UPSTREAM_PREFIX: Final = "LLM_"
+_DIALECTS: Final = PROVIDER_FORMATS | {"openai-responses": "openai_responses"}
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_NAME: Final = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}")
+
+
+class _Named(NamedTuple):
+    """An upstream named by an environment variable; `is_keyed` if the variable holds its key."""
+
+    variable: str
+    name: str
+    dialect: str
+    base_url: str
+    is_keyed: bool
+
+
+def _upstreams_in(environment: Mapping[str, str]) -> Iterator[_Named]:
+    """The upstreams in variables `LLM_<NAME>`. Variables that hold no provider's address are left alone."""
+    for variable in sorted(environment):
+        name = variable.removeprefix(UPSTREAM_PREFIX)
+        scheme, separator, rest = environment[variable].strip().partition("://")
+        kind, _, transport = scheme.partition("+")
+        if name == variable or not _NAME.fullmatch(name) or not separator or kind not in _DIALECTS:
+            continue
+        if transport not in ("", "http", "https"):
+            continue
+        keyed, at, place = rest.rpartition("@")
+        plain = transport == "http" or (not transport and _host_in(place) in _HERE)
+        url = f"{'http' if plain else 'https'}://{place.rstrip('/')}"
+        yield _Named(variable, name.lower(), _DIALECTS[kind], url, bool(at and keyed))
+
+
+def _host_in(place: str) -> str | None:
+    try:
+        return urlsplit(f"//{place}").hostname
+    except ValueError:
+        return None  # validation of the settings reports it
+
+
+def _key_in(variable: str, text: str) -> str:
+    """The secret in a variable: the key before the `@` of an upstream's address, or the whole text of any other."""
+    if not variable.startswith(UPSTREAM_PREFIX) or "://" not in text:
+        return text
+    keyed, _, _ = text.partition("://")[2].rpartition("@")
+    return unquote(keyed)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
@@ -16,24 +16,28 @@ from cmf.adapters.mcp.request import VERSION_KEY
 from cmf.json.codec import dumps
 from cmf.message.security import SubjectExtension
 from pipeline.decisions.context import Context
+from pipeline.decisions.decision import Mode
 from pipeline.decisions.ids import new_ulid
 from pipeline.gateway.auth.identity import Identities
 from pipeline.gateway.config.access import KEY_HEADERS
-from pipeline.gateway.config.mcp_settings import PATH
-from pipeline.gateway.config.settings import Limits
+from pipeline.gateway.config.config_file import secret_of
+from pipeline.gateway.config.mcp_settings import PATH, McpServer
+from pipeline.gateway.config.settings import Limits, Settings
 from pipeline.gateway.http import incoming
 from pipeline.gateway.http.incoming import LASTS, ClientDisconnected, Receive, Scope, Send
 from pipeline.gateway.http.refusal import Refusal, later
 from pipeline.gateway.http.timeouts import SharedTimeout
 from pipeline.gateway.mcp.answers import McpReply
-from pipeline.gateway.mcp.endpoints import Endpoint
 from pipeline.gateway.mcp.headers import check_accepts, check_routing
 from pipeline.gateway.mcp.sessions import McpSession, McpSessions
 from pipeline.gateway.operations.metrics import Metrics
+from pipeline.guard import Guard
 from pipeline.mcp import refusals
 from pipeline.mcp.frames import Batch, Frame, FrameError, Kind, frame_of
-from pipeline.mcp.http_server import JSON, SESSION, SSE, VERSION, HttpServer, connections
+from pipeline.mcp.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
 from pipeline.mcp.link import Link, Memory, Side, Step, note
+from pipeline.mcp.param_headers import ParamHeaders
+from pipeline.mcp.pins import Pins
 from pipeline.mcp.refusals import Refused, error_body, of_frame
 from pipeline.mcp.stdio import owned
 from pipeline.run.offload import apart
@@ -48,6 +52,48 @@ _PREFLIGHT: Final = {
     "access-control-allow-headers": ", ".join((*KEY_HEADERS, *_SENT)),
     "access-control-max-age": "600",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One MCP server, and the guard for its traffic."""
+
+    name: str
+    settings: McpServer
+    guard: Guard
+    address: Address
+    pins: Pins
+    enforce: bool
+    params: ParamHeaders = field(default_factory=ParamHeaders)
+
+
+def endpoints_of(
+    settings: Settings, guard_of: Callable[[McpServer], Guard], environment: Mapping[str, str] | None
+) -> dict[str, Endpoint]:
+    """The MCP servers in the settings, each with its guard, key and pins.
+
+    Raises:
+        ConfigError: a key is missing, or pins cannot be read.
+    """
+    made = {}
+    for name, one in settings.mcp.items():
+        key = None if one.key is None else secret_of(one.key, environment, setting=f"mcp.{name}.key")
+        address = Address(
+            url=one.url,
+            headers={} if key is None else {"authorization": f"Bearer {key}"},
+            connect_seconds=one.connect_seconds,
+            silent_seconds=one.answer_seconds,
+            message_bytes=settings.limits.reply_bytes,
+        )
+        made[name] = Endpoint(
+            name=name,
+            settings=one,
+            guard=guard_of(one),
+            address=address,
+            pins=Pins(one.pins),
+            enforce=(one.mode or settings.mode) is Mode.ENFORCE,
+        )
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.gateway.config.settings_schema import settings_schema
+from pipeline.gateway.config.settings import settings_schema
 
 
 def described(schema: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
