@@ -9,7 +9,7 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, count
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from pipeline.run.recorded_input import Entry, read_entry
 _SECRETS: Final = "data.cmf.lib.secrets.in_content"
 _PII: Final = "data.cmf.lib.pii.in_content"
 _TIMEOUT_SECONDS: Final = 30.0
+_MOST_SECRETS: Final = 500  # in one entry: each is looked for in all of it
 # Known to be unassigned: test numbers of card networks, a number printed on sample cards, the standard's own example.
 _CARDS: Final = {16: "4111111111111111", 15: "378282246310005", 14: "30569309025904"}
 _SSN: Final = "078-05-1120"
@@ -66,17 +67,15 @@ class Masking:
         try:
             return read_entry(dumps(line | {"masked": True}))
         except ReplayError as error:
-            hint = "export it unmasked, or not at all"
-            raise ReplayError(
-                "the entry is not valid after masking", path=error.path, hint=hint, code="replay.unmaskable"
-            ) from None
+            raise _unmaskable("the entry is not valid after masking", error.path) from None
 
     def _mask_split(self, parts: Any) -> None:
         """Mask, in place, the secrets that only several texts of one list show together, as readers join them."""
         runs = list(_runs(parts))
         joined = ["".join(piece["text"] for piece in run) for run in runs]
+        own = iter(self._spans([piece["text"] for run in runs for piece in run]))
         for run, spans in zip(runs, self._spans(joined), strict=True):
-            _mask_across(run, spans)
+            _mask_across(run, spans, [next(own) for _ in run])
 
     def _spans(self, texts: list[str]) -> list[list[tuple[int, int]]]:
         """Where secrets stand in each of the texts, as it is written or in plain letters."""
@@ -113,9 +112,10 @@ class Masking:
             results = self._engine.evaluate([entrypoint] * len(views), b"{}", views, timeout_seconds=_TIMEOUT_SECONDS)
             for secrets, result in zip(found, results, strict=True):
                 if not isinstance(result, Decided):
-                    hint = "export it unmasked, or not at all"
-                    raise ReplayError("the search for secrets failed", hint=hint, code="replay.unmaskable")
+                    raise _unmaskable("the search for secrets failed")
                 secrets |= {(one.get("kind") or one["type"], one[value]) for one in result.value}
+        if len(set().union(*found)) > _MOST_SECRETS:
+            raise _unmaskable(f"it has more than {_MOST_SECRETS} secrets")
         return found
 
     def _placeholder(self, kind: str, secret: str, number: int) -> str:
@@ -132,6 +132,10 @@ class Masking:
             if made != secret and any(kind == one for one, _ in self._found([f'"secret": "{made}"', made])):
                 return made
         return MASK
+
+
+def _unmaskable(problem: str, path: str = "") -> ReplayError:
+    return ReplayError(problem, path=path, hint="export it unmasked, or not at all", code="replay.unmaskable")
 
 
 def _runs(item: Any) -> Iterator[list[dict[str, Any]]]:
@@ -154,18 +158,23 @@ def _places(secrets: Iterable[tuple[str, str]], form: str, text: str) -> Iterato
     yield from spans if form is text else of_plain(text, spans)
 
 
-def _mask_across(run: list[dict[str, Any]], spans: Iterable[tuple[int, int]]) -> None:
-    """Mask the pieces of the spans that stand in more than one text of the run."""
+def _mask_across(
+    run: list[dict[str, Any]], spans: Iterable[tuple[int, int]], own: Sequence[Sequence[tuple[int, int]]]
+) -> None:
+    """Mask the spans of the joined texts, but for those `own` ones that each text shows by itself."""
     ends = list(accumulate(len(piece["text"]) for piece in run))
     cuts: dict[int, list[tuple[int, int]]] = defaultdict(list)
     until = 0  # where the last span ended: they may overlap
     for start, end in sorted(spans):
         first, last = bisect_right(ends, start), bisect_right(ends, end - 1)
-        for at in range(first, last + 1 if first < last else first):
+        begin = ends[first] - len(run[first]["text"])
+        if first == last and any(one[0] <= start - begin and end - begin <= one[1] for one in own[first]):
+            continue
+        for at in range(first, last + 1):
             begin = ends[at] - len(run[at]["text"])
             cut = (max(start, until, begin) - begin, min(end, ends[at]) - begin)
             cuts[at] += [cut] if cut[0] < cut[1] else []
-        until = max(until, end) if first < last else until
+        until = max(until, end)
     for at, places in cuts.items():
         text = run[at]["text"]
         for start, end in reversed(places):
@@ -173,21 +182,41 @@ def _mask_across(run: list[dict[str, Any]], spans: Iterable[tuple[int, int]]) ->
         run[at]["text"] = text
 
 
-def _texts(item: Any, key: str = "") -> Iterator[str]:
-    """Every string in it, including keys; values also with their key in front, since `password` identifies a secret."""
+def _texts(item: Any, key: str = "", *, told: bool = False) -> Iterator[str]:
+    """Every string in it, including keys; values also with their key in front, since `password` identifies a secret.
+
+    JSON is given whole, as rules see it, because a name beside a number may identify that; of what is `told` so, only
+    strings that are spelled otherwise there are given by themselves.
+    """
+    if key in _JSON and not told and isinstance(item, Mapping | list) and not _holds_parts(item):
+        told = True
+        yield dumps(item).decode()
     if isinstance(item, Mapping):
         for name, each in item.items():
-            yield name
-            yield from _texts(each, name)
+            yield from _texts(name, told=told)
+            yield from _texts(each, name, told=told)
     elif isinstance(item, list | tuple):
         for each in item:
-            yield from _texts(each, key)
-    elif isinstance(item, str) and item:
+            yield from _texts(each, key, told=told)
+    elif isinstance(item, str) and item and not (told and _is_literal(item)):
         yield item
         if key:
             yield f'"{key}": "{item}"'
-    elif isinstance(item, int) and not isinstance(item, bool) and abs(item) > 10**12:
-        yield str(item)
+    elif isinstance(item, int | float) and not told and not -_SMALL <= item <= _SMALL:
+        yield f'"{key}": {item}'
+
+
+def _is_literal(text: str) -> bool:
+    """Whether JSON spells it as it is."""
+    return text.isprintable() and '"' not in text and "\\" not in text
+
+
+_JSON: Final = frozenset({"arguments", "content", "custom", "extra", "input_schema"})
+_SMALL: Final = 10**8  # the numbers that secrets are have nine digits or more
+
+
+def _holds_parts(item: Any) -> bool:
+    return isinstance(item, list) and any(isinstance(each, Mapping) and "content_type" in each for each in item)
 
 
 def _replaced(item: Any, stand_ins: Mapping[str, str]) -> Any:
@@ -197,9 +226,9 @@ def _replaced(item: Any, stand_ins: Mapping[str, str]) -> Any:
         return [_replaced(each, stand_ins) for each in item]
     if isinstance(item, str):
         return _in_text(item, stand_ins)
-    if isinstance(item, int) and str(item) in stand_ins:
-        stand_in = stand_ins[str(item)]
-        return int(stand_in) if stand_in.isdecimal() else 0
+    if isinstance(item, int | float) and not -_SMALL <= item <= _SMALL:
+        stand_in = stand_ins.get(str(int(abs(item))))
+        return item if stand_in is None else int(stand_in) if stand_in.isdecimal() else 0
     return item
 
 

@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 from tests.pipeline.replaying import KEY, all_off, asks, judged, replay
 
+from cmf import Message, SubjectExtension, TextPart, ToolResultPart
 from cmf.json.codec import dumps
+from cmf.message.message import Part
 from cmf.message.request import Request
+from pipeline import Config, Guard
 from pipeline.decisions.errors import ReplayError
 from pipeline.replay.replay import agrees
 from pipeline.run.masking import Masking
 from pipeline.run.recorded_input import Entry
+from pipeline.store.content_access import REVEAL
+from pipeline.store.database import Store
+from pipeline.store.tables import RECORDS
 
 RANDOM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 HEX = "0123456789abcdef" * 4
@@ -117,6 +124,41 @@ def test_a_secret_goes_that_is_only_seen_as_policy_reads_it(texts: list[str], ki
         assert not [text for text in texts if any(text[at : at + 8] in shown for at in (6, 7)) and len(text) > 16]
         assert "[MASKED]" in shown
         assert ("and more" in shown) == any("and more" in text for text in texts)
+
+
+@pytest.mark.spec("AUD-72", "RPL-4")
+@pytest.mark.parametrize(
+    ("parts", "secret"),
+    [
+        ([TextPart(text="my passwo"), TextPart(text=f"rd={RANDOM} and more")], RANDOM),
+        ([TextPart(text='{"api_key": '), TextPart(text=f'"{RANDOM}"}}')], RANDOM),
+        ([ToolResultPart(tool_name="find", content={"ssn": 219099999})], "219099999"),
+        ([ToolResultPart(tool_name="find", content=[{"kind": "ssn", "value": [219099999]}])], "219099999"),
+        ([ToolResultPart(tool_name="find", content={"ssn": {"value": "219099999", "said": 'a "name"'}})], "219099999"),
+    ],
+    ids=["password", "key", "number", "number beside its name", "text below its name"],
+)
+def test_kept_content_has_no_secret_that_its_run_found(parts: list[Part], secret: str, database: Store) -> None:
+    with Guard(store=database, config=Config(content="masked")) as guard:
+        decision = guard.decide(Message(role="tool", content=parts))
+    assert {hit.rule for hit in decision.hits} & {"data/secrets", "data/pii"}
+
+    line = database.contents().reveal(decision.id, actor=SubjectExtension(id="a", permissions={REVEAL}), reason="why")
+
+    assert json.loads(line)["masked"] is True
+    assert secret.encode() not in line
+
+
+@pytest.mark.spec("AUD-72", "PIPE-19")
+def test_content_with_very_many_secrets_is_left_out(database: Store) -> None:
+    keys = " ".join(f"AKIA{number:016b}".replace("0", "Q").replace("1", "R") for number in range(501))
+    with Guard(store=database, config=Config(content="masked")) as guard:
+        decision = guard.decide(Message(role="user", content=[TextPart(text=keys)]))
+
+    assert not database.contents().has(decision.id)
+    with database.engine.connect() as connection:
+        body = connection.execute(select(RECORDS.c.body).where(RECORDS.c.id == decision.id)).scalar_one()
+    assert json.loads(body)["content"] == {"left_out": "replay.unmaskable"}
 
 
 @pytest.mark.spec("RPL-4")
