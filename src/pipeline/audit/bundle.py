@@ -32,6 +32,7 @@ _BLOCK: Final = 1 << 20
 _FIRST: Final = b"PK\x03\x04"  # a part's own header begins with it, and so does a bundle
 _HEADER: Final = struct.Struct("<4s4xH8xIIHH")  # it: signature, compression, two sizes, lengths of name and extra field
 _LARGE: Final = struct.Struct("<HHQQ")  # extra field with the two sizes of a part that may be large
+_SIZES: Final = b"\x01\x00"  # how that extra field begins
 _IN_EXTRA: Final = 0xFFFF_FFFF  # a size that is in the extra field
 _PLAIN_TYPES: Final = frozenset({0, 0o10})  # of a file in Unix: none given, or a regular file
 
@@ -68,11 +69,17 @@ def misplaced_in(file: Path) -> Iterator[str]:
             is_same = first == _FIRST and name == part.orig_filename.encode("utf-8", "replace")
             sizes = {packed, size, part.compress_size, part.file_size}
             is_plain = method == part.compress_type == zipfile.ZIP_STORED and part.external_attr >> 28 in _PLAIN_TYPES
+            is_plain = is_plain and _has_only_sizes(extra) and _has_only_sizes(part.extra)
             if not is_same or not is_plain or len(sizes) > 1 or part.header_offset != end:
                 yield part.filename
             end = part.header_offset + _HEADER.size + named + more + part.file_size
         if end != bundle.start_dir or bundle.comment:
             yield "the end of the file"
+
+
+def _has_only_sizes(extra: bytes) -> bool:
+    """Whether this extra field has the sizes of a part at most: others give a part another name, say."""
+    return not extra or (extra[:2] == _SIZES and len(extra) == 4 + int.from_bytes(extra[2:4], "little"))
 
 
 def digest_of(file: Path, name: str) -> str:
@@ -292,7 +299,7 @@ def open_bundle(file: Path) -> Bundle:
             witnesses[found["log"], found["size"]] = [bytes.fromhex(step) for step in found["proof"]]
     except AuditError:
         raise
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, KeyError, TypeError, AttributeError):
         raise AuditError("not a bundle, or a damaged one", path=str(file), hint="export it again") from None
     return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()}, witnesses)
 

@@ -24,6 +24,7 @@ from pipeline.decisions.context import Context
 from pipeline.decisions.errors import AuditError
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.full_check import check_bundle
 from pipeline.store.recorder import Recorder
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.
@@ -162,6 +163,16 @@ def test_a_bundle_whose_own_parts_cannot_be_read_is_refused(
 
 
 @pytest.mark.spec("AUD-50")
+def test_a_bundle_of_a_later_version_of_zip_is_refused(exported: Exported, tmp_path: Path) -> None:
+    content = exported.whole.read_bytes()
+    at = content.rindex(b"PK\x01\x02") + 6
+    (tmp_path / "b.zip").write_bytes(content[:at] + b"\x6d" + content[at + 1 :])
+
+    with pytest.raises(AuditError, match="not a bundle, or a damaged one"):
+        check_bundle(tmp_path / "b.zip")
+
+
+@pytest.mark.spec("AUD-50")
 @pytest.mark.parametrize(
     "what", ["records SET subject = x'69643a616e6e'", "records SET body = '{}'", "heads SET leaves = 'x'"]
 )
@@ -221,6 +232,19 @@ def _compressed(content: bytes) -> bytes:
     return content[:8] + b"\x08\x00" + content[10:]
 
 
+def _renamed(content: bytes) -> bytes:
+    """The first part has a field from which Info-ZIP takes another name for it."""
+    return content.replace(b"\x01\x00\x10\x00", b"up\x10\x00", 1)
+
+
+def _renamed_in_the_directory(content: bytes) -> bytes:
+    """The last part has such a field in the directory, as some libraries read it."""
+    at, end = content.rindex(b"PK\x01\x02"), content.rindex(b"PK\x05\x06")
+    size = (int.from_bytes(content[end + 12 : end + 16], "little") + 4).to_bytes(4, "little")
+    entry = content[at : at + 30] + b"\x04\x00" + content[at + 32 : end] + b"up\x00\x00"
+    return content[:at] + entry + content[end : end + 12] + size + content[end + 16 :]
+
+
 def _link(content: bytes) -> bytes:
     """The directory says of the last part that it is a symbolic link."""
     at = content.rindex(b"PK\x01\x02")
@@ -236,7 +260,10 @@ def _hidden(content: bytes) -> bytes:
 
 
 @pytest.mark.spec("AUD-56")
-@pytest.mark.parametrize("change", [_in_front, _behind, _other_name, _other_size, _compressed, _link])
+@pytest.mark.parametrize(
+    "change",
+    [_in_front, _behind, _other_name, _other_size, _compressed, _link, _renamed, _renamed_in_the_directory],
+)
 def test_a_bundle_of_which_other_tools_could_unpack_something_else_is_a_problem(
     exported: Exported, tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
