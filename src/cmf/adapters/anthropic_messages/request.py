@@ -29,7 +29,7 @@ from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import replace, trusted
-from cmf.message.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from cmf.message.message import Layout, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from cmf.message.request import Request, Sampling, ToolChoice, ToolChoiceMode
 from cmf.message.tools import ToolDefinition
 from cmf.models.capabilities import lookup
@@ -42,6 +42,8 @@ EFFORTS: Final = frozenset({"low", "medium", "high", "xhigh", "max"})
 _HEADERS: Final = ("anthropic-beta", "anthropic-version")
 _TOP: Final = -1  # the group number of what came in `system`
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+_ROLE_WORDS: Final = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}
+_BARE: Final = FrozenDict({"at": {"content": {"block": "text"}}})  # the layout of content that is a bare text
 _MESSAGE_KEYS: Final = frozenset({"role", "content"})
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 _UNSUPPORTED_SAMPLING: Final = ("seed", "frequency_penalty", "presence_penalty")
@@ -160,10 +162,29 @@ def _decode_system(system: Any, names: Names) -> tuple[Message, ...]:
 
 def _decode_message(item: Any, index: int, names: Names) -> tuple[Message, ...]:
     path = f"$.messages[{index}]"
+    if (plain_message := _read_plain(item, index)) is not None:
+        return (plain_message,)
     group = _group_in(item, path, names)
     # Without a layout, results of parallel calls are put together and system text is moved to the front.
     keep = group[0].role in (Role.TOOL, Role.SYSTEM)
     return layout.spelled(group, encode_group(group), item, format_name=FORMAT, path=path, index=index, keep=keep)
+
+
+def _read_plain(item: Any, index: int) -> Message | None:
+    """The message of a user or assistant that is one text, bare or in a block, and nothing else; None for any other."""
+    if not isinstance(item, dict) or item.keys() != _MESSAGE_KEYS:
+        return None
+    role, content = item["role"], item["content"]
+    is_bare = isinstance(content, str)
+    blocks = [{"type": "text", "text": content}] if is_bare else content
+    block = blocks[0] if isinstance(blocks, list) and len(blocks) == 1 else None
+    if role not in ("user", "assistant") or not isinstance(block, dict) or block.keys() != {"type", "text"}:
+        return None
+    text = block["text"]
+    if block["type"] != "text" or not isinstance(text, str) or not text:
+        return None
+    written = Layout(format=FORMAT, group=index, shape=_BARE) if is_bare else None
+    return trusted(Message, role=_ROLES[role], content=(trusted(TextPart, text=text),), provider_raw=written)
 
 
 def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
@@ -308,6 +329,10 @@ def _report_unsaid(request: Request) -> None:
         drop(FORMAT, "response_schema_name", "the format does not name schemas")
 
 
+def _role_of(message: Message) -> str:
+    return _ROLE_WORDS.get(message.role, "user")
+
+
 def _is_broken(call: ToolCallPart) -> bool:
     """Whether the arguments of a call are text that is no JSON object."""
     return call.arguments is None and bool(call.arguments_raw)
@@ -315,9 +340,7 @@ def _is_broken(call: ToolCallPart) -> bool:
 
 def encode_group(group: Sequence[Message]) -> dict[str, Any]:
     """The wire message that a group of canonical ones makes, spelled plainly: content is a list of blocks."""
-    first = group[0]
-    role = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}.get(first.role, "user")
-    wire: dict[str, Any] = {"role": role, "content": []}
+    wire: dict[str, Any] = {"role": _role_of(group[0]), "content": []}
     for message in group:
         for part in message.content:
             if type(part) is ToolCallPart and _is_broken(part) and not is_own(part):
@@ -330,6 +353,10 @@ def encode_group(group: Sequence[Message]) -> dict[str, Any]:
 
 
 def _respelled(group: Sequence[Message], names: Names) -> dict[str, Any]:
+    if len(group) == 1 and (text := layout.only_text(group[0])):
+        shape = layout.shape_of(group[0], FORMAT)
+        if not shape or shape == _BARE:
+            return {"role": _role_of(group[0]), "content": text if shape else [{"type": "text", "text": text}]}
     wire: dict[str, Any] = layout.respell(
         encode_group(group), group, format_name=FORMAT, decode=lambda spelt: _group_in(spelt, "$", names)
     )

@@ -37,10 +37,22 @@ Names = dict[str, str]  # the tool that a call id of the same request belongs to
 Taken = Part | None
 Take = Callable[[Fields, Dialect], Taken]
 
+_PLAIN_KEYS: Final = frozenset({"role", "content"})
 _MESSAGE_NULLS: Final = (
     "content", "refusal", "tool_calls", "function_call", "audio", "annotations", "reasoning", "reasoning_content",
     "reasoning_details", "name",
 )  # fmt: skip
+
+
+def read_plain(raw: Any) -> Message | None:
+    """The message that is nothing but a role and a text, which is written so again; None for any other."""
+    if not isinstance(raw, dict) or raw.keys() != _PLAIN_KEYS:
+        return None
+    name, text = raw["role"], raw["content"]
+    role = ROLES.get(name) if isinstance(name, str) and isinstance(text, str) and text else None
+    if role is None or role is Role.TOOL:
+        return None
+    return trusted(Message, role=role, content=(trusted(TextPart, text=text),))
 
 
 def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, reply: bool = False) -> Message:

@@ -13,6 +13,7 @@ from cmf.adapters.chat_completions.dialect import JSON, THOUGHTS, Dialect
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.call_ids import CallIds
 from cmf.adapters.wire.fields import merge
+from cmf.adapters.wire.layout import only_text
 from cmf.enums import Role
 from cmf.errors import DecodeError, UnsupportedError
 from cmf.json.codec import dumps, loads
@@ -40,6 +41,8 @@ _NO_RESULT: Final = ToolResultPart()
 
 def wire_messages(message: Message, dialect: Dialect, ids: CallIds) -> list[dict[str, Any]]:
     """The wire messages of one message: its tool results, one each, then the rest if there is any."""
+    if (text := only_text(message)) and message.role is not Role.TOOL:
+        return [{"role": message.role.value, "content": text}]
     dialect.drop_foreign(message, "message", message)
     if message.role is Role.ASSISTANT:
         return [wire_assistant(message, dialect, ids)]

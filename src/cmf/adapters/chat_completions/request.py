@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.adapters.chat_completions.dialect import Dialect, tool_choice, wire_tool_choice
-from cmf.adapters.chat_completions.parts_in import Names, decoded_message, listed_in
+from cmf.adapters.chat_completions.parts_in import Names, decoded_message, listed_in, read_plain
 from cmf.adapters.chat_completions.parts_out import wire_messages
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.call_ids import CallIds
 from cmf.adapters.wire.fields import Fields, merge
 from cmf.adapters.wire.layout import respell, respell_one, shape_of, spelled_one
 from cmf.errors import ShapeError, UnsupportedError
-from cmf.json.frozen import FrozenDict, freeze, same_spelling, thaw
+from cmf.json.frozen import FrozenDict, freeze, same_spelling
 from cmf.json.value import replace, trusted
 from cmf.message.message import Message, ToolCallPart
 from cmf.message.request import Request, Sampling
@@ -41,6 +41,8 @@ def read_request(dialect: Dialect, body: Any, model: str | None, headers: Mappin
 
 
 def _read_message(raw: Any, index: int, dialect: Dialect, names: Names) -> Message:
+    if (plain_message := read_plain(raw)) is not None:
+        return plain_message
     path = f"$.messages[{index}]"
     message = decoded_message(raw, path, dialect, names)
     plain = wire_messages(message, dialect, CallIds())[0]
@@ -248,7 +250,7 @@ def _encode(request: Request, dialect: Dialect) -> dict[str, Any]:
     elif request.tool_choice is not None:
         body["tool_choice"] = wire_tool_choice(request.tool_choice)
     if request.response_schema is not None:
-        named = {"name": request.response_schema_name or "response", "schema": thaw(request.response_schema)}
+        named = {"name": request.response_schema_name or "response", "schema": request.response_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     if request.reasoning_effort is not None:
         if dialect.nested_effort and "reasoning_effort" not in extra:
@@ -292,7 +294,7 @@ def _encode_tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
     if tool.description is not None:
         described["description"] = tool.description
     if tool.input_schema is not None:
-        described["parameters"] = thaw(tool.input_schema)
+        described["parameters"] = tool.input_schema
     if dialect.key_of(tool) == "functions":
         return "functions", merge(described, own)
     kind = "custom" if tool.type == "custom" else "function"

@@ -12,6 +12,7 @@ from cmf.adapters.wire import layout
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import marked_again
 from cmf.adapters.wire.fields import allowed_names, as_text, extra_of, merge, object_in
+from cmf.adapters.wire.layout import only_text
 from cmf.adapters.wire.loss import drop, drop_foreign_extras, narrowed, refuse_foreign_kind
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
@@ -258,10 +259,10 @@ def write_request(request: Request) -> dict[str, Any]:
         decode=lambda spelt: _decode(spelt, request.model),
     )
     messages = marked_again(request.messages, FORMAT)
-    if messages and _form(messages[0]) == "instructions" and (text := _only_text(messages[0], Role.SYSTEM)):
+    if messages and _form(messages[0]) == "instructions" and (text := _plain_text(messages[0], Role.SYSTEM)):
         body["instructions"] = text[0]
         messages = messages[1:]
-    if len(messages) == 1 and _form(messages[0]) == "input" and (text := _only_text(messages[0], Role.USER)):
+    if len(messages) == 1 and _form(messages[0]) == "input" and (text := _plain_text(messages[0], Role.USER)):
         body["input"] = text[0]
     elif messages:
         writer = ItemWriter()
@@ -274,12 +275,10 @@ def _form(message: Message) -> str:
     return as_text(layout.shape_of(message, FORMAT).get("form")) or ""
 
 
-def _only_text(message: Message, role: Role) -> tuple[str] | None:
+def _plain_text(message: Message, role: Role) -> tuple[str] | None:
     """The text of a message that is nothing but one plain text of this role."""
-    if message.role is not role or message.extra is not None or len(message.content) != 1:
-        return None
-    part = message.content[0]
-    return (part.text,) if isinstance(part, TextPart) and part.extra is None else None
+    text = only_text(message) if message.role is role else None
+    return None if text is None else (text,)
 
 
 def _write_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]:

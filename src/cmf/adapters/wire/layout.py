@@ -26,7 +26,7 @@ from cmf.errors import ShapeError
 from cmf.json.codec import dumps, loads_object
 from cmf.json.frozen import FrozenDict, freeze, same_json, same_spelling, thaw
 from cmf.json.value import replace, to_bytes
-from cmf.message.message import NO_SHAPE, Layout, Message, Part, ToolResultPart
+from cmf.message.message import NO_SHAPE, Layout, Message, Part, TextPart, ToolResultPart
 from cmf.message.request import Request, Response
 from cmf.message.transform import messages_of
 
@@ -295,6 +295,12 @@ def user_runs(parts: Sequence[Part]) -> list[tuple[Role, tuple[Part, ...]]]:
         else:
             runs.append((Role.USER, [part]))
     return [(role, tuple(run)) for role, run in runs] or [(Role.USER, ())]
+
+
+def only_text(message: Message) -> str | None:
+    """The text of a message that is one text and nothing else, as most are; None for any other."""
+    part = message.content[0] if len(message.content) == 1 and not message.extra else None
+    return part.text if type(part) is TextPart and not part.extra else None
 
 
 # -- wire messages that hold more than one canonical message -----------------------------------------------------------
