@@ -32,9 +32,8 @@ from cmf.message.headers import is_sensitive
 from cmf.message.ids import TOOL_PREFIX, IdMap, Ids, stamp, unstamp
 from cmf.message.invariants import validate
 from cmf.message.tools import ToolRegistry
-from cmf.models.capabilities import ModelCapabilities
+from cmf.models.capabilities import ModelCapabilities, check_swap
 from cmf.models.pricing import PriceTable, shipped_table
-from cmf.models.requirements import check_swap
 from tests.golden.record import HERE, NOW, SCRUBBED, cassettes, golden, received, same_bytes, scrubbed, sent
 
 CASSETTES = {cassette["format"]: cassette for cassette in cassettes()}

@@ -14,9 +14,8 @@ from cmf.interop.agent_threads import children, from_agent_threads, leaves, line
 from cmf.json.codec import loads
 from cmf.message.ids import IdMap, unstamp
 from cmf.message.invariants import validate
-from cmf.models.capabilities import ModelCapabilities
+from cmf.models.capabilities import ModelCapabilities, check_swap
 from cmf.models.pricing import shipped_table
-from cmf.models.requirements import check_swap
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "spec"
 

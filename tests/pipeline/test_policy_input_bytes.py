@@ -37,7 +37,7 @@ from cmf.errors import CmfError
 from cmf.json.frozen import FrozenDict, FrozenList
 from cmf.json.value import encoded, to_bytes
 from cmf.message.request import NO_SAMPLING
-from cmf.views.templates import OUTLINES
+from cmf.views.render import OUTLINES
 from pipeline.decisions import policy_input
 from pipeline.decisions.policy_input import SessionFacts, form_of, shared_bytes, view_bytes
 

@@ -29,9 +29,8 @@ from cmf.message.message import (
     derived,
 )
 from cmf.message.model_ids import provider_and_name, provider_of
-from cmf.message.request import Request, Response
+from cmf.message.request import Request, Response, other_models
 from cmf.message.tools import ToolDefinition, schema_findings
-from cmf.models.fallbacks import other_models
 from cmf.views.access import Scope
 from cmf.views.render import NO_KEYS, JoinedText, JoinedThinking, Keys, Piece, addressed, exact_json, known, show
 from cmf.views.tiers import Grants

@@ -24,9 +24,8 @@ from cmf.message.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.message.request import Request, Response
+from cmf.message.request import Request, Response, other_models
 from cmf.message.transform import messages_of
-from cmf.models.fallbacks import other_models
 from pipeline.decisions.decision import Effect, Hit, StageRecord
 from pipeline.decisions.stage import Traffic
 

@@ -19,8 +19,7 @@ from cmf.message.headers import is_sensitive
 from cmf.message.message import Extensions, HttpExtension, Message
 from cmf.message.security import SecurityExtension, SubjectExtension
 from cmf.views.access import Scope, shown_to
-from cmf.views.render import KINDS
-from cmf.views.templates import OUTLINES
+from cmf.views.render import KINDS, OUTLINES
 from cmf.views.tiers import Grants
 from cmf.views.view import MessageView, head
 

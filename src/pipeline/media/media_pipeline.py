@@ -12,7 +12,7 @@ from typing import TypeVar
 from cmf.errors import MediaError
 from cmf.message.message import MediaPart, Message, Part
 from cmf.message.request import Request, Response
-from cmf.message.transform import map_parts
+from cmf.message.transform import map_parts, part_paths
 from cmf.models.capabilities import ModelCapabilities
 from pipeline.decisions.errors import needs
 from pipeline.media.fetch import Fetcher, FetchSettings
@@ -60,15 +60,9 @@ class MediaPipeline:
 
     async def _resolved(self, value: _T) -> _T:
         """`value` with the bytes of what it refers to in place of the reference."""
-        found: dict[str, MediaPart] = {}
-
-        def note(part: Part, path: str) -> Part:
-            if isinstance(part, MediaPart) and not carries_bytes(part):
-                found[path] = part
-            return part
-
-        map_parts(value, note)
-        if len(found) > MAX_REFERENCES:
+        parts = part_paths(value)
+        references = {path: part for path, part in parts if isinstance(part, MediaPart) and not carries_bytes(part)}
+        if len(references) > MAX_REFERENCES:
             raise MediaError(
                 f"more than {MAX_REFERENCES} references to media",
                 code="media.too-many-references",
@@ -76,7 +70,7 @@ class MediaPipeline:
             )
         turn = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
-            tasks = {path: group.create_task(self._outcome(part, path, turn)) for path, part in found.items()}
+            tasks = {path: group.create_task(self._outcome(part, path, turn)) for path, part in references.items()}
         bodies = {path: task.result() for path, task in tasks.items()}
         for body in bodies.values():
             if isinstance(body, MediaError):

@@ -14,8 +14,7 @@ from cmf.errors import UnsupportedError
 from cmf.message.message import Message
 from cmf.message.model_ids import PROVIDER_FORMATS, ModelId, parse_model_id
 from cmf.message.request import Request
-from cmf.models.capabilities import NONE, ModelCapabilities
-from cmf.models.requirements import check_swap
+from cmf.models.capabilities import NONE, ModelCapabilities, check_swap
 from pipeline.decisions.context import Context
 from pipeline.decisions.events import Events, RoutingConstraintFailure
 from pipeline.sessions.base import SessionStore

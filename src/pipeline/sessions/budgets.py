@@ -20,8 +20,7 @@ from cmf.adapters.wire.tokens import answers
 from cmf.message.ids import Clock
 from cmf.message.message import TokenUsage
 from cmf.message.model_ids import provider_of
-from cmf.message.request import Request
-from cmf.models.fallbacks import other_models
+from cmf.message.request import Request, other_models
 from cmf.models.pricing import Price, PriceTable, shipped_table
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ConfigError, SessionError, UnpricedError

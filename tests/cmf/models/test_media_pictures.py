@@ -13,7 +13,7 @@ from tests.cmf.pictures import SECRET, animated, gradient, oriented, png_claimin
 
 from cmf.errors import MediaError
 from cmf.message.binary import sniff
-from cmf.message.images import ImageLimits, Picture, redraw
+from cmf.models.media import ImageLimits, Picture, redraw
 
 PNG_OR_JPEG = ("image/png", "image/jpeg")
 LIMITS = ImageLimits()

@@ -19,8 +19,7 @@ from cmf import (
     ToolResultPart,
 )
 from cmf.errors import UnsupportedError
-from cmf.models.capabilities import NONE, ModelCapabilities
-from cmf.models.requirements import check_swap, shortfalls
+from cmf.models.capabilities import NONE, ModelCapabilities, check_swap, shortfalls
 
 ALL = ModelCapabilities(
     supports_thinking=True,
