@@ -159,11 +159,11 @@ impl PolicySet {
     /// Evaluates rules that read no input now, and not for each view. Those that fail or take long are left as they
     /// are.
     fn fold_constants(&mut self) {
-        let (interpreter, data, strict) = (&self.interpreter, &self.data, self.options.strict_builtin_errors);
+        let (interpreter, strict) = (&self.interpreter, self.options.strict_builtin_errors);
         let deadline = Instant::now() + MAX_FOLDING;
         let mut spare = None;
         for program in &mut self.programs {
-            program.optimize(data, |name| {
+            program.fold_constants(|name| {
                 let limit = deadline.checked_duration_since(Instant::now())?;
                 let mut engine: Engine = spare.take().unwrap_or_else(|| interpreter.clone());
                 let check_interval = INTERPRETER_INTERVAL;

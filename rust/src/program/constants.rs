@@ -2,13 +2,24 @@
 //!
 //! The machine would evaluate such a rule for each view, and copy the description of the rule at each use. So each use
 //! becomes the load of a literal.
+//!
+//! A value may hold another several times and share it, so its size when written out can be exponential in the length
+//! of a policy: `s1 := [s0, s0]`, and so on. So its size is checked before it is walked.
 #![forbid(unsafe_code)]
 
-use crate::program::literals;
 use regorus::rvm::program::RuleInfo;
 use regorus::rvm::{Instruction, Program};
 use regorus::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Levels of nesting: more cannot be written as a result.
+const MAX_DEPTH: usize = crate::json::MAX_DEPTH as usize;
+/// Members of a value that is evaluated at load, counted wherever they occur: as many as an input may have.
+const MAX_MEMBERS: usize = 1 << 20;
+/// Members of a value that is looked up among the existing literals.
+const MAX_COMPARED: usize = 64;
+/// Bytes of text that count as a member.
+const TEXT_BYTES: usize = 32;
 
 /// Replaces each use of a rule that reads no input by the load of its value. `value_of` gives the value of the rule
 /// whose first body begins at an instruction; None if it has none or it is not known: then the rule is evaluated as
@@ -24,7 +35,7 @@ pub fn fold(program: &mut Program, value_of: impl FnMut(usize) -> Option<Value>)
         known.rule(rule);
     });
     let places: BTreeMap<usize, u16> =
-        known.values.into_iter().filter_map(|(rule, value)| Some((rule, literals::place(program, value)?))).collect();
+        known.values.into_iter().filter_map(|(rule, value)| Some((rule, place(program, value)?))).collect();
     for step in &mut program.instructions {
         let Instruction::CallRule { dest, rule_index } = *step else { continue };
         if let Some(literal_idx) = places.get(&usize::from(rule_index)) {
@@ -61,7 +72,7 @@ impl<F: FnMut(usize) -> Option<Value>> Known<'_, F> {
     fn is_bounded(&mut self, rule: usize, info: &RuleInfo) -> bool {
         let Some(start) = bodies(info).next().filter(|_| info.function_info.is_none()) else { return true };
         match (self.value_of)(start).filter(|value| *value != Value::Undefined) {
-            Some(value) if !literals::is_bounded(&value) => return false,
+            Some(value) if !is_bounded(&value) => return false,
             Some(value) => {
                 self.values.insert(rule, value);
             }
@@ -95,4 +106,39 @@ impl<F: FnMut(usize) -> Option<Value>> Known<'_, F> {
 
 fn bodies(info: &RuleInfo) -> impl Iterator<Item = usize> + '_ {
     info.definitions.iter().flatten().map(|at| *at as usize)
+}
+
+/// Whether the value is small enough to be walked.
+fn is_bounded(value: &Value) -> bool {
+    fits(value, MAX_DEPTH, &mut { MAX_MEMBERS })
+}
+
+/// The index of a literal; None if the program has no more room. Only small ones are looked up among the existing
+/// literals: with large ones the time would grow with the square of what is added.
+fn place(program: &mut Program, value: Value) -> Option<u16> {
+    if fits(&value, MAX_DEPTH, &mut { MAX_COMPARED }) {
+        return u16::try_from(program.add_literal(value)).ok();
+    }
+    let place = u16::try_from(program.literals.len()).ok()?;
+    program.literals.push(value);
+    Some(place)
+}
+
+/// Whether the value has no more members than `left` and no more levels than `depth`; subtracts its members from
+/// `left`.
+fn fits(value: &Value, depth: usize, left: &mut usize) -> bool {
+    let size = 1 + match value {
+        Value::String(text) => text.len() / TEXT_BYTES,
+        _ => 0,
+    };
+    let (Some(rest), Some(depth)) = (left.checked_sub(size), depth.checked_sub(1)) else { return false };
+    *left = rest;
+    match value {
+        Value::Array(items) => items.iter().all(|item| fits(item, depth, left)),
+        Value::Set(items) => items.iter().all(|item| fits(item, depth, left)),
+        Value::Object(members) => {
+            members.iter_sorted().all(|(key, member)| fits(key, depth, left) && fits(member, depth, left))
+        }
+        _ => true,
+    }
 }

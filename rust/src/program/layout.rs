@@ -1,5 +1,4 @@
-//! Instructions inserted into a compiled program or removed from it, with every jump adjusted; and comprehensions
-//! corrected.
+//! Instructions inserted into a compiled program, with every jump adjusted; and comprehensions corrected.
 //!
 //! In this release a condition that fails directly inside a comprehension, outside of any loop in it, ends an iteration
 //! of the loop *around* the comprehension or, if there is none, leaves the comprehension open. Such a comprehension
@@ -9,7 +8,7 @@
 use regorus::rvm::instructions::{LoopMode, LoopStartParams};
 use regorus::rvm::{Instruction, Program};
 use regorus::{Rc, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Instructions to insert, by the position before or after which they go. A jump to a position lands on what is
 /// inserted before it, and never on what is inserted after the position above.
@@ -97,24 +96,6 @@ pub fn rebuild(program: &Program, inserts: &Inserts) -> Option<Program> {
         params.loop_end = loop_end;
     }
     Some(new)
-}
-
-/// The program without the instructions at `removed`, and the new position of each old one: a jump to a removed
-/// instruction lands on the next. None if the program does not have the expected layout.
-pub fn without(program: &Program, removed: &BTreeSet<usize>) -> Option<(Program, Vec<usize>)> {
-    let mut new = program.clone();
-    new.instructions.clear();
-    new.instruction_spans.clear();
-    let mut moved = Moved(Vec::with_capacity(program.instructions.len() + 1));
-    for (position, instruction) in program.instructions.iter().enumerate() {
-        moved.0.push(new.instructions.len());
-        if !removed.contains(&position) {
-            new.add_instruction(*instruction, program.instruction_spans.get(position).cloned().flatten());
-        }
-    }
-    moved.0.push(new.instructions.len());
-    move_jumps(&mut new, &moved, program.instruction_data.loop_params.len())?;
-    Some((new, moved.0))
 }
 
 /// The comprehensions in which a condition can fail outside of any loop in them.

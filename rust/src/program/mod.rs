@@ -3,21 +3,13 @@
 //! regorus limits a program to 256 modules and 65,535 instructions. A virtual machine is made for one program, and
 //! looks at every rule of it then: one that ended normally is kept for the next call.
 //!
-//! A program is compiled, made as strict as the interpreter ([`hardening`], by means of [`layout`]), and then made
-//! shorter:
-//! - [`constants`]: rules that read no input are evaluated at load ([`literals`] holds their values);
-//! - [`dead_bodies`]: bodies that cannot hold with the data of the set are removed;
-//! - [`idle_steps`]: instructions without an effect are removed;
-//! - [`shared_conditions`]: a first condition that definitions share is evaluated once.
+//! A program is compiled and made as strict as the interpreter ([`hardening`], by means of [`layout`]). Then rules that
+//! read no input are replaced by their values ([`constants`]).
 #![forbid(unsafe_code)]
 
 pub mod constants;
-pub mod dead_bodies;
 pub mod hardening;
-pub mod idle_steps;
 pub mod layout;
-pub mod literals;
-pub mod shared_conditions;
 
 use crate::failure::PolicyFault;
 use crate::policy_set::{engine_of, prepare, Options};
@@ -46,20 +38,10 @@ impl Program {
         Self { hardened, spare: Mutex::new(Vec::new()) }
     }
 
-    /// Evaluates what does not depend on input, and removes what has no effect then; `value_of` gives the value of a
-    /// rule by its path.
-    pub fn optimize(&mut self, data: &Value, mut value_of: impl FnMut(&str) -> Option<Value>) {
+    /// Replaces rules that read no input by their values; `value_of` gives the value of a rule by its path.
+    pub fn fold_constants(&mut self, mut value_of: impl FnMut(&str) -> Option<Value>) {
         let Hardened { program, rules } = &mut self.hardened;
         constants::fold(Arc::make_mut(program), |start| value_of(rules.get(&start)?));
-        dead_bodies::remove(Arc::make_mut(program), data);
-        if let Some((shorter, moved)) = idle_steps::remove(program) {
-            *program = Arc::new(shorter);
-            let places = std::mem::take(rules).into_iter();
-            *rules = places.filter_map(|(at, name)| Some((*moved.get(at)?, name))).collect();
-        }
-        for (condition, body) in shared_conditions::evaluate_once(Arc::make_mut(program)) {
-            rules.extend(rules.get(&body).cloned().map(|name| (condition, name)));
-        }
     }
 
     /// The same program, evaluating all definitions of a rule, also after one that holds with a constant that all of

@@ -1,4 +1,4 @@
-"""Steps that the compiled form leaves out, and what must not change by that."""
+"""Arguments, members and conditions that may be missing: what the two forms make of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DOCUMENTS = (
 
 @pytest.mark.spec("ENG-11")
 @pytest.mark.parametrize("rules", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_without_idle_steps_gives_what_the_interpreter_gives(rules: str) -> None:
+def test_what_may_be_missing_gives_what_the_interpreter_gives(rules: str) -> None:
     compiled, interpreted = (engine_of(rules, compiled=is_compiled) for is_compiled in (True, False))
 
     assert compiled.form == "compiled"
