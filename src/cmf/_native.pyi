@@ -72,9 +72,6 @@ def survey(modules: list[tuple[str, str]]) -> bytes:
 def picked(object: bytes, names: list[str]) -> bytes | None:
     """The same JSON object with the named members alone; None where that cannot be told quickly."""
 
-def polynomial(bytes: bytes, place: tuple[int, int]) -> bytes:
-    """The hash that fingerprints are, at a place that is known: for tests alone."""
-
 def with_facts(view: bytes, asked: tuple[bool, bool, bool, bool, bool]) -> bytes | None:
     """The JSON of a view with the facts that are asked for; None if it has none of them."""
 

@@ -2,10 +2,8 @@
 //!
 //! Two values are the same if they are of one type, with the same values in each of their slots; JSON also has its keys
 //! in the same order and its numbers in the same spelling. Neither value has to be kept: everything in it is hashed
-//! under a random secret ([`polynomial_hash`](crate::python::polynomial_hash)). A value that cannot be hashed is equal
-//! to no other.
+//! with BLAKE3 under a random key. A value that cannot be hashed is equal to no other.
 
-use crate::python::polynomial_hash::{Hash, Secret};
 use crate::python::tuples::{addresses, same_addresses};
 use crate::python::type_table::{Entries, TypeTable};
 use crate::python::value_writer::{next, of, place, tuple_of, Item};
@@ -13,13 +11,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFrozenSet, PyList, PyString, PyTuple, PyType};
 use pyo3::{ffi, Borrowed};
+use std::hash::{BuildHasher, RandomState};
 use std::ptr::addr_of_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Levels of nesting: a value with more is equal to no other.
 const MAX_DEPTH: u32 = 128;
-const SIZE: usize = size_of::<Hash>();
+/// Bytes of a fingerprint: the beginning of a BLAKE3 hash.
+const SIZE: usize = 16;
 /// Slots of one type: a number with a bit for each tells which are set.
 const MAX_SLOTS: usize = 64;
 
@@ -49,7 +49,7 @@ enum Hashed {
 pub struct Fingerprints {
     slots_of: Py<PyAny>,
     kinds: TypeTable<Kind>,
-    secret: Secret,
+    key: [u8; blake3::KEY_LEN],
     learned: AtomicUsize,
     odd: AtomicUsize,
 }
@@ -59,7 +59,7 @@ impl Fingerprints {
     #[new]
     fn new(slots_of: Py<PyAny>) -> Self {
         let (learned, odd) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { slots_of, kinds: TypeTable::default(), secret: Secret::new(), learned, odd }
+        Self { slots_of, kinds: TypeTable::default(), key: random_key(), learned, odd }
     }
 
     /// How many items at the beginning of `given` are the same as in `held`, whose fingerprints are `known`; and the
@@ -94,18 +94,29 @@ impl Fingerprints {
 }
 
 impl Fingerprints {
-    fn fingerprint(&self, item: Item<'_, '_>, bytes: &mut Vec<u8>, kinds: &mut Arc<Entries<Kind>>) -> PyResult<Hash> {
+    fn fingerprint(
+        &self,
+        item: Item<'_, '_>,
+        bytes: &mut Vec<u8>,
+        kinds: &mut Arc<Entries<Kind>>,
+    ) -> PyResult<[u8; SIZE]> {
         loop {
             bytes.clear();
             match (Serializer { kinds, bytes }).value(item, MAX_DEPTH) {
-                Ok(()) => return Ok(self.secret.hash(bytes)),
+                Ok(()) => return Ok(self.hash(bytes)),
                 Err(Stop::Type(cls)) => *kinds = self.ask(cls.bind(item.py()))?,
                 Err(Stop::Unsupported) => {
                     let number = self.odd.fetch_add(1, Ordering::Relaxed);
-                    return Ok(self.secret.hash(&[&b"odd"[..], &number.to_le_bytes()].concat()));
+                    return Ok(self.hash(&[&b"odd"[..], &number.to_le_bytes()].concat()));
                 }
             }
         }
+    }
+
+    fn hash(&self, bytes: &[u8]) -> [u8; SIZE] {
+        let mut print = [0; SIZE];
+        print.copy_from_slice(&blake3::keyed_hash(&self.key, bytes).as_bytes()[..SIZE]);
+        print
     }
 
     fn ask(&self, cls: &Bound<'_, PyType>) -> PyResult<Arc<Entries<Kind>>> {
@@ -129,6 +140,14 @@ impl Fingerprints {
         let number = self.learned.fetch_add(1, Ordering::Relaxed);
         Ok(self.kinds.add(cls, Kind { number, hashed: told }))
     }
+}
+
+fn random_key() -> [u8; blake3::KEY_LEN] {
+    let mut key = [0; blake3::KEY_LEN];
+    for word in key.chunks_exact_mut(size_of::<u64>()) {
+        word.copy_from_slice(&RandomState::new().hash_one(0_u8).to_le_bytes());
+    }
+    key
 }
 
 /// The members of an enumeration; none for another type.

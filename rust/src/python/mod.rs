@@ -5,7 +5,7 @@
 //! - Policy inputs: [`input_writer`] writes them from views, by [`template`] and [`context`]; [`value_writer`] writes
 //!   values.
 //! - Values: [`named_fields`] makes them, [`freezing`] freezes and compares JSON.
-//! - Repeated conversations: [`fingerprints`] tells what was there before, by [`polynomial_hash`] and [`tuples`].
+//! - Repeated conversations: [`fingerprints`] tells what was there before, with the help of [`tuples`].
 //! - [`type_table`] holds what Python told of its types; [`c_functions`] defines functions without PyO3's wrapper.
 
 mod c_functions;
@@ -14,7 +14,6 @@ mod fingerprints;
 mod freezing;
 mod input_writer;
 mod named_fields;
-mod polynomial_hash;
 mod template;
 mod tuples;
 mod type_table;
@@ -184,8 +183,8 @@ fn traceless_errors() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        polynomial_hash, quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes,
-        PyModule, PyModuleMethods, PyResult, Python,
+        quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes, PyModule,
+        PyModuleMethods, PyResult, Python,
     };
     use crate::addresses::address;
     use crate::builtins::{self, regexes};
@@ -278,12 +277,6 @@ mod _native {
     #[pyfunction]
     fn same_but_spaces(left: &[u8], right: &[u8]) -> bool {
         spelling::same_but_spaces(left, right)
-    }
-
-    /// The hash of fingerprints, at a known place instead of a secret one: for tests.
-    #[pyfunction]
-    fn polynomial(bytes: &[u8], place: [u64; 2]) -> [u8; 16] {
-        polynomial_hash::Secret::at(u128::from(place[0]) << 64 | u128::from(place[1])).hash(bytes)
     }
 
     /// The normal form of a URI; None for an address that has none.

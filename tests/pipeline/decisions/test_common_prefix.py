@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 
 import pytest
@@ -9,27 +8,6 @@ from cmf import _native
 from cmf.enums import Role
 from cmf.message.message import Message
 from pipeline.decisions.traffic import equal_start, identical_start
-
-PRIME = 2**127 - 1
-BLOCK = 15
-
-
-def _polynomial(data: bytes, place: int) -> bytes:
-    """Term by term, as the definition has it."""
-    padded = data.ljust(-(-max(1, len(data)) // 60) * 60, b"\0")
-    total = 0
-    for at in range(0, len(padded), BLOCK):
-        total = (total + int.from_bytes(padded[at : at + BLOCK], "little")) * place % PRIME
-    return ((total + len(data)) * place % PRIME).to_bytes(16, "little")
-
-
-@pytest.mark.spec("PIPE-16")
-@pytest.mark.parametrize("place", [0, 1, 3, 2**64 - 1, 2**64, PRIME - 2, random.Random(1).getrandbits(126)])
-def test_fingerprints_are_the_value_of_a_polynomial_at_every_length(place: int) -> None:
-    texts = [random.Random(place).randbytes(200), b"\xff" * 200, PRIME.to_bytes(16, "little") * 9]
-
-    for data in [text[:length] for text in texts for length in range(len(text))]:
-        assert bytes(_native.polynomial(data, (place >> 64, place % 2**64))) == _polynomial(data, place)
 
 
 @pytest.mark.spec("PIPE-16")
