@@ -1,6 +1,6 @@
 """The Rust module `cmf-native`: the embedded Rego engine, and what values are read with. Spec: docs/spec/engines.md."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 ENGINE: str
@@ -125,53 +125,3 @@ class ValueWriter:
     def __init__(self, form_of: Callable[[type], object]) -> None: ...
     def write(self, item: object) -> bytes | None:
         """The same bytes, or None: something is not plainly in order, and `to_bytes` has the last word."""
-
-@final
-class Template:
-    """What the input of one type of part looks like: its beginning around `path`, its holes, its address."""
-
-    def __init__(
-        self,
-        part: type,
-        before_path: bytes,
-        after_path: bytes,
-        none: Sequence[str],
-        entries: Sequence[tuple[str, str, str]],
-        properties: Sequence[tuple[str, str, str]],
-        address: tuple[str, Sequence[str]] | None,
-    ) -> None: ...
-
-@final
-class Context:
-    """What one reader is shown of a message's context, by the names of fields, and what they hold when not told."""
-
-    def __init__(
-        self,
-        types: Sequence[type],
-        message: Sequence[tuple[str, object]],
-        slots: Sequence[tuple[str, object]],
-        security: Sequence[tuple[str, object]],
-        subject: Sequence[tuple[str, object]],
-        profiles: Sequence[tuple[str, str]],
-        is_whole: bool,
-    ) -> None:
-        """`types`: those of messages, of extensions, of their slot `http`, of the security block and its subject."""
-
-@final
-class InputWriter:
-    """Writes policy inputs from views; each function is asked once for the same arguments."""
-
-    def __init__(
-        self,
-        values: ValueWriter,
-        view: type,
-        scope: type,
-        template_of: Callable[[type, Any, Any], Template | None],
-        context_of: Callable[[Any], Context],
-        is_sensitive: Callable[[str], bool],
-    ) -> None: ...
-    def view(self, view: object, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes | None:
-        """What is a view's own, or None: something is not plainly in order, and the view itself has the last word."""
-
-    def shared(self, scope: object, session: Mapping[str, Any] | bytes | None = None) -> bytes | None:
-        """What the views of a scope share, with a session's block or its JSON; or None as above."""

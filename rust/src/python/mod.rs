@@ -2,19 +2,14 @@
 //!
 //! - The engine: `PolicySet` and the functions here take and give bytes, and release the interpreter lock while they
 //!   work.
-//! - Policy inputs: [`input_writer`] writes them from views, by [`template`] and [`context`]; [`value_writer`] writes
-//!   values.
-//! - Values: [`named_fields`] makes them, [`freezing`] freezes and compares JSON.
+//! - Values: [`named_fields`] makes them, [`value_writer`] writes them, [`freezing`] freezes and compares JSON.
 //! - Repeated conversations: [`fingerprints`] tells what was there before, with the help of [`tuples`].
 //! - [`type_table`] holds what Python told of its types; [`c_functions`] defines functions without PyO3's wrapper.
 
 mod c_functions;
-mod context;
 mod fingerprints;
 mod freezing;
-mod input_writer;
 mod named_fields;
-mod template;
 mod tuples;
 mod type_table;
 mod value_writer;
@@ -198,17 +193,11 @@ mod _native {
     #[pymodule_export]
     use super::{PyPolicySet, RefusedError};
     #[pymodule_export]
-    use crate::python::context::Context;
-    #[pymodule_export]
     use crate::python::fingerprints::Fingerprints;
     #[pymodule_export]
     use crate::python::freezing::freezing;
     #[pymodule_export]
-    use crate::python::input_writer::InputWriter;
-    #[pymodule_export]
     use crate::python::named_fields::filler;
-    #[pymodule_export]
-    use crate::python::template::Template;
     #[pymodule_export]
     use crate::python::value_writer::ValueWriter;
 

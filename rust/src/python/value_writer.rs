@@ -25,13 +25,11 @@ const MAX_QUESTIONS: usize = 64;
 const KEPT: usize = 1 << 20;
 /// Fractions that are written without an exponent everywhere.
 const PLAIN: std::ops::Range<f64> = 1e-5..1e16;
-/// The largest whole number up to which a double holds all of them.
-const SAFE: u64 = (1 << 53) - 1;
 
 pub(crate) type Item<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// Why nothing was written.
-pub(crate) enum Stop {
+enum Stop {
     /// The value is left to Python.
     Unsupported,
     /// Python has to tell how this type is written.
@@ -47,7 +45,7 @@ impl From<PyErr> for Stop {
     }
 }
 
-pub(crate) type Written = Result<(), Stop>;
+type Written = Result<(), Stop>;
 
 thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -94,37 +92,29 @@ pub struct ValueWriter {
 #[pymethods]
 impl ValueWriter {
     #[new]
-    pub(crate) fn new(form_of: Py<PyAny>) -> Self {
+    fn new(form_of: Py<PyAny>) -> Self {
         Self { form_of, forms: TypeTable::default() }
     }
 
     /// The bytes that `cmf.json.value.to_bytes` gives, or None: then it has to be asked.
-    fn write<'py>(&self, py: Python<'py>, item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
-        self.written(py, |writer| writer.value(item.as_borrowed()))
-    }
-}
-
-impl ValueWriter {
-    /// The bytes that `write` writes, or None as above; `write` may be called several times.
-    pub(crate) fn written<'py>(
-        &self,
-        py: Python<'py>,
-        write: impl Fn(&mut Writer<'_>) -> Written,
-    ) -> Option<Bound<'py, PyBytes>> {
+    fn write<'py>(&self, item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
         let mut out = SPARE.take();
-        let bytes = self.write_asking(py, &mut out, write).ok().map(|()| PyBytes::new(py, &out));
+        let bytes = self.write_asking(item, &mut out).ok().map(|()| PyBytes::new(item.py(), &out));
         if out.capacity() <= KEPT {
             SPARE.set(out);
         }
         bytes
     }
+}
 
-    fn write_asking(&self, py: Python<'_>, out: &mut Vec<u8>, write: impl Fn(&mut Writer<'_>) -> Written) -> Written {
+impl ValueWriter {
+    fn write_asking(&self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Written {
+        let py = item.py();
         let mut forms = self.forms.snapshot();
         let mut made = Vec::new();
         for _ in 0..MAX_QUESTIONS {
             out.clear();
-            match write(&mut Writer { forms: &forms, made: &made, out, depth: 0, whole: false, exact: false }) {
+            match (Writer { forms: &forms, made: &made, out, depth: 0 }).value(item.as_borrowed()) {
                 Err(Stop::Type(cls)) => forms = self.ask(cls.bind(py))?,
                 Err(Stop::Make(item)) => {
                     let Some(Form::Made(make)) = forms.get(item.bind(py).get_type_ptr() as usize) else {
@@ -196,19 +186,15 @@ pub(crate) fn place(cls: &Bound<'_, PyType>, slot: &Bound<'_, PyString>) -> PyRe
     }
 }
 
-pub(crate) struct Writer<'a> {
+struct Writer<'a> {
     forms: &'a Entries<Form>,
     made: &'a [(Py<PyAny>, Py<PyAny>)],
-    pub(crate) out: &'a mut Vec<u8>,
+    out: &'a mut Vec<u8>,
     depth: u32,
-    /// Whether fields that have their default are written too, and fields that are None are not.
-    pub(crate) whole: bool,
-    /// Whether whole numbers beyond `SAFE` are unsupported [A3].
-    pub(crate) exact: bool,
 }
 
 impl Writer<'_> {
-    pub(crate) fn value(&mut self, item: Item<'_, '_>) -> Written {
+    fn value(&mut self, item: Item<'_, '_>) -> Written {
         if let Ok(held) = item.cast_exact::<PyString>() {
             text(self.out, held.to_str()?);
         } else if let Ok(members) = item.cast_exact::<PyDict>() {
@@ -256,7 +242,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(crate) fn open(&mut self, bracket: u8) -> Written {
+    fn open(&mut self, bracket: u8) -> Written {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Stop::Unsupported);
@@ -266,7 +252,7 @@ impl Writer<'_> {
     }
 
     /// Writes the closing bracket in the place of the last comma, or after the opening bracket.
-    pub(crate) fn close(&mut self, bracket: u8) {
+    fn close(&mut self, bracket: u8) {
         self.depth -= 1;
         match self.out.last_mut() {
             Some(last) if *last == b',' => *last = bracket,
@@ -317,12 +303,12 @@ impl Writer<'_> {
         self.open(b'{')?;
         for field in fields {
             let held = of(&item, field.place).ok_or(Stop::Unsupported)?;
-            if if self.whole { !held.is_none() } else { !field.is_absent(held)? } {
+            if !field.is_absent(held)? {
                 let before = self.out.len();
                 self.out.extend_from_slice(&field.key);
                 let start = self.out.len();
                 self.value(held)?;
-                if !self.whole && self.out[start..] == *b"{}" && field.may_be_blank(held) {
+                if self.out[start..] == *b"{}" && field.may_be_blank(held) {
                     self.out.truncate(before);
                 } else {
                     self.out.push(b',');
@@ -335,14 +321,11 @@ impl Writer<'_> {
 
     fn integer(&mut self, held: &Bound<'_, PyInt>) -> Written {
         let number = held.extract::<i64>()?;
-        if self.exact && number.unsigned_abs() > SAFE {
-            return Err(Stop::Unsupported);
-        }
         serde_json::to_writer(&mut *self.out, &number).map_err(|_| Stop::Unsupported)
     }
 
     fn fraction(&mut self, held: f64) -> Written {
-        if (held != 0.0 && !PLAIN.contains(&held.abs())) || (self.exact && held.abs() > SAFE as f64) {
+        if held != 0.0 && !PLAIN.contains(&held.abs()) {
             return Err(Stop::Unsupported);
         }
         serde_json::to_writer(&mut *self.out, &held).map_err(|_| Stop::Unsupported)

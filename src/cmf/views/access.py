@@ -310,7 +310,7 @@ class Shown(NamedTuple):
 
 @lru_cache(maxsize=64)  # a reader asks for the same ones each time
 def shown_to(grants: Grants) -> Shown:
-    """What `grants` allow a reader to see: for `Scope`, and for the native module, which writes the same [INP-6]."""
+    """What `grants` allow a reader to see."""
     return Shown(
         tuple((name, omitted_at) for name, (needs, omitted_at) in _MESSAGE.items() if granted(grants, needs)),
         tuple(slot for slot in _SLOTS if granted(grants, _READ_SLOT[slot])),

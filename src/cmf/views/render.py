@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from cmf.enums import ViewKind
 from cmf.errors import DecodeError, UnmappedPartError
@@ -108,131 +108,19 @@ def _digits(value: int) -> str:
         raise DecodeError("a number has too many digits", code="json.not-finite", hint="send it as text") from None
 
 
-# -- outlines of the common kinds of part ------------------------------------------------------------------------------
-# They are declared once for Python and for the native module, which fills them itself, for plain parts only. A new
-# field is named here, and is then in both. Spec: docs/spec/policy-input.md [INP-6].
-
-
-class Hole(NamedTuple):
-    """An entry of the input, and what fills it.
-
-    `field`: a field of the part, left out if None. `content`: the same, for a text whose UTF-8 bytes `size_bytes`
-    counts. `spelled`: the JSON of a field, as such a text. `again`: that JSON itself. `address`: the URI. `constant`:
-    the value in `of`.
-    """
-
-    name: str
-    what: Literal["address", "again", "constant", "content", "field", "spelled"]
-    of: str = ""
-
-
-class Address(NamedTuple):
-    """`<scheme>://<field>/<field>`, each field as one segment, `_` where it is None or empty.
-
-    The last field is the name of the entity, the one before it its namespace [B9].
-    """
-
-    scheme: str
-    fields: tuple[str, ...]
-
-
-class Outline(NamedTuple):
-    """The input of a plain part. `none` names the fields that are not in it: a part is plain if they are None."""
-
-    none: tuple[str, ...]
-    entries: tuple[Hole, ...]
-    properties: tuple[Hole, ...] = ()
-    address: Address | None = None
-
-
-_TEXT: Final = (Hole("content", "content", "text"),)
-OUTLINES: Final[dict[type, Outline]] = {
-    TextPart: Outline(("extra",), _TEXT),
-    ThinkingPart: Outline(("extra", "signature"), _TEXT),
-    ToolCallPart: Outline(
-        ("extra", "arguments_raw"),
-        (
-            Hole("uri", "address"),
-            Hole("name", "field", "name"),
-            Hole("content", "spelled", "arguments"),
-            Hole("mime_type", "constant", "application/json"),
-            Hole("arguments", "again", "arguments"),
-        ),
-        (
-            Hole("namespace", "field", "namespace"),
-            Hole("tool_id", "field", "tool_call_id"),
-            Hole("executed_by", "field", "executed_by"),
-        ),
-        Address("tool", ("namespace", "name")),
-    ),
-    ToolResultPart: Outline(
-        ("extra",),
-        (Hole("uri", "address"), Hole("content", "content", "content"), Hole("name", "field", "tool_name")),
-        (
-            Hole("is_error", "field", "is_error"),
-            Hole("executed_by", "field", "executed_by"),
-            Hole("tool_name", "field", "tool_name"),
-            Hole("tool_id", "field", "tool_call_id"),
-        ),
-        Address("tool_result", ("tool_name",)),
-    ),
-}
-
-
 # -- one function a kind -----------------------------------------------------------------------------------------------
 
 
-def _plain(part_type: type, rest: Callable[[Any, dict[str, Any], dict[str, Any]], None] | None = None) -> Shower:
-    """The shower of a type with an outline, generated from it. `rest` adds what only parts that are not plain have."""
-    outline = OUTLINES[part_type]
-    lines = ["def show(part, shown):", " properties = {}", " keys = NO_KEYS"]
-    for hole in outline.properties:
-        lines += [f" held = part.{hole.of}", f" if held is not None: properties[{hole.name!r}] = held"]
-    if (address := outline.address) is not None:
-        names = "".join(f"part.{field}, " for field in address.fields)
-        lines.append(f" uri, keys = addressed({address.scheme!r}, ({names}))")
-    for hole in outline.entries:
-        lines += [line.format(hole=hole) for line in _LINES[hole.what]]
-    lines += [] if rest is None else [" rest(part, shown, properties)"]
-    scope: dict[str, Any] = {**globals(), "rest": rest}
-    exec("\n".join([*lines, " return properties, keys"]), scope)  # noqa: S102 - the names are those of fields
-    shower: Shower = scope["show"]
-    return shower
+def _text(part: TextPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    shown["content"] = part.text
+    return {}, NO_KEYS
 
 
-def _brief(part_type: type) -> Callable[[Any], tuple[str | None, str | None]]:
-    """A function for the `uri` and `name` alone of a type with an outline."""
-    outline = OUTLINES[part_type]
-    name = next((f"part.{hole.of}" for hole in outline.entries if hole.name == "name"), "None")
-    uri = "None"
-    if (address := outline.address) is not None:
-        uri = f"addressed({address.scheme!r}, ({''.join(f'part.{field}, ' for field in address.fields)}))[0]"
-    brief: Callable[[Any], tuple[str | None, str | None]]
-    brief = eval(f"lambda part: ({uri}, {name})", globals())  # noqa: S307 - the names are those of fields
-    return brief
-
-
-_LINES: Final = {
-    "address": [" shown[{hole.name!r}] = uri"],
-    "constant": [" shown[{hole.name!r}] = {hole.of!r}"],
-    "content": [" shown[{hole.name!r}] = result_text(part.{hole.of})"],
-    "field": [" held = part.{hole.of}", " if held is not None: shown[{hole.name!r}] = held"],
-    "spelled": [
-        " spelled, small = ('{{}}', True) if part.{hole.of} is None else dumps_with_range(part.{hole.of})",
-        " shown[{hole.name!r}] = spelled",
-    ],
-    "again": [
-        " held = part.{hole.of}",
-        " if held is not None:",
-        "  shown[{hole.name!r}] = held if small else exact_json(held, '/{hole.name}', properties)",
-    ],
-}
-"""What is written for each kind of placeholder; the only place that defines it for parts that are not plain."""
-
-
-def _signed(part: ThinkingPart, _: dict[str, Any], properties: dict[str, Any]) -> None:
-    if part.signature is not None:
-        properties["data"] = [binary.describe("signature", part.signature, shown=False)]
+def _thinking(part: ThinkingPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    shown["content"] = part.text
+    if part.signature is None:
+        return {}, NO_KEYS
+    return {"data": [binary.describe("signature", part.signature, shown=False)]}, NO_KEYS
 
 
 def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
@@ -240,10 +128,22 @@ def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tup
     return {"redacted": True, "data": [binary.describe("data", part.data)]}, NO_KEYS
 
 
-def _misspelled(part: ToolCallPart, shown: dict[str, Any], properties: dict[str, Any]) -> None:
+def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    properties = known(namespace=part.namespace, tool_id=part.tool_call_id, executed_by=part.executed_by)
+    shown["uri"], keys = _call_address(part)
+    arguments = part.arguments
+    shown |= {"name": part.name, "content": "{}", "mime_type": "application/json"}
+    if arguments is not None:
+        shown["content"], is_exact = dumps_with_range(arguments)
+        shown["arguments"] = arguments if is_exact else exact_json(arguments, "/arguments", properties)
     if (raw := part.arguments_raw) is not None:
         properties |= {"arguments_invalid": True, "arguments_raw": raw}
         shown["content"] = raw
+    return properties, keys
+
+
+def _call_address(part: ToolCallPart) -> tuple[str, Keys]:
+    return addressed("tool", (part.namespace, part.name))
 
 
 def addressed(scheme: str, names: tuple[str | None, ...]) -> tuple[str, Keys]:
@@ -270,9 +170,20 @@ def entity_keys(uri: str, namespace: str | None, name: str | None) -> Keys:
     return (uri, name) if namespace is None else (uri, f"{namespace}/{name}", name)
 
 
-def _structured(part: ToolResultPart, shown: dict[str, Any], _: dict[str, Any]) -> None:
+def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    name = part.tool_name
+    shown["uri"], keys = _result_address(part)
+    shown["content"] = result_text(part.content)
+    if name is not None:
+        shown["name"] = name
     if not isinstance(part.content, str | tuple):
         shown["mime_type"] = "application/json"
+    tool = known(executed_by=part.executed_by, tool_name=name, tool_id=part.tool_call_id)
+    return {"is_error": part.is_error, **tool}, keys
+
+
+def _result_address(part: ToolResultPart) -> tuple[str, Keys]:
+    return addressed("tool_result", (part.tool_name,))
 
 
 def result_text(content: Any) -> str:
@@ -402,11 +313,11 @@ class _Table(dict[type, tuple[ViewKind, Shower]]):
 
 KINDS: Final = _Table(
     {
-        TextPart: (ViewKind.TEXT, _plain(TextPart)),
-        ThinkingPart: (ViewKind.THINKING, _plain(ThinkingPart, _signed)),
+        TextPart: (ViewKind.TEXT, _text),
+        ThinkingPart: (ViewKind.THINKING, _thinking),
         RedactedThinkingPart: (ViewKind.THINKING, _redacted_thinking),
-        ToolCallPart: (ViewKind.TOOL_CALL, _plain(ToolCallPart, _misspelled)),
-        ToolResultPart: (ViewKind.TOOL_RESULT, _plain(ToolResultPart, _structured)),
+        ToolCallPart: (ViewKind.TOOL_CALL, _tool_call),
+        ToolResultPart: (ViewKind.TOOL_RESULT, _tool_result),
         ResourcePart: (ViewKind.RESOURCE, _resource),
         ResourceRefPart: (ViewKind.RESOURCE_REF, _resource_ref),
         PromptRequestPart: (ViewKind.PROMPT_REQUEST, _prompt_request),
@@ -422,8 +333,13 @@ KINDS: Final = _Table(
 )
 
 
-BRIEFS: Final = {part_type: _brief(part_type) for part_type in OUTLINES}
-"""Type of part → the function for its `uri` and `name` alone, for types with an outline."""
+BRIEFS: Final[dict[type, Callable[[Any], tuple[str | None, str | None]]]] = {
+    TextPart: lambda _: (None, None),
+    ThinkingPart: lambda _: (None, None),
+    ToolCallPart: lambda part: (_call_address(part)[0], part.name),
+    ToolResultPart: lambda part: (_result_address(part)[0], part.tool_name),
+}
+"""The functions for `uri` and `name` alone, for the types of part that are most frequent."""
 
 
 def show(part_type: type, kind: ViewKind, shower: Shower) -> None:

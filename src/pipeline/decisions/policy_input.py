@@ -12,16 +12,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cmf import _native
-from cmf.enums import Capability, Hook, Role
+from cmf.enums import Capability
 from cmf.json.codec import dumps
 from cmf.json.value import Entry, Value, encoded, entries, to_bytes
-from cmf.message.headers import is_sensitive
-from cmf.message.message import Extensions, HttpExtension, Message
-from cmf.message.security import SecurityExtension, SubjectExtension
-from cmf.views.access import Scope, shown_to
-from cmf.views.render import KINDS, OUTLINES
-from cmf.views.tiers import Grants
-from cmf.views.view import MessageView, head
+from cmf.views.view import MessageView
 
 if TYPE_CHECKING:
     from pipeline.decisions.approval import Approval
@@ -89,13 +83,10 @@ def shared_bytes(
     `blocks` remembers the JSON of `session`, by what the reader may see of it, for calls with the same session.
     `spelled` adds `spelled_context` [INP-10].
     """
-    if session is not None and blocks is not None:
-        written = _shared(view.scope, _block(view, session, blocks))
-    else:
-        written = _shared(view.scope, None if session is None else session.shown(view))
-    if written is None:
-        block = {"extensions": view.scope.shared()}
-        written = to_bytes(block if session is None else {**block, "session": session.shown(view)})
+    written = b'{"extensions":' + json_bytes(view.scope.shared())
+    if session is not None:
+        written += b',"session":' + _block(view, session, {} if blocks is None else blocks)
+    written += b"}"
     return (_native.with_context_facts(written) or written) if spelled else written
 
 
@@ -127,11 +118,7 @@ def view_bytes(
     view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None, facts: Facts | None = None
 ) -> bytes:
     """The part of the input that is this view's alone, as JSON; `origins` are those of a tool call [C18]."""
-    if origins is None:
-        written = _own(view) or view.to_bytes()
-    else:
-        shown = _shown_origins(view, origins)
-        written = _own(view, shown) or view.to_bytes(origins=shown)
+    written = view.to_bytes() if origins is None else view.to_bytes(origins=_shown_origins(view, origins))
     return written if facts is None else with_facts(written, facts)
 
 
@@ -200,31 +187,7 @@ def form_of(cls: type) -> str | tuple[Entry, ...] | Callable[[Any], Any]:
     return "set" if cls is frozenset else encoded
 
 
-def _template_of(part_type: type, role: Role, hook: Hook | None) -> _native.Template | None:
-    """The template of a type of part, with its fixed beginning; None if the type has no template."""
-    outline = OUTLINES.get(part_type)
-    if outline is None:
-        return None
-    shown = list(head(KINDS[part_type][0], role, False, hook).items())
-    at = [name for name, _ in shown].index("path")
-    before, after = (dumps(dict(shown[some]))[1:-1] for some in (slice(at), slice(at + 1, None)))
-    beginning = b"{" + before + b',"path":', b"," + after
-    return _native.Template(part_type, *beginning, outline.none, outline.entries, outline.properties, outline.address)
-
-
-def _context_of(grants: Grants) -> _native.Context:
-    """The fields of a message's context that the native module writes for a reader with these grants."""
-    types = (Message, Extensions, HttpExtension, SecurityExtension, SubjectExtension)
-    what = shown_to(grants)
-    slots, subject = ([(name, None) for name in names] for names in (what.slots, what.subject))
-    return _native.Context(types, what.message, slots, what.security, subject, what.profiles, grants is None)
-
-
-_VALUES: Final = _native.ValueWriter(form_of)  # writes what `to_bytes` would, or leaves it to that
-_INPUTS: Final = _native.InputWriter(_VALUES, MessageView, Scope, _template_of, _context_of, is_sensitive)
-_write: Final = _VALUES.write
-_own: Final = _INPUTS.view
-_shared: Final = _INPUTS.shared
+_write: Final = _native.ValueWriter(form_of).write
 
 __all__ = [
     "Facts",
