@@ -57,10 +57,16 @@ def matches(uri: str, pattern: str) -> bool:
     return _walk(normalise(uri).split("/"), _compiled(pattern))
 
 
+def name_matches(name: str, pattern: str) -> bool:
+    """Whether a name that is no address, such as a subject's id, matches the glob: nothing of it is normalised."""
+    return _walk(name.split("/"), _compiled(pattern, is_address=False))
+
+
 @lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
+def _compiled(pattern: str, *, is_address: bool = True) -> tuple[re.Pattern[str] | None, ...]:
     """A matcher per segment; None stands for `**`."""
-    return tuple(_segment_matcher(part) for part in _normal_pattern(pattern).split("/"))
+    normal = _normal_pattern(pattern) if is_address else pattern
+    return tuple(_segment_matcher(part) for part in normal.split("/"))
 
 
 def _normal_pattern(pattern: str) -> str:

@@ -6,12 +6,12 @@ its verdict and is recorded, but not enforced. Nothing here reads a clock: the m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from cmf.views.uris import matches
+from cmf.views.uris import matches, name_matches
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import BAD_EFFECT, Excused, Hit
 from pipeline.decisions.display import meant
@@ -46,7 +46,8 @@ class RuleException:
 
     def holds_for(self, subject: str | None, session: str | None, moment: int) -> bool:
         """Whether it applies to a run of that subject in that session at that moment; 0 is an unknown moment."""
-        return 0 < moment < self.expires_at and _fits(self.subject, subject) and _fits(self.session, session)
+        is_theirs = _fits(self.subject, subject, name_matches) and _fits(self.session, session, name_matches)
+        return is_theirs and 0 < moment < self.expires_at
 
     def lifts(self, hit: Hit, uri: str | None) -> bool:
         """Whether it lifts that hit on a view with that URI."""
@@ -146,9 +147,9 @@ class Excuses:
         return hit if one is None else replace(hit, excused=one.excused)
 
 
-def _fits(pattern: str | None, value: str | None) -> bool:
+def _fits(pattern: str | None, value: str | None, match: Callable[[str, str], bool] = matches) -> bool:
     """Whether there is no pattern, or a value that matches it: an unknown value matches no pattern."""
-    return pattern is None or (value is not None and matches(value, pattern))
+    return pattern is None or (value is not None and match(value, pattern))
 
 
 __all__ = ["PATH", "Excuses", "RuleException", "problems", "read"]

@@ -132,6 +132,29 @@ def test_what_does_not_match_all_the_patterns_is_not_covered(entry: dict[str, An
 
 
 @pytest.mark.spec("EXC-2")
+@pytest.mark.parametrize(
+    ("wanted", "other"),
+    [
+        ("alice", "al%69ce"),
+        ("alice", "alic\te"),
+        ("https://idp/alice", "https://idp/alice#mallory"),
+        ("https://idp/alice", "https://mallory@idp/alice"),
+        ("https://idp/alice", "https://idp/x/../alice"),
+        ("https://idp/*", "https://other/../idp/alice"),
+    ],
+)
+def test_an_id_that_is_another_is_not_covered_though_it_reads_as_the_same_address(
+    write: Write, wanted: str, other: str
+) -> None:
+    data = {"exceptions": [{**FOR_ALICE, "subject": wanted, "until": "2999-12-31"}]}
+    with Guard(write({PLACE: RULE, "cmf/data.json": json.dumps(data)})) as guard:
+        for_other = guard.decide(MARKED, subject={"id": other})
+        for_theirs = guard.decide(MARKED, subject={"id": wanted.replace("*", "bob")})
+
+    assert (for_other.action, for_theirs.action) == (Action.REFUSE, Action.FORWARD)
+
+
+@pytest.mark.spec("EXC-2")
 @pytest.mark.parametrize("pattern", ["subject", "session", "uri"])
 def test_what_is_not_known_matches_nothing(pattern: str) -> None:
     assert not covered({**ALL, pattern: "**"}, uri=None, context=Context())
