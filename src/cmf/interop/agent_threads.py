@@ -156,6 +156,8 @@ def _take_own(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, 
         return holder, {}
     if not isinstance(own_fields.get("extra", {}), dict) or FORMAT in own_fields.get("extra", {}):
         return holder, {}
+    if any(item is None or item == {} for item in own_fields.values()):
+        return holder, {}  # we leave out what is empty
     return {key: item for key, item in holder.items() if key != _OWN_KEY}, dict(own_fields)
 
 
@@ -199,7 +201,7 @@ def _part(part: Any, path: str) -> Part:
     remaining, fields = _take_own(part, _PART_REST)
     extra = {key: item for key, item in remaining.items() if key not in (*_NEEDS[kind], "type")}
     cls, own = _fields(kind, part)
-    if cls is DocumentPart and "name" in extra:
+    if cls is DocumentPart and extra.get("name") is not None:
         own["title"] = extra.pop("name")
     if kind == "tool-result" and not same_spelling(to_json(_content(part["output"], path)), part["output"]):
         extra["output"] = part["output"]  # it reads as parts, and was spelled in another way

@@ -263,6 +263,9 @@ def test_each_part_becomes_ours_and_comes_back() -> None:
         ),
         body(metadata={"schemaVersion": 1, "cmf": {"extra": {"agent_threads": {"k": 1}}}}),
         body(metadata={"schemaVersion": 0, "cmf": 5}),
+        body({"type": "file", "mimeType": "text/plain", "url": "u", "name": None}),
+        body({"type": "text", "text": "x", "cmf": {"extra": {}}}),
+        body(metadata={"schemaVersion": 1, "cmf": {"channel": None}}),
     ],
 )
 def test_what_else_a_document_holds_comes_back(document: dict[str, Any]) -> None:
