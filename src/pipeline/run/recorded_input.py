@@ -277,7 +277,7 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
             with cast("IO[bytes]", gzip.open(raw)) if packed else raw as stream:
                 for number, line in enumerate(iter(lambda: stream.readline(MAX_BYTES + 1), b""), 1):
                     if line.strip():
-                        yield number, line
+                        yield number, line.removesuffix(b"\n")
     except (OSError, EOFError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or 'its compressed data is truncated'}"
         raise ReplayError(message, path=str(path), hint="check the file", code="replay.unreadable") from None

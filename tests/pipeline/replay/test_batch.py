@@ -131,7 +131,7 @@ def test_unusable_policies_are_refused_before_anything_is_judged(tmp_path: Path)
 
 @pytest.mark.spec("BAT-1")
 def test_each_line_gives_what_a_guard_says_from_any_kind_of_file(tmp_path: Path, rules: PolicySet) -> None:
-    entries = [dumps(judged(asks(text), rules).to_json()) for text in ("yes", "no", KEY)]
+    entries = [dumps(judged(asks(text), rules).to_json()) for text in ("yes", "no", KEY)] + [b"{"]
     plain = jsonl(tmp_path / "plain.jsonl", entries)
     packed = tmp_path / "packed.jsonl.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -143,8 +143,8 @@ def test_each_line_gives_what_a_guard_says_from_any_kind_of_file(tmp_path: Path,
     assert found == [found[0]] * 4
     assert list(judge(files, rules)) == found[0] * 4
     assert list(judge(str(plain), rules)) == list(judge([str(plain)], rules)) == found[0]
-    assert [row.id for row in found[0]] == [loads(one)["id"] for one in entries]
-    assert [row.verdict for row in found[0]] == ["allow", "deny", "allow"]
+    assert [row.id for row in found[0][:3]] == [loads(one)["id"] for one in entries[:3]]
+    assert [row.verdict for row in found[0]] == ["allow", "deny", "allow", ""]
     assert found[0][1].rules == ("test/deny",)
     assert found[0][1].codes == ("test.no",)
 
