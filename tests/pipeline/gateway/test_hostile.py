@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import h11
 import pytest
 from tests.pipeline.gateway.http.test_incoming import CHAT, HELLO, JSON, post, sent
 from tests.pipeline.gateway.processes import asked
@@ -452,6 +453,27 @@ def test_what_is_no_request_of_ours_is_not_served(address: tuple[str, int], raw:
 def test_no_other_protocol_is_spoken(address: tuple[str, int], header: bytes) -> None:
     assert sent(address, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + header + b"\r\n\r\n")[0] == 200
     assert sent(address, b"GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\n" + header + b"\r\n\r\n")[0] == 404
+
+
+@pytest.mark.spec("GW-68")
+def test_a_body_of_tiny_chunks_is_read_in_pieces_between_which_others_have_their_turn(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, sizes = h11.Connection.receive_data, list[int]()
+
+    def noted(connection: h11.Connection, data: bytes) -> None:
+        sizes.append(len(data))
+        read(connection, data)
+
+    monkeypatch.setattr(h11.Connection, "receive_data", noted)
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\n%s\r\ntransfer-encoding: chunked\r\n\r\n" % (CHAT, JSON)
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in HELLO + b" " * 5_000)
+
+    status = sent(address, head + chunks + b"0\r\n\r\n")[0]
+
+    assert status == 200
+    assert sum(sizes) > len(chunks)
+    assert max(sizes) <= server.READ_BYTES
 
 
 @pytest.mark.spec("GW-162")

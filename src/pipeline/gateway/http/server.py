@@ -28,6 +28,7 @@ with needs("gateway"):
 BACKLOG: Final = 1024
 GRACE_SECONDS: Final = 20.0  # for requests in progress; then they are cancelled
 MAX_HEAD_BYTES: Final = 32 * 1024
+READ_BYTES: Final = 8 * 1024  # received in one step of the event loop: they may be 1,400 chunks of one byte
 MAX_JOINED_BYTES: Final = 64 * 1024  # of the pieces of one step; more is written at once
 SPARE_FILES: Final = 256  # besides two for each client: stores, policies, idle upstream connections
 
@@ -107,6 +108,7 @@ class BoundedProtocol(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         _send_at_once(transport)
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's; a test fails if it moves
         self.conn._receive_buffer = StrictBuffer(self.conn)  # private in h11; a test fails if it moves
         super().connection_made(Joining(transport, self.loop))
         if len(self.connections) > self.limits.connections:
