@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -128,6 +129,7 @@ class Pipeline:
         self.events = Events()
         self._settings = settings
         self._policies, self._engine_name = policies, engine
+        self._reloading = threading.RLock()
         self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
         self._sessions = sessions or MemorySessions()
         self._turns: SessionTurns = getattr(self._sessions, "turns", None) or SessionTurns()
@@ -191,15 +193,16 @@ class Pipeline:
             raise ConfigError(
                 "an engine object cannot be reloaded", code="config.own-engine", hint="give the engine by its name"
             )
-        wanted = self._policies if policies is None else policies
-        try:
-            loaded = vetted(wanted, self._engine_name, self._settings)
-            engine = build_engine(loaded, self._engine_name, self._settings)
-        except PolicyError as error:
-            self.events.publish(PoliciesRefused(code=error.code, message=error.message, place=error.place))
-            raise
-        before = self._serving.swap(loaded, engine)
-        self._policies = wanted
+        with self._reloading:  # one that began earlier read older files, and must not be the last to swap
+            wanted = self._policies if policies is None else policies
+            try:
+                loaded = vetted(wanted, self._engine_name, self._settings)
+                engine = build_engine(loaded, self._engine_name, self._settings)
+            except PolicyError as error:
+                self.events.publish(PoliciesRefused(code=error.code, message=error.message, place=error.place))
+                raise
+            before = self._serving.swap(loaded, engine)
+            self._policies = wanted
         self.events.publish(PoliciesChanged(before=before, after=loaded.revision, by=by))
         return loaded.revision
 

@@ -148,6 +148,24 @@ def test_an_engine_is_closed_when_its_last_run_is_over(sets: list[PolicySet]) ->
 
 @pytest.mark.slow
 @pytest.mark.spec("POL-49")
+def test_a_reload_that_began_earlier_does_not_replace_what_a_later_one_read(write: Write) -> None:
+    """As when the watcher tries out one change while an operator asks for the next."""
+    names = [f"r{at}" for at in range(150)]
+    large = {f"cmf/rules/test/{name}/{name}.rego": GOOD.replace("test.rule", f"test.{name}") for name in names}
+    slow, quick = write({**rules("one"), **large}, "slow"), write(rules("two"), "quick")
+    with Guard(write(rules("none"), "none")) as guard:
+        earlier = threading.Thread(target=guard.reload, args=[slow])
+        earlier.start()
+        time.sleep(0.1)
+
+        revision = guard.reload(quick)
+        earlier.join()
+
+        assert guard.revision == revision
+        assert marks(guard.decide(message())) == {"two"}
+
+
+@pytest.mark.spec("POL-49")
 def test_reload_reads_the_same_places_again_and_tells(write: Write) -> None:
     directory = write(rules("one"))
     heard: list[Event] = []

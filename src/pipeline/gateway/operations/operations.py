@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -73,7 +72,6 @@ class OwnOperations(Operations):
         self._counted = counted
         self._check = check
         self._is_open = is_open
-        self._reloading = threading.Lock()
 
     async def metrics(self) -> str:
         """See `Operations`."""
@@ -95,8 +93,7 @@ class OwnOperations(Operations):
         return await asyncio.to_thread(self._reload, by)
 
     def _reload(self, by: str | None) -> list[dict[str, Any]]:
-        with self._reloading:
-            return [self._reload_one(one, by) for one in self._guarded]
+        return [self._reload_one(one, by) for one in self._guarded]
 
     def _reload_one(self, one: GuardedRoutes, by: str | None) -> dict[str, Any]:
         try:
