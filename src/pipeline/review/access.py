@@ -82,9 +82,9 @@ class Named:
         del headers, peer
         return self.someone if self.opens(cookies.get(self.cookie, "")) else None
 
-    def opens(self, given: str) -> bool:
+    def opens(self, token: str) -> bool:
         """Whether this is the token."""
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        return hmac.compare_digest(token.encode(), self.token.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +154,12 @@ class SignedIn:
             raise Refused(401, "review.nobody", "This is not a key.")
         await self._ask({"authorization": f"Bearer {key}"}, peer)
         now = self._clock()
-        self._keys = {one: kept for one, kept in self._keys.items() if now < kept[1]}
+        self._keys = {digest: kept for digest, kept in self._keys.items() if now < kept[1]}
         if len(self._keys) >= MOST_SIGNED_IN:
             del self._keys[next(iter(self._keys))]
-        made = secrets.token_urlsafe(32)
-        self._keys[_lookup_key(made)] = key, now + SIGNED_IN_SECONDS
-        return made
+        cookie = secrets.token_urlsafe(32)
+        self._keys[_lookup_key(cookie)] = key, now + SIGNED_IN_SECONDS
+        return cookie
 
     def leave(self, cookies: Mapping[str, str]) -> None:
         """End the session of the cookie."""

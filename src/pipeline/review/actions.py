@@ -74,7 +74,7 @@ def _review_details(visit: Visit) -> Json:
     """The content of a review; Refused if it is empty."""
     details: Json = {}
     if (disposition := visit.form.get("disposition", "")) != "":
-        if disposition not in [one.value for one in Disposition]:
+        if disposition not in [choice.value for choice in Disposition]:
             raise Refused(422, "review.disposition", "There is no such disposition.")
         details["disposition"] = disposition
     for name in ("comment", "assignee"):
@@ -112,11 +112,11 @@ def sign(site: Site, visit: Visit) -> Answer:
     """Sign exactly the set that was shown; Refused if it has changed since."""
     need(visit, Role.SIGNER)
     scope, what, rows = _to_sign(site, visit.form)
-    found = set_hash(rows)
-    if visit.form.get("hash") != found:
+    digest = set_hash(rows)
+    if visit.form.get("hash") != digest:
         raise Refused(409, "review.changed", "The set has changed since you saw it. Look at it again, then sign.")
     _need_unchanged(site, rows)
-    if oversight.has_signed(site, visit.person.name, what, found):
+    if oversight.has_signed(site, visit.person.name, what, digest):
         raise Refused(409, "review.signed", "You have signed this set already; your signature is under Sign-offs.")
     body: Json = {
         "scope": scope,
@@ -124,7 +124,7 @@ def sign(site: Site, visit: Visit) -> Answer:
         "records": len(rows),
         "counts": _counts(site, rows),
         "set": ranges_of(rows, site.catalog.places()),
-        "hash": found,
+        "hash": digest,
         "comment": form_text(visit, "comment"),
     }
     if takes_two(site, scope):
@@ -174,14 +174,14 @@ def _need_no_author(site: Site, visit: Visit, rows: Sequence[Placed]) -> None:
         raise Refused(409, "review.author", message)
 
 
-def _to_sign(site: Site, given: Mapping[str, str]) -> tuple[str, str, list[Placed]]:
+def _to_sign(site: Site, params: Mapping[str, str]) -> tuple[str, str, list[Placed]]:
     """The scope, its wording, and its decisions that are in a log; Refused if there are none."""
-    if "subject" in given:
-        subject, session = given["subject"], given.get("session")
-        found = site.catalog.session(subject, session)
-        scope, what, rows = "session", f"{subject} {session or '(no session)'}", [] if found is None else found[1]
+    if "subject" in params:
+        subject, session = params["subject"], params.get("session")
+        stored = site.catalog.session(subject, session)
+        scope, what, rows = "session", f"{subject} {session or '(no session)'}", [] if stored is None else stored[1]
     else:
-        what = given.get("q", "").strip()
+        what = params.get("q", "").strip()
         query = site.query(what)
         scope = "period" if not query.terms and query.since is not None else "filter"
         rows = site.catalog.all_of(site.catalog.select(query))
@@ -260,9 +260,10 @@ def sample(site: Site, visit: Visit) -> Answer:
     if re.fullmatch(r"[0-9]{1,4}", size) is None or not 1 <= int(size) <= MAX_SAMPLE:
         raise Refused(422, "review.sample", f"A sample has 1 to {MAX_SAMPLE} decisions.")
     seed = form_text(visit, "seed") or secrets.token_hex(8)
-    found = site.catalog.select(site.query(text))
+    matches = site.catalog.select(site.query(text))
     by_rule = visit.form.get("by_rule") == "yes"
-    rows = _by_rule(site, found, seed, int(size)) if by_rule else sampled(site.catalog.all_of(found), seed, int(size))
+    draw = _by_rule(site, matches, seed, int(size)) if by_rule else None
+    rows = sampled(site.catalog.all_of(matches), seed, int(size)) if draw is None else draw
     if not rows:
         raise Refused(422, "review.empty", "There is nothing to draw from.")
     until = max(row.at for row in rows)
@@ -271,22 +272,22 @@ def sample(site: Site, visit: Visit) -> Answer:
         "seed": seed,
         "size": int(size),
         "by_rule": by_rule,
-        "of": found.bit_count(),
+        "of": matches.bit_count(),
         "until": until,
     }
-    made = site.record(visit, "sample", "draw", details | {"ids": [row.id for row in rows]})
-    return Redirect("/decisions", {"q": f"sample:{made}"})
+    sample_id = site.record(visit, "sample", "draw", details | {"ids": [row.id for row in rows]})
+    return Redirect("/decisions", {"q": f"sample:{sample_id}"})
 
 
-def _by_rule(site: Site, found: int, seed: str, size: int) -> list[Placed]:
+def _by_rule(site: Site, matches: int, seed: str, size: int) -> list[Placed]:
     """An even sample over rules; a decision of two rules is drawn once."""
-    rules = site.catalog.values(found, "rule", limit=MAX_SAMPLE)
-    each = -(-size // max(len(rules), 1))
+    rules = site.catalog.values(matches, "rule", limit=MAX_SAMPLE)
+    share = -(-size // max(len(rules), 1))
     drawn: dict[str, Placed] = {}
     for rule, _ in reversed(rules):  # rarest first: frequent rules have enough decisions to fill up with
-        having = found & site.catalog.having("rule", rule)
+        having = matches & site.catalog.having("rule", rule)
         fresh = [row for row in site.catalog.all_of(having) if row.id not in drawn]
-        drawn |= {row.id: row for row in sampled(fresh, seed, each)}
+        drawn |= {row.id: row for row in sampled(fresh, seed, share)}
     return sorted(list(drawn.values())[:size], key=lambda row: row.seq, reverse=True)
 
 

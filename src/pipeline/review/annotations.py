@@ -68,7 +68,7 @@ def _fits(kind: str, fields: Mapping[str, Any]) -> bool:
         case "signoff", {"action": "reopen", "of": str()} | {"action": "second", "of": str(), "hash": str()}:
             return _session_fits(fields)
         case "sample", {"ids": list() as ids, "query": str(), "seed": str(), "size": int(), "by_rule": bool()}:
-            return all(isinstance(one, str) for one in ids)
+            return all(isinstance(entry, str) for entry in ids)
         case "filter", {"name": str(), "query": str()}:
             return True
         case "declassify", {"label": str(), "reason": str(), "scope": str(), "sources": list(), "until": str()}:
@@ -76,7 +76,7 @@ def _fits(kind: str, fields: Mapping[str, Any]) -> bool:
         case "review", _:
             texts = all(isinstance(fields.get(name, ""), str) for name in ("decision", "comment", "assignee"))
             several = fields.get("decisions", [])
-            texts = texts and isinstance(several, list) and all(isinstance(one, str) for one in several)
+            texts = texts and isinstance(several, list) and all(isinstance(entry, str) for entry in several)
             return texts and _session_fits(fields) and fields.get("disposition", "ok") in set(Disposition)
         case _:
             return kind == "export"
@@ -101,9 +101,9 @@ def _session_fits(fields: Mapping[str, Any]) -> bool:
             return False
 
 
-def _are_runs(found: object) -> bool:
-    return isinstance(found, list) and all(
-        isinstance(one, list) and len(one) == 2 and all(type(place) is int for place in one) for one in found
+def _are_runs(runs: object) -> bool:
+    return isinstance(runs, list) and all(
+        isinstance(run, list) and len(run) == 2 and all(type(place) is int for place in run) for run in runs
     )
 
 
@@ -122,16 +122,16 @@ def ranges_of(rows: Iterable[Placed], all_places: Mapping[str, Sequence[int]]) -
 
 
 def _runs(every: Sequence[int], wanted: set[int]) -> list[list[int]]:
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     within = False
     for place in every:
         if place in wanted:
             if within:
-                found[-1][1] = place
+                runs[-1][1] = place
             else:
-                found.append([place, place])
+                runs.append([place, place])
         within = place in wanted
-    return found
+    return runs
 
 
 def set_hash(rows: Iterable[Placed]) -> str:

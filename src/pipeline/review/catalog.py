@@ -98,40 +98,40 @@ class Catalog:
     def select(self, query: Query) -> int:
         """The decisions that match the query, as a set of positions."""
         with self._lock:
-            found = self._set("kind", "decision")
+            matches = self._set("kind", "decision")
             for term in query.terms:
                 having = 0
                 for value in term.values:
                     having |= self._having(term.name, value)
-                found &= ~having if term.negated else having
+                matches &= ~having if term.negated else having
             if query.since is not None or query.until is not None:
-                found &= self._between(query.since, query.until)
-            return found
+                matches &= self._between(query.since, query.until)
+            return matches
 
-    def page(self, found: int, *, before: int | None, limit: int) -> list[Placed]:
+    def page(self, matches: int, *, before: int | None, limit: int) -> list[Placed]:
         """The newest `limit` records in the set with a number below `before`."""
         with self._lock:
             if before is not None:
-                found &= _below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
-            return [self.rows[at] for _, at in zip(range(limit), newest_first(found), strict=False)]
+                matches &= _below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
+            return [self.rows[at] for _, at in zip(range(limit), newest_first(matches), strict=False)]
 
-    def all_of(self, found: int) -> list[Placed]:
+    def all_of(self, matches: int) -> list[Placed]:
         """Every record in the set, oldest first."""
         with self._lock:
-            return list(compress(self.rows, selectors(found)))
+            return list(compress(self.rows, selectors(matches)))
 
-    def values(self, found: int, name: str, limit: int = 8) -> list[tuple[str, int]]:
+    def values(self, matches: int, name: str, limit: int = 8) -> list[tuple[str, int]]:
         """The most frequent values of `name` in the set with their counts; empty if there are too many values."""
         with self._lock:
             if name == "disposition":
                 every = {value: set_of(at, len(self.rows)) for value, at in self._disposed().items()}
-                counted = [(value, (having & found).bit_count()) for value, having in every.items()]
+                counted = [(value, (having & matches).bit_count()) for value, having in every.items()]
             else:
                 values = self._values.get(name, {})
                 if len(values) > _MANY:
                     return []
-                counted = [(value, (self._set(name, value) & found).bit_count()) for value in values]
-        return sorted((one for one in counted if one[1]), key=lambda one: (-one[1], one[0]))[:limit]
+                counted = [(value, (self._set(name, value) & matches).bit_count()) for value in values]
+        return sorted((entry for entry in counted if entry[1]), key=lambda entry: (-entry[1], entry[0]))[:limit]
 
     def having(self, name: str, value: str) -> int:
         """The set of records with this value of `name`."""
@@ -148,31 +148,33 @@ class Catalog:
         with self._lock:
             return self._between(since, until)
 
-    def seconds_to_review(self, found: int) -> list[float]:
+    def seconds_to_review(self, matches: int) -> list[float]:
         """For each decision in the set with a disposition: the seconds until it first got one."""
         with self._lock:
-            chosen = selectors(found)
-            known = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
-            return [max(0, first - self._at[at]) / SECOND for at, first in known]
+            chosen = selectors(matches)
+            first_times = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
+            return [max(0, first - self._at[at]) / SECOND for at, first in first_times]
 
-    def span(self, found: int) -> tuple[int, int] | None:
+    def span(self, matches: int) -> tuple[int, int] | None:
         """The times of the first and last record in the set; None if it is empty."""
         with self._lock:
-            times = list(compress(self._at, selectors(found)))
+            times = list(compress(self._at, selectors(matches)))
         return (min(times), max(times)) if times else None
 
-    def sessions(self, found: int) -> list[Session]:
+    def sessions(self, matches: int) -> list[Session]:
         """The sessions of the records in the set: those that need review first, then the newest."""
         with self._lock:
-            numbers = set(compress(self._session_of, selectors(found)))
+            numbers = set(compress(self._session_of, selectors(matches)))
             chosen = [self._session_list[number] for number in numbers]
-        return sorted(chosen, key=lambda one: (not one.open, -one.last_at, one.subject, one.id or ""))
+        return sorted(
+            chosen, key=lambda session: (not session.open, -session.last_at, session.subject, session.id or "")
+        )
 
     def session(self, subject: str, session: str | None) -> tuple[Session, list[Placed]] | None:
         """A session and its decisions, oldest first; None if there is none."""
         with self._lock:
-            found = self._sessions.get((subject, session))
-            return None if found is None else (found, [self.rows[at] for at in found.positions])
+            stored = self._sessions.get((subject, session))
+            return None if stored is None else (stored, [self.rows[at] for at in stored.positions])
 
     def row(self, id: str) -> Placed | None:
         """The record with that id."""
@@ -185,7 +187,7 @@ class Catalog:
         with self._lock:
             at = self._by_id.get(id, -1)
             of = {"disposition": self._dispositions, "signed": self._signed_by, "assignee": self._assignees}
-            return {name: known.get(at, "") for name, known in of.items()}
+            return {name: values.get(at, "") for name, values in of.items()}
 
     def about(self, id: str) -> list[Annotation]:
         """The annotations of a decision, oldest first."""
@@ -353,9 +355,9 @@ class Catalog:
                 self._sign(at, of, on=annotation is not back)
 
     def _in_places(self, stretches: Mapping[str, Sequence[Sequence[int]]]) -> Iterator[int]:
-        for log, each in stretches.items():
+        for log, runs in stretches.items():
             places, positions = self._places.get(log, ()), self._placed.get(log, ())
-            for first, last in each:
+            for first, last in runs:
                 yield from positions[bisect.bisect_left(places, first) : bisect.bisect_right(places, last)]
 
     def _sign(self, at: int, of: Annotation, *, on: bool) -> None:
@@ -383,13 +385,13 @@ class Catalog:
         if name == "subject":
             value = stored_value(value)
         if name == "id":
-            wanted = (at for known, at in self._by_id.items() if value.fits(known))
+            wanted = (at for stored, at in self._by_id.items() if value.fits(stored))
             return set_of(wanted, len(self.rows))
-        found = 0
-        for known in self._values.get(name, {}) if value.begins else (value.text,):
-            if value.fits(known):
-                found |= self._set(name, known)
-        return found
+        positions = 0
+        for stored in self._values.get(name, {}) if value.begins else (value.text,):
+            if value.fits(stored):
+                positions |= self._set(name, stored)
+        return positions
 
     def _in_state(self, name: str, value: Value) -> int:
         every = self._set("kind", "decision")
@@ -400,7 +402,7 @@ class Catalog:
             done = flagged(self._flags, _DONE if name == "reviewed" else _SIGNED)
             return done if value == Value("yes") else every & ~done if value == Value("no") else 0
         states = self._dispositions if name == "disposition" else self._assignees
-        return set_of((at for at, one in states.items() if one and value.fits(one)), len(self.rows))
+        return set_of((at for at, state in states.items() if state and value.fits(state)), len(self.rows))
 
     def _disposed(self) -> dict[str, list[int]]:
         by_value: dict[str, list[int]] = {}
@@ -414,11 +416,11 @@ class Catalog:
         positions = self._values.get(name, {}).get(value)
         if positions is None:
             return 0
-        made, upto = self._made.get((name, value), (0, 0))
+        members, upto = self._made.get((name, value), (0, 0))
         if upto < len(positions):
-            made |= set_of(positions[upto:], len(self.rows))
-            self._made[name, value] = (made, len(positions))
-        return made
+            members |= set_of(positions[upto:], len(self.rows))
+            self._made[name, value] = (members, len(positions))
+        return members
 
     def _between(self, since: int | None, until: int | None) -> int:
         if self._in_order:

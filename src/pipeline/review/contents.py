@@ -71,10 +71,10 @@ class _Judge:
 
     def compared(self, line: bytes, after: _Judge) -> Compared:
         """How another set's decision on the line differs."""
-        found = compare(line, self.replay, after.replay)
-        for one in (self, after):
-            one.tap.asked.clear()
-        return found
+        comparison = compare(line, self.replay, after.replay)
+        for judge in (self, after):
+            judge.tap.asked.clear()
+        return comparison
 
 
 class Rejudging:
@@ -90,8 +90,8 @@ class Rejudging:
         entry = read_entry(line)
         clean = entry if entry.masked else Masking().masked(entry)
         traffic = entry.to_json()["traffic"]
-        said: Json = {"traffic": traffic, "case": case_text(clean), "judged": self._judged(entry)}
-        return said | self._then(entry, traffic)
+        page: Json = {"traffic": traffic, "case": case_text(clean), "judged": self._judged(entry)}
+        return page | self._then(entry, traffic)
 
     def _then(self, entry: Entry, traffic: Json) -> Json:
         """The output then, compared with the input; and for each rule that hit, its source with its values."""
@@ -111,20 +111,20 @@ class Rejudging:
 
     def _judged(self, entry: Entry) -> list[Json]:
         own = str(entry.decision["revision"])
-        found: list[Json] = []
+        rows: list[Json] = []
         with self._lock:
             for revision in dict.fromkeys([own, *self._policies.given()]):
-                said: Json = {"revision": revision, "name": self._policies.name(revision), "then": revision == own}
+                row: Json = {"revision": revision, "name": self._policies.name(revision), "then": revision == own}
                 try:
                     judge = self._judge(revision)
                     if judge is None:
                         continue
                     decision = judge.outcome(entry).decision
                     rules = sorted({hit.rule for hit in decision.hits})
-                    found.append(said | {"verdict": decision.verdict.value, "rules": rules, "problem": ""})
+                    rows.append(row | {"verdict": decision.verdict.value, "rules": rules, "problem": ""})
                 except PipelineError as error:
-                    found.append(said | {"verdict": "", "rules": [], "problem": error.message})
-        return found
+                    rows.append(row | {"verdict": "", "rules": [], "problem": error.message})
+        return rows
 
     def _judge(self, revision: str) -> _Judge | None:
         if revision not in self._judges and (policies := self._policies.of(revision)) is not None:
@@ -137,23 +137,23 @@ class Rejudging:
             before, after = self._judge(base), self._judge(head)
             if before is None or after is None:
                 return None
-            found = Impact()
+            impact = Impact()
             for line in lines:
-                found.add(before.compared(line, after))
-        return found.to_json()
+                impact.add(before.compared(line, after))
+        return impact.to_json()
 
 
 def _explained_hits(judge: _Judge, decision: Decision) -> Iterator[Json]:
     """For each definition that hit: its place, its source, and the values of its variables."""
     documents = judge.tap.documents()
-    known = {rule.id for rule in judge.policies.rules}
+    rule_ids = {explained.id for explained in judge.policies.rules}
     for view in decision.views:
-        rules_hit = sorted({hit.rule for hit in view.hits} & known)
+        rules_hit = sorted({hit.rule for hit in view.hits} & rule_ids)
         for document in documents.get(view.path, [])[:1] if rules_hit else ():
-            for one in judge.why.rules(document, only=rules_hit):
-                for effect, body in one.hits:
+            for explained in judge.why.rules(document, only=rules_hit):
+                for effect, body in explained.hits:
                     yield {
-                        "rule": one.rule,
+                        "rule": explained.rule,
                         "effect": effect.value,
                         "view": view.path,
                         "path": body.place.module,
@@ -171,22 +171,22 @@ def _values(named: Mapping[str, Any]) -> list[list[str]]:
 
 def _read(document: Mapping[str, Any], text: Sequence[str]) -> dict[str, Any]:
     """The input fields that a definition's lines name, with their values."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in dict.fromkeys(_READS.findall("\n".join(text))):
         value: Any = document
         for step in name.split(".")[1:]:
             value = value.get(step) if isinstance(value, Mapping) else None
         if value is not None:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
 def _definition(policies: PolicySet, place: Place) -> list[str]:
     """The lines of the definition that starts there."""
-    lines = next((one.text.splitlines() for one in policies.modules if one.path == place.module), [])
-    found = lines[place.line - 1 :][:_MOST_LINES]
-    end = next((at for at, line in enumerate(found) if at and (not line or line == "}")), len(found))
-    return found[: end + (end < len(found) and found[end] == "}")]
+    lines = next((module.text.splitlines() for module in policies.modules if module.path == place.module), [])
+    definition = lines[place.line - 1 :][:_MOST_LINES]
+    end = next((at for at, line in enumerate(definition) if at and (not line or line == "}")), len(definition))
+    return definition[: end + (end < len(definition) and definition[end] == "}")]
 
 
 def _content(value: Json) -> list[str]:

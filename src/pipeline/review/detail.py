@@ -23,14 +23,14 @@ MOST: Final = 200  # decisions shown of a session, the newest
 def session(site: Site, visit: Visit) -> Page:
     """The timeline of a session."""
     key = visit.params.get("subject", "anonymous"), visit.params.get("session")
-    found = site.catalog.session(*key)
-    if found is None:
+    stored = site.catalog.session(*key)
+    if stored is None:
         raise Refused(404, "review.unknown", "There is no such session.")
-    one, rows = found
+    totals, rows = stored
     last = rows[-MOST:]
     bodies = site.bodies(last)
     data = {
-        **session_row(one),
+        **session_row(totals),
         "timeline": [
             _entry(site, row, shown, bodies.get(row.seq))
             for row, shown in zip(last, decision_rows(site, last), strict=True)
@@ -39,7 +39,7 @@ def session(site: Site, visit: Visit) -> Page:
         "revisions": sorted({row.revision for row in rows}),
         "words": [_word(annotation) for annotation in site.catalog.about_session(*key)],
         "first": iso(rows[0].at),
-        "dispositions": [one.value for one in Disposition],
+        "dispositions": [choice.value for choice in Disposition],
         "query": {"subject": key[0], "session": key[1]},
     }
     return Page("session.html", data)
@@ -54,7 +54,7 @@ def _entry(site: Site, row: Placed, shown: Json, body: Mapping[str, Any] | None)
             "hits": [],
         }
     result = body["result"]
-    missing = {one["path"]: one["reason"] for one in skipped(body)}
+    missing = {view["path"]: view["reason"] for view in skipped(body)}
     judged = [_view(view) for view in result["views"]]
     never = [{"path": path, "reason": reason} for path, reason in missing.items()]
     return shown | {
@@ -110,7 +110,7 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
         "content": kept.value,
         "revealed": revealed,
         "eyes": _four_eyes(site, visit, row) if kept is Kept.HERE else None,
-        "dispositions": [one.value for one in Disposition],
+        "dispositions": [choice.value for choice in Disposition],
         "at_hand": site.policies.of(row.revision) is not None,
         "kept": Kept.HERE.value,
     }
@@ -124,16 +124,15 @@ def _four_eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
     granted = site.contents.four_eyes.granted(row.id, visit.subject)
     return {
         "granted": None if granted is None else {"by": granted.second, "until": iso(granted.expires_at)},
-        "asks": [told(one, visit) for one in site.contents.four_eyes.asks() if one.record == row.id],
+        "asks": [told(request, visit) for request in site.contents.four_eyes.asks() if request.record == row.id],
     }
 
 
-def told(one: Ask, visit: Visit) -> Json:
+def told(request: Ask, visit: Visit) -> Json:
     """A request to see content, as shown on a page."""
-    own = one.actor == visit.person.name
-    return {
-        "id": one.id, "decision": one.record, "by": one.actor, "reason": one.reason, "at": iso(one.at), "own": own,
-    }  # fmt: skip
+    own = request.actor == visit.person.name
+    asked = {"by": request.actor, "reason": request.reason, "at": iso(request.at), "own": own}
+    return {"id": request.id, "decision": request.record, **asked}
 
 
 def known(site: Site, id: str) -> Placed:
@@ -160,21 +159,21 @@ def _integrity(row: Placed) -> Json:
 def rule(site: Site, visit: Visit) -> Page:
     """A rule in one revision: its METADATA and its source."""
     revision = visit.params.get("revision", "")
-    found = site.policies.rule(revision, visit.params.get("id", ""))
-    if found is None:
+    policy_rule = site.policies.rule(revision, visit.params.get("id", ""))
+    if policy_rule is None:
         raise Refused(404, "review.unknown", "This rule is not among the policies of this site.")
-    text = site.policies.text(revision, found)
+    text = site.policies.text(revision, policy_rule)
     data = {
-        "id": found.id,
+        "id": policy_rule.id,
         "revision": revision,
-        "path": found.path,
-        "title": found.title,
-        "description": found.description,
-        "code": found.code,
-        "severity": found.severity,
-        "mode": found.mode.value,
-        "kinds": sorted(kind.value for kind in found.kinds),
-        "standards": list(found.standards),
+        "path": policy_rule.path,
+        "title": policy_rule.title,
+        "description": policy_rule.description,
+        "code": policy_rule.code,
+        "severity": policy_rule.severity,
+        "mode": policy_rule.mode.value,
+        "kinds": sorted(kind.value for kind in policy_rule.kinds),
+        "standards": list(policy_rule.standards),
         "lines": text.splitlines(),
     }
     return Page("rule.html", data)

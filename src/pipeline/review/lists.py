@@ -24,20 +24,20 @@ NEEDS: Final = "needs:review"
 def sessions(site: Site, visit: Visit) -> Page:
     """The sessions of the query's results, those that need review first."""
     query = site.query(visit.q)
-    found = site.catalog.select(query)
-    every = site.catalog.sessions(found)
+    matches = site.catalog.select(query)
+    every = site.catalog.sessions(matches)
     start = _place(every, visit.params.get("after", ""))
     shown = every[start : start + PAGE]
     more = len(every) > start + PAGE
     data = {
         "q": visit.q,
-        "rows": [session_row(one) for one in shown],
+        "rows": [session_row(session) for session in shown],
         "sessions": len(every),
-        "decisions": found.bit_count(),
-        "needing": sum(bool(one.open) for one in every),
+        "decisions": matches.bit_count(),
+        "needing": sum(bool(session.open) for session in every),
         "upto": site.catalog.newest,
         "next": _cursor(shown[-1]) if more else None,
-        "facets": facets(site, found, visit.q),
+        "facets": facets(site, matches, visit.q),
         "tabs": _tabs(visit.q),
         "filters": saved(site),
     }
@@ -57,55 +57,55 @@ class _Lazy(Sequence[Json]):
         return session_row(self._every[at])
 
 
-def session_row(one: Session) -> Json:
+def session_row(session: Session) -> Json:
     """A row of the list of sessions."""
-    decisions = len(one.positions)
+    decisions = len(session.positions)
     return {
-        "subject": shown_subject(one.subject),
-        "subject_key": one.subject,
-        "session": one.id,
-        "last": iso(one.last_at),
+        "subject": shown_subject(session.subject),
+        "subject_key": session.subject,
+        "session": session.id,
+        "last": iso(session.last_at),
         "decisions": decisions,
-        "denied": one.verdicts.get("deny", 0),
-        "held": one.verdicts.get("require_approval", 0),
-        "warned": one.verdicts.get("warn", 0),
-        "edited": one.edited,
-        "severity": SEVERITIES[one.severity] if one.severity >= 0 else "",
-        "not_covered": one.uncovered,
-        "open": one.open,
-        "review": _review(one, decisions),
-        "assignee": one.assignee,
+        "denied": session.verdicts.get("deny", 0),
+        "held": session.verdicts.get("require_approval", 0),
+        "warned": session.verdicts.get("warn", 0),
+        "edited": session.edited,
+        "severity": SEVERITIES[session.severity] if session.severity >= 0 else "",
+        "not_covered": session.uncovered,
+        "open": session.open,
+        "review": _review(session, decisions),
+        "assignee": session.assignee,
     }
 
 
-def _review(one: Session, decisions: int) -> str:
-    if one.open:
+def _review(session: Session, decisions: int) -> str:
+    if session.open:
         return "needs review"
-    if one.signed == decisions:
+    if session.signed == decisions:
         return "signed off"
-    return "reviewed" if one.disposed or one.signed else "nothing to review"
+    return "reviewed" if session.disposed or session.signed else "nothing to review"
 
 
 def decisions(site: Site, visit: Visit) -> Page:
     """The query's results, newest first."""
-    found = site.catalog.select(site.query(visit.q))
-    page = site.catalog.page(found, before=_number(visit.params.get("before", "")), limit=PAGE + 1)
+    matches = site.catalog.select(site.query(visit.q))
+    page = site.catalog.page(matches, before=_number(visit.params.get("before", "")), limit=PAGE + 1)
     shown = page[:PAGE]
     data = {
         "q": visit.q,
         "rows": _listed(site, shown),
-        "decisions": found.bit_count(),
+        "decisions": matches.bit_count(),
         "upto": site.catalog.newest,
         "next": str(shown[-1].seq) if len(page) > PAGE else None,
-        "facets": facets(site, found, visit.q),
+        "facets": facets(site, matches, visit.q),
         "tabs": _tabs(visit.q),
         "filters": saved(site),
     }
-    return Page("decisions.html", data, rows=decision_rows(site, _all(site, visit, found)))
+    return Page("decisions.html", data, rows=decision_rows(site, _all(site, visit, matches)))
 
 
-def _all(site: Site, visit: Visit, found: int) -> list[Placed]:
-    return site.catalog.all_of(found) if visit.params.get("as") in ("csv", "jsonl") else []
+def _all(site: Site, visit: Visit, matches: int) -> list[Placed]:
+    return site.catalog.all_of(matches) if visit.params.get("as") in ("csv", "jsonl") else []
 
 
 def decision_rows(site: Site, rows: Sequence[Placed]) -> list[Json]:
@@ -130,27 +130,27 @@ def _decision_row(site: Site, row: Placed) -> Json:
 
 def _listed(site: Site, rows: Sequence[Placed]) -> list[Json]:
     bodies = site.bodies(rows)
-    found: list[Json] = []
-    for row, shown in zip(rows, decision_rows(site, rows), strict=True):
+    rows_shown: list[Json] = []
+    for row, columns in zip(rows, decision_rows(site, rows), strict=True):
         body = bodies.get(row.seq)
-        shown["rules"] = [] if body is None else sorted({hit["rule"] for _, hit in hits(body)})
-        shown["not_evaluated"] = 0 if body is None else not_judged(body)
-        shown["parts"] = 0 if body is None else body["result"]["coverage"]["produced"]
-        found.append(shown)
-    return found
+        columns["rules"] = [] if body is None else sorted({hit["rule"] for _, hit in hits(body)})
+        columns["not_evaluated"] = 0 if body is None else not_judged(body)
+        columns["parts"] = 0 if body is None else body["result"]["coverage"]["produced"]
+        rows_shown.append(columns)
+    return rows_shown
 
 
-def facets(site: Site, found: int, q: str) -> list[Json]:
+def facets(site: Site, matches: int, q: str) -> list[Json]:
     """The values of each name in the results, with counts and the query behind a click."""
-    given = _given(q)
+    words = _given(q)
     shown: list[Json] = []
     for name in FACETS:
-        values = site.catalog.values(found, name)
+        values = site.catalog.values(matches, name)
         rows = []
         for value, count in values:
             label = shown_subject(value) if name == "subject" else value
             term = plain(name, label)
-            rows.append({"value": label, "count": count, "on": term in given, "q": toggled(q, name, label)})
+            rows.append({"value": label, "count": count, "on": term in words, "q": toggled(q, name, label)})
         if rows and not (len(rows) == 1 and not rows[0]["on"] and name in ("mode", "environment", "covered")):
             shown.append({"name": name, "values": rows})
     return shown
@@ -158,9 +158,9 @@ def facets(site: Site, found: int, q: str) -> list[Json]:
 
 def toggled(q: str, name: str, value: str) -> str:
     """The query with the term added, or removed if present."""
-    given = _given(q)
+    words = _given(q)
     term = plain(name, value)
-    kept = [word for word in given if word != term] if term in given else [*given, term]
+    kept = [word for word in words if word != term] if term in words else [*words, term]
     return " ".join(shlex.quote(word) for word in kept)
 
 
@@ -174,10 +174,10 @@ def _given(q: str) -> list[str]:
 def _tabs(q: str) -> list[Json]:
     rest = [word for word in _given(q) if word not in (NEEDS, "signed:yes", "disposition:incident")]
     tabs = (("Needs review", NEEDS), ("Incidents", "disposition:incident"), ("Signed off", "signed:yes"), ("All", ""))
-    given = _given(q)
+    words = _given(q)
     shown = []
     for title, term in tabs:
-        on = term in given if term else len(rest) == len(given)
+        on = term in words if term else len(rest) == len(words)
         shown.append(
             {"title": title, "q": " ".join(shlex.quote(word) for word in [*([term] if term else []), *rest]), "on": on}
         )
@@ -192,11 +192,11 @@ def saved(site: Site) -> list[Json]:
             annotation.body["name"],
             {"name": annotation.body["name"], "q": annotation.body["query"], "by": annotation.by},
         )
-    return sorted((one for one in newest.values() if one["q"]), key=lambda one: str(one["name"]))
+    return sorted((row for row in newest.values() if row["q"]), key=lambda row: str(row["name"]))
 
 
-def _cursor(one: Session) -> str:
-    return f"{int(not one.open)}-{one.last_at}-{one.number}"
+def _cursor(session: Session) -> str:
+    return f"{int(not session.open)}-{session.last_at}-{session.number}"
 
 
 def _place(every: Sequence[Session], after: str) -> int:
@@ -207,10 +207,10 @@ def _place(every: Sequence[Session], after: str) -> int:
         done, last_at, number = (int(part) for part in after.split("-"))
     except ValueError:
         raise Refused(422, "review.page", "There is no such page.") from None
-    for at, one in enumerate(every):
-        if one.number == number:
+    for at, session in enumerate(every):
+        if session.number == number:
             return at + 1
-        if (int(not one.open), -one.last_at) > (done, -last_at):
+        if (int(not session.open), -session.last_at) > (done, -last_at):
             return at
     return len(every)
 

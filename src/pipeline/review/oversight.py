@@ -49,7 +49,7 @@ def integrity(site: Site, _visit: Visit) -> Page:
     return Page(
         "integrity.html",
         {
-            "heads": sorted(heads, key=lambda one: str(one["when"]), reverse=True),
+            "heads": sorted(heads, key=lambda head: str(head["when"]), reverse=True),
             "checked": None if checked is None else _checked(checked),
             "exported": site.heads is not None,
             "keyed": site.keys is not None,
@@ -72,34 +72,34 @@ def check(site: Site) -> Verified:
     return site.verified
 
 
-def _checked(one: Verified) -> Json:
-    report: Report = one.report
-    found = report.to_json()
-    return found | {
-        "at": one.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "seconds": round(one.seconds, 2),
-        "problems": found["problems"][:_PROBLEMS],
-        "all_problems": len(found["problems"]),
+def _checked(verified: Verified) -> Json:
+    report: Report = verified.report
+    body = report.to_json()
+    return body | {
+        "at": verified.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "seconds": round(verified.seconds, 2),
+        "problems": body["problems"][:_PROBLEMS],
+        "all_problems": len(body["problems"]),
     }
 
 
 def charts(site: Site, visit: Visit) -> Page:
     """Denials over time, by rule and by subject, and decision latency, for the query's results."""
-    found = site.catalog.select(site.query(visit.q))
-    denied = found & site.catalog.having("verdict", "deny")
-    newest = site.catalog.page(found, before=None, limit=_MEASURED)
+    matches = site.catalog.select(site.query(visit.q))
+    denied = matches & site.catalog.having("verdict", "deny")
+    newest = site.catalog.page(matches, before=None, limit=_MEASURED)
     bodies = site.bodies(newest)
     took = [body["metrics"]["run_ns"] / 1e6 for body in bodies.values() if body and "run_ns" in body.get("metrics", {})]
     subjects = site.catalog.values(denied, "subject", limit=10)
-    time_chart = _over_time(site.catalog, found)
+    time_chart = _over_time(site.catalog, matches)
     data = {
         "q": visit.q,
-        "decisions": found.bit_count(),
+        "decisions": matches.bit_count(),
         "denied": denied.bit_count(),
         "time": time_chart,
         "rules": _shares(site.catalog.values(denied, "rule", limit=10)),
         "subjects": _shares((shown_subject(value), count) for value, count in subjects),
-        "dispositions": _shares(site.catalog.values(found, "disposition")),
+        "dispositions": _shares(site.catalog.values(matches, "disposition")),
         "latency": spread(took),
         "measured": len(took),
         "filters": saved(site),
@@ -107,19 +107,19 @@ def charts(site: Site, visit: Visit) -> Page:
     return Page("charts.html", data, rows=time_chart["rows"])
 
 
-def _over_time(catalog: Catalog, found: int) -> Json:
+def _over_time(catalog: Catalog, matches: int) -> Json:
     """The decisions in a set over time: how many per step, and how many of them were stopped."""
-    spans = catalog.span(found)
+    spans = catalog.span(matches)
     if spans is None:
         return {"step": 0, "bars": [], "rows": []}
     first, last = spans
-    step = next((one for one in _STEPS if (last - first) // SECOND <= one * _MOST_BARS), _STEPS[-1]) * SECOND
-    denied, held = (found & catalog.having("verdict", verdict) for verdict in ("deny", "require_approval"))
+    step = next((size for size in _STEPS if (last - first) // SECOND <= size * _MOST_BARS), _STEPS[-1]) * SECOND
+    denied, held = (matches & catalog.having("verdict", verdict) for verdict in ("deny", "require_approval"))
     rows: list[Json] = []
     for at in range(first // step * step, last + 1, step):
         within = catalog.between(at, at + step)
         counts = {
-            name: (those & within).bit_count() for name, those in (("all", found), ("denied", denied), ("held", held))
+            name: (those & within).bit_count() for name, those in (("all", matches), ("denied", denied), ("held", held))
         }
         rows.append({"from": iso(at), "until": iso(at + step), **counts})
     return {"step": step // SECOND, "rows": rows, "bars": _bars([row["denied"] for row in rows])}
@@ -193,12 +193,12 @@ def waits(site: Site, signature: Annotation) -> bool:
     return needs_second(signature) and site.catalog.after(signature) == (None, None)
 
 
-def has_signed(site: Site, name: str, said: str, hash: str) -> bool:
+def has_signed(site: Site, name: str, words: str, hash: str) -> bool:
     """Whether that person's signature is on this set already, under these words, and was not withdrawn."""
     return any(
-        (one.body["action"], one.by, one.body.get("said"), one.body.get("hash")) == ("sign", name, said, hash)
-        and site.catalog.after(one)[0] is None
-        for one in site.catalog.annotations_of("signoff")
+        (sign.body["action"], sign.by, sign.body.get("said"), sign.body.get("hash")) == ("sign", name, words, hash)
+        and site.catalog.after(sign)[0] is None
+        for sign in site.catalog.annotations_of("signoff")
     )
 
 
@@ -231,7 +231,7 @@ def signoff(site: Site, visit: Visit) -> Page:
 def stands(site: Site, annotation: Annotation, rows: Sequence[Placed]) -> bool:
     """Whether these decisions are the signed ones, and the signatures are stored as the log signed them."""
     second = site.catalog.after(annotation)[1]
-    words = [site.catalog.row(one.id) for one in (annotation, second) if one is not None]
+    words = [site.catalog.row(signature.id) for signature in (annotation, second) if signature is not None]
     is_same = set_hash(rows) == annotation.body["hash"] and len(rows) == annotation.body["records"]
     return is_same and not site.changed([row for row in words if row is not None])
 
@@ -254,20 +254,20 @@ def signed_rows(site: Site, annotation: Annotation) -> list[Placed]:
 
 def report(site: Site, visit: Visit) -> Page:
     """The weeks of the query's results, newest first, and the rules that hit."""
-    found = site.catalog.select(site.query(visit.q))
-    weeks = _weeks(site, found)
-    rules = [_rule(site, found, rule, count) for rule, count in site.catalog.values(found, "rule", limit=20)]
-    data = {"q": visit.q, "decisions": found.bit_count(), "weeks": weeks, "rules": rules, "filters": saved(site)}
+    matches = site.catalog.select(site.query(visit.q))
+    weeks = _weeks(site, matches)
+    rules = [_rule(site, matches, rule, count) for rule, count in site.catalog.values(matches, "rule", limit=20)]
+    data = {"q": visit.q, "decisions": matches.bit_count(), "weeks": weeks, "rules": rules, "filters": saved(site)}
     return Page("report.html", data, rows=[{**week, "rules": _rule_list(week["rules"])} for week in weeks])
 
 
-def _weeks(site: Site, found: int) -> list[Json]:
-    span = site.catalog.span(found)
+def _weeks(site: Site, matches: int) -> list[Json]:
+    span = site.catalog.span(matches)
     if span is None:
         return []
     first, last = ((at - _MONDAY) // _WEEK * _WEEK + _MONDAY for at in span)
     starts = range(last, max(first, last - (MAX_WEEKS - 1) * _WEEK) - 1, -_WEEK)
-    weeks = ((at, found & site.catalog.between(at, at + _WEEK)) for at in starts)
+    weeks = ((at, matches & site.catalog.between(at, at + _WEEK)) for at in starts)
     return [_week(site, at, within) for at, within in weeks if within]
 
 
@@ -312,17 +312,17 @@ def _reviewed(site: Site, within: int) -> Json:
     }
 
 
-def _rule(site: Site, found: int, rule: str, count: int) -> Json:
-    within = found & site.catalog.having("rule", rule)
+def _rule(site: Site, matches: int, rule: str, count: int) -> Json:
+    within = matches & site.catalog.having("rule", rule)
     denied = (within & site.catalog.having("verdict", "deny")).bit_count()
     return {"rule": rule, "decisions": count, "denied": denied} | _reviewed(site, within)
 
 
 def _any(sets: Iterable[int]) -> int:
-    found = 0
-    for one in sets:
-        found |= one
-    return found
+    union = 0
+    for members in sets:
+        union |= members
+    return union
 
 
 def _rule_list(rules: dict[str, int]) -> str:

@@ -39,26 +39,26 @@ def policies(site: Site, _visit: Visit) -> Page:
     choices = [row for row in rows if row["there"]]
     ran = {row["revision"] for row in choices}
     never = [
-        {"revision": one, "name": site.policies.name(one), "last": None}
-        for one in site.policies.given()
-        if one not in ran
+        {"revision": revision, "name": site.policies.name(revision), "last": None}
+        for revision in site.policies.given()
+        if revision not in ran
     ]
     return Page("policies.html", {"rows": rows, "never": never, "choices": [*choices, *never]})
 
 
 def _ran(site: Site, revision: str) -> Json:
     """The decisions made under a revision."""
-    found = site.catalog.select(site.query(exactly("revision", revision)))
-    spans = site.catalog.span(found)
+    matches = site.catalog.select(site.query(exactly("revision", revision)))
+    spans = site.catalog.span(matches)
     return {
         "revision": revision,
         "name": site.policies.name(revision),
-        "decisions": found.bit_count(),
-        "denied": dict(site.catalog.values(found, "verdict")).get("deny", 0),
-        "sessions": len(site.catalog.sessions(found)),
+        "decisions": matches.bit_count(),
+        "denied": dict(site.catalog.values(matches, "verdict")).get("deny", 0),
+        "sessions": len(site.catalog.sessions(matches)),
         "first": None if spans is None else iso(spans[0]),
         "last": None if spans is None else iso(spans[1]),
-        "hit": site.catalog.values(found, "rule", limit=5),
+        "hit": site.catalog.values(matches, "rule", limit=5),
     }
 
 
@@ -66,24 +66,26 @@ def policy(site: Site, visit: Visit) -> Page:
     """One revision: its decisions, its rules, and its files."""
     revision = visit.path["revision"]
     ran = _ran(site, revision)
-    found = site.policies.of(revision)
-    if found is None and not ran["decisions"]:
+    loaded = site.policies.of(revision)
+    if loaded is None and not ran["decisions"]:
         raise Refused(404, "review.unknown", "This site does not know that revision.")
-    rules = () if found is None else found.rules
+    rules = () if loaded is None else loaded.rules
     data = ran | {
-        "there": found is not None,
+        "there": loaded is not None,
         "rules": [
-            {"id": one.id, "title": one.title, "severity": one.severity, "mode": one.mode.value, "path": one.path}
-            for one in rules
+            {"id": rule.id, "title": rule.title, "severity": rule.severity, "mode": rule.mode.value, "path": rule.path}
+            for rule in rules
         ],
-        "files": [] if found is None else [{"path": path, "lines": len(text)} for path, text in _files(found).items()],
+        "files": []
+        if loaded is None
+        else [{"path": path, "lines": len(text)} for path, text in _files(loaded).items()],
     }
     return Page("policy.html", data)
 
 
 def _files(policies: PolicySet) -> dict[str, list[str]]:
     """The authored modules and the data, by path; generated modules are left out."""
-    files = {one.path: one.text.splitlines() for one in policies.modules if not is_generated(one)}
+    files = {module.path: module.text.splitlines() for module in policies.modules if not is_generated(module)}
     data = json.dumps(json.loads(dumps(policies.data)), indent=2, sort_keys=True, ensure_ascii=False)
     return dict(sorted({**files, _DATA: data.splitlines()}.items()))
 
@@ -112,7 +114,7 @@ def _compared(site: Site, base: str, head: str, impact: Json | None = None) -> P
         "base": _ran(site, base),
         "head": _ran(site, head),
         "files": changed,
-        "counts": {status: sum(one["status"] == status for one in changed) for status in _STATUS},
+        "counts": {status: sum(file["status"] == status for file in changed) for status in _STATUS},
         "same": same,
         "impact": None if impact is None else {"entries": impact["entries"], "rows": _changes(impact)},
         "replayed": REPLAYED,
@@ -121,10 +123,10 @@ def _compared(site: Site, base: str, head: str, impact: Json | None = None) -> P
 
 
 def _at_hand(site: Site, revision: str) -> PolicySet:
-    found = site.policies.of(revision)
-    if found is None:
+    policies = site.policies.of(revision)
+    if policies is None:
         raise Refused(404, "review.unknown", "The policies of one of these revisions are not available here.")
-    return found
+    return policies
 
 
 _STATUS: Final = ("added", "removed", "changed")
@@ -171,15 +173,15 @@ def impact(site: Site, visit: Visit) -> Answer:
     return _compared(site, base, head, site.again.impact(lines, base, head))
 
 
-def _changes(found: Mapping[str, Any]) -> list[Json]:
+def _changes(impact: Mapping[str, Any]) -> list[Json]:
     return [
         {
             "change": label,
-            "count": one["count"],
-            "why": one.get("rules", one.get("reasons", {})),
-            "ids": one.get("ids", []),
+            "count": change["count"],
+            "why": change.get("rules", change.get("reasons", {})),
+            "ids": change.get("ids", []),
         }
-        for label, one in ((label, found[change.value]) for change, label in _CHANGES.items())
+        for label, change in ((label, impact[change.value]) for change, label in _CHANGES.items())
     ]
 
 

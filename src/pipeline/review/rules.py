@@ -19,7 +19,7 @@ class PoliciesAtHand:
     """The policy sets given to this site. Of rules in other revisions only the id is known."""
 
     def __init__(self, sets: Iterable[PolicySet] = (), names: Mapping[str, str] | None = None) -> None:
-        self._sets: dict[str, PolicySet] = {one.revision: one for one in sets}
+        self._sets: dict[str, PolicySet] = {policies.revision: policies for policies in sets}
         self._names = dict(names or {})
         self._given = tuple(self._sets)
         self._kept: Callable[[], Mapping[str, bytes]] = dict
@@ -28,9 +28,9 @@ class PoliciesAtHand:
 
     def with_kept(self, kept: Callable[[], Mapping[str, bytes]]) -> PoliciesAtHand:
         """These and the bundles, by revision, that `kept` returns; a bundle of a different revision is ignored."""
-        made = PoliciesAtHand(self._sets.values(), self._names)
-        made._kept = kept
-        return made
+        extended = PoliciesAtHand(self._sets.values(), self._names)
+        extended._kept = kept
+        return extended
 
     @classmethod
     def of_directories(cls, directories: Iterable[Path]) -> PoliciesAtHand:
@@ -43,7 +43,7 @@ class PoliciesAtHand:
         for directory in directories:
             named.append((f"{directory} over what is shipped", load_policies(["shipped", directory])))
             named.append((str(directory), load_policies(directory)))
-        return cls([one for _, one in named], {one.revision: name for name, one in reversed(named)})
+        return cls([policies for _, policies in named], {policies.revision: name for name, policies in reversed(named)})
 
     def name(self, revision: str) -> str:
         """The name of the set with that revision; empty if it has none."""
@@ -54,12 +54,12 @@ class PoliciesAtHand:
         with self._lock:
             if revision not in self._sets and self.known([revision]):
                 try:
-                    found = _loaded(self._packed[revision])
+                    policies = _loaded(self._packed[revision])
                 except PolicyError:
-                    found = None
-                if found is None or found.revision != revision:
+                    policies = None
+                if policies is None or policies.revision != revision:
                     return None
-                self._sets[revision] = found
+                self._sets[revision] = policies
             return self._sets.get(revision)
 
     def known(self, revisions: Iterable[str]) -> frozenset[str]:
@@ -76,8 +76,8 @@ class PoliciesAtHand:
 
     def rule(self, revision: str, id: str) -> Rule | None:
         """The rule with that id in that revision."""
-        found = self.of(revision)
-        return None if found is None else next((rule for rule in found.rules if rule.id == id), None)
+        policies = self.of(revision)
+        return None if policies is None else next((rule for rule in policies.rules if rule.id == id), None)
 
     def place(self, revision: str, id: str, effect: str, code: str) -> Json | None:
         """File and line of the definition behind this hit; None if the revision is not available."""
@@ -89,8 +89,8 @@ class PoliciesAtHand:
 
     def text(self, revision: str, rule: Rule) -> str:
         """The source of the rule's file; empty if not available."""
-        found = self.of(revision)
-        modules = () if found is None else found.modules
+        policies = self.of(revision)
+        modules = () if policies is None else policies.modules
         return next((module.text for module in modules if module.path == rule.path), "")
 
 

@@ -142,8 +142,8 @@ class Site:
 
     def bodies(self, rows: Sequence[Placed]) -> dict[int, Json | None]:
         """The bodies of records, by number."""
-        found = bodies_of(self.store.engine, [row.seq for row in rows])
-        return {seq: _read(body) for seq, body in found.items()}
+        stored = bodies_of(self.store.engine, [row.seq for row in rows])
+        return {seq: _read(body) for seq, body in stored.items()}
 
     def changed(self, rows: Sequence[Placed]) -> frozenset[str]:
         """The ids of those records that are not stored any more as the log signed them."""

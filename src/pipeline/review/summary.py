@@ -36,8 +36,8 @@ def hits(body: Mapping[str, Any]) -> Iterator[tuple[Json | None, Json]]:
 
 def skipped(body: Mapping[str, Any]) -> list[Json]:
     """The views that were never evaluated, and why."""
-    found: list[Json] = body["result"]["coverage"].get("skipped", [])
-    return found
+    views: list[Json] = body["result"]["coverage"].get("skipped", [])
+    return views
 
 
 def not_judged(body: Mapping[str, Any]) -> int:
@@ -55,11 +55,11 @@ def readable(body: Mapping[str, Any]) -> bool:
         views = [
             view["path"] + view["kind"] + view["role"] + view["verdict"] + view["outcome"] for view in result["views"]
         ]
-        left_out = [one["path"] + one["reason"] for one in skipped(body)]
+        left_out = [view["path"] + view["reason"] for view in skipped(body)]
         body.get("metrics", {}).get("run_ns", 0) / 1
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return False
-    return all(isinstance(found, list) for found in (rules, views, left_out)) and isinstance(result["mode"], str)
+    return all(isinstance(texts, list) for texts in (rules, views, left_out)) and isinstance(result["mode"], str)
 
 
 def sentence(body: Mapping[str, Any]) -> str:
@@ -104,7 +104,7 @@ def _outcome(body: Mapping[str, Any]) -> str:
 def _approved(result: Mapping[str, Any]) -> bool:
     """Whether every approval had been granted before."""
     listed = result.get("approvals") or []
-    return bool(listed) and all(one.get("status") in ("approved", "used") for one in listed)
+    return bool(listed) and all(approval.get("status") in ("approved", "used") for approval in listed)
 
 
 def _enforced(hit: Mapping[str, Any]) -> bool:

@@ -148,13 +148,13 @@ class _Web:
             "WIDTH": oversight.WIDTH,
             "HEIGHT": oversight.HEIGHT,
         }
-        self._templates.globals["dispositions"] = [one.value for one in Disposition]
+        self._templates.globals["dispositions"] = [disposition.value for disposition in Disposition]
         self._templates.filters |= {"seen": _seen, "brief": _brief, "clipped": _clipped, "lines": _lines, "code": _code}
 
     def link(self, path: str, **params: Any) -> str:
         """A URL on this site; parameters that are None are left out."""
-        given = urlencode({name: value for name, value in params.items() if value is not None}, quote_via=quote)
-        return f"{self._base}{quote(path)}{'?' if given else ''}{given}"
+        query = urlencode({name: value for name, value in params.items() if value is not None}, quote_via=quote)
+        return f"{self._base}{quote(path)}{'?' if query else ''}{query}"
 
     # Endpoints
 
@@ -174,12 +174,12 @@ class _Web:
         """Signing in: turns a key into a cookie, then redirects to the sessions."""
 
         async def enters(request: Request) -> Response:
-            made = await keeper.enter((await _fields(request)).get("key", ""), _peer(request))
+            cookie = await keeper.enter((await _fields(request)).get("key", ""), _peer(request))
             answer = self._to_sessions()
             # The Origin of the form shows whether a proxy in front uses TLS.
             secure = urlsplit(request.headers.get("origin", "")).scheme == "https"
             path = self._base or "/"
-            answer.set_cookie(keeper.cookie, made, httponly=True, samesite="strict", path=path, secure=secure)
+            answer.set_cookie(keeper.cookie, cookie, httponly=True, samesite="strict", path=path, secure=secure)
             return answer
 
         return self._door(enters)
@@ -246,9 +246,9 @@ class _Web:
         try:
             self._check_host(request)
             person = await self._person(request)
-            given = await self._form(request, person) if posted else {}
+            fields = await self._form(request, person) if posted else {}
             params = dict(request.query_params) | ({"as": form} if form != "html" else {})
-            visit = Visit(person, params, dict(request.path_params), given)
+            visit = Visit(person, params, dict(request.path_params), fields)
             return await run_in_threadpool(self._do, does, visit, form)
         except ClientDisconnect:
             return Response(status_code=400)
@@ -257,15 +257,17 @@ class _Web:
         except (AuditError, ApprovalError) as error:
             about = f"{error.message}: {error.path}" if error.path else error.message
             message = " ".join(f"{_capitalised(sentence)}." for sentence in (about, error.hint) if sentence)
-            found = Refused(422 if isinstance(error, AuditError) else 409, error.code, message)
+            refusal = Refused(422 if isinstance(error, AuditError) else 409, error.code, message)
         except StoreError as error:
-            found = Refused(503, error.code, f"{_capitalised(error.message)}. Nothing was changed; try again shortly.")
+            refusal = Refused(
+                503, error.code, f"{_capitalised(error.message)}. Nothing was changed; try again shortly."
+            )
         except PipelineError as error:
-            found = Refused(422, error.code, f"{_capitalised(error.message)}.")
+            refusal = Refused(422, error.code, f"{_capitalised(error.message)}.")
         except Exception as error:  # noqa: BLE001  (a page that breaks says so, and nothing about why)
             _log.exception("a page of the review site failed: %s", type(error).__name__)
-            found = Refused(500, "review.error", "This page failed; see the server's log.")
-        return await run_in_threadpool(self._refusal, found, person, form, request.query_params.get("q"))
+            refusal = Refused(500, "review.error", "This page failed; see the server's log.")
+        return await run_in_threadpool(self._refusal, refusal, person, form, request.query_params.get("q"))
 
     def _do(self, does: _Handler, visit: Visit, form: str) -> Response:
         self._site.catalog.catch_up()
