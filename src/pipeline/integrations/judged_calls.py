@@ -101,8 +101,8 @@ def as_settings(settings: Mapping[str, Any]) -> Any:
 
 def merged_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that settings add to the body of the call, as `extra_body`: rules and readers look for them there."""
-    given = [settings.get(name) for name in ("extra_args", "extra_body")]
-    fields = {name: item for one in given if isinstance(one, Mapping) for name, item in one.items()}
+    sources = [settings.get(name) for name in ("extra_args", "extra_body")]
+    fields = {name: item for source in sources if isinstance(source, Mapping) for name, item in source.items()}
     return {"extra_body": as_json(fields)} if fields else {}
 
 

@@ -88,7 +88,7 @@ class _ModelCall:
         conversation = [*([request.system_message] if request.system_message is not None else []), *request.messages]
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [convert_to_openai_messages(one) for one in conversation],
+            "messages": [convert_to_openai_messages(message) for message in conversation],
             **merged_fields(request.model_settings),
         }
         tools = [_wire_tool(tool) for tool in request.tools]
@@ -146,10 +146,13 @@ def _released(outcome: Outcome, answer: ModelResponse[Any]) -> ModelResponse[Any
     if changed and (answer.structured_response is not None or len(answer.result) > 1):
         hint = "have the rule refuse instead, or request text"
         raise CallError("policy changed a structured response", code="integration.structured", hint=hint)
-    (made,) = convert_to_messages([body["choices"][0]["message"]])
+    (judged,) = convert_to_messages([body["choices"][0]["message"]])
     own = next(message for message in answer.result if isinstance(message, AIMessage))
     released = AIMessage(
-        content=made.content, tool_calls=getattr(made, "tool_calls", []), id=own.id, usage_metadata=own.usage_metadata
+        content=judged.content,
+        tool_calls=getattr(judged, "tool_calls", []),
+        id=own.id,
+        usage_metadata=own.usage_metadata,
     )
     others = [released if message is own else message for message in answer.result]
     return ModelResponse(result=others, structured_response=answer.structured_response)

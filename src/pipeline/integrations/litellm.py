@@ -195,7 +195,9 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         for name, value in data.items():
             if name in _METADATA:
                 sent = ("user_id", "requester_metadata") if litellm.enable_preview_features else ("user_id",)
-                value = {one: value[one] for one in sent if one in value} if isinstance(value, Mapping) else value
+                value = (
+                    {field: value[field] for field in sent if field in value} if isinstance(value, Mapping) else value
+                )
             elif name in _HEADERS or name == _SCOPED_HEADERS:
                 value = _without_credentials(value)
             elif _is_own(name):
@@ -210,7 +212,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
 def _without_credentials(headers: Any) -> Any:
     """Headers, or entries with headers for some providers."""
     if isinstance(headers, list | tuple):
-        return [_without_credentials(one) for one in headers]
+        return [_without_credentials(entry) for entry in headers]
     if not isinstance(headers, Mapping):
         return headers
     if isinstance(headers.get("extra_headers"), Mapping):
@@ -229,9 +231,9 @@ def _restored(given: Any, shown: Any, left: Any) -> Any:
 
 
 def _subject_of(key: Any) -> Subject | None:
-    known = [getattr(key, name, None) for name in ("user_id", "key_alias", "token")]
-    found, team = next((one for one in known if one), None), getattr(key, "team_id", None)
-    return None if found is None else {"id": str(found), "teams": [team] if team else []}
+    names = [getattr(key, name, None) for name in ("user_id", "key_alias", "token")]
+    name, team = next((candidate for candidate in names if candidate), None), getattr(key, "team_id", None)
+    return None if name is None else {"id": str(name), "teams": [team] if team else []}
 
 
 __all__ = ["Who", "guardrail_class"]

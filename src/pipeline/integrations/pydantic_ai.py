@@ -391,7 +391,7 @@ def _tool(tool: Any) -> ToolDefinition:
             input_schema=freeze(as_json(tool.parameters_json_schema)),
             extra=None if answers is None else FrozenDict(freeze(as_json(answers))),
         )
-    own = {one.name: getattr(tool, one.name) for one in fields(tool)}
+    own = {field_.name: getattr(tool, field_.name) for field_ in fields(tool)}
     return ToolDefinition(
         name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze({"pydantic_ai": as_json(own)}))
     )
@@ -400,9 +400,9 @@ def _tool(tool: Any) -> ToolDefinition:
 def _rest(part: Any, known: frozenset[str] = _PART_FIELDS) -> FrozenDict | None:
     """Further fields of a part or response that may reach a model: shown to policy, kept while unchanged."""
     own = {
-        one.name: getattr(part, one.name)
-        for one in fields(part)
-        if one.init and one.name not in known and getattr(part, one.name) is not None
+        field_.name: getattr(part, field_.name)
+        for field_ in fields(part)
+        if field_.init and field_.name not in known and getattr(part, field_.name) is not None
     }
     return FrozenDict(freeze({"pydantic_ai": as_json(own)})) if own else None
 

@@ -170,7 +170,7 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept
 def _endpoint(path: str, query: str, headers: Mapping[str, str]) -> Endpoint:
     """The endpoint of a path, below whatever prefix the provider uses; Refusal if it cannot be judged."""
     pairs = query_of(query.encode("ascii", "replace"))
-    for at in (found.start() for found in re.finditer("/", path)):
+    for at in (slash.start() for slash in re.finditer("/", path)):
         endpoint = endpoint_of(path[at:], pairs, headers)
         if endpoint is not None:
             return endpoint

@@ -122,7 +122,7 @@ def frame_of(body: Any) -> Frame | Batch:
         return _frame(body)
     if not 0 < len(body) <= MAX_BATCH:
         raise _invalid(f"A batch has 1 to {MAX_BATCH} messages.")
-    return Batch(tuple(_frame(one) for one in body))
+    return Batch(tuple(_frame(item) for item in body))
 
 
 def _frame(body: Any) -> Frame:

@@ -149,13 +149,13 @@ class HttpServer:
             raise _unreadable() from None
 
     def _begin(self, reply: aiohttp.ClientResponse) -> None:
-        given = reply.headers.getall(SESSION, [])
-        if len(given) > 1 or any(not _SESSION_ID.fullmatch(one) for one in given):
+        ids = reply.headers.getall(SESSION, [])
+        if len(ids) > 1 or any(not _SESSION_ID.fullmatch(id_) for id_ in ids):
             raise _unreadable()
-        self.session = given[0] if given else None
+        self.session = ids[0] if ids else None
 
     async def _read(self, reply: aiohttp.ClientResponse, method: str, *, reads: bool) -> AsyncGenerator[Any, None]:
-        if any(one.lower() != "identity" for one in reply.headers.getall("content-encoding", [])):
+        if any(coding.lower() != "identity" for coding in reply.headers.getall("content-encoding", [])):
             raise _unreadable()
         kind = reply.content_type
         if method == "GET" and reply.status in _NO_STREAM:

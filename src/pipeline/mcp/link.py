@@ -80,8 +80,8 @@ class Tasks:
         task_id = _begun_id(result)
         if task_id is None:
             return
-        known = self._calls.setdefault(task_id, sent)
-        if known is None or known.body is not sent.body:
+        call = self._calls.setdefault(task_id, sent)
+        if call is None or call.body is not sent.body:
             self._calls[task_id], self._sizes[task_id] = None, 0
         elif task_id not in self._sizes:
             self._sizes[task_id] = len(dumps(sent.body))
@@ -278,10 +278,10 @@ class Link:
 
     def _of_task(self, caller: _Caller, sent: Sent) -> Sent:
         """The call whose result `sent` asks for. Refused if it is unknown: so are the labels that its result brings."""
-        known = caller.tasks.call_of(sent.body.get("params", {}))
-        if known is not None:
-            context = replace(known.context, labels=known.context.labels | sent.context.labels)
-            return Sent(known.body, known.request, context)
+        call = caller.tasks.call_of(sent.body.get("params", {}))
+        if call is not None:
+            context = replace(call.context, labels=call.context.labels | sent.context.labels)
+            return Sent(call.body, call.request, context)
         if self._enforce:
             raise _unknown_task()
         return sent
@@ -371,13 +371,13 @@ class Link:
 
     async def _task_notice(self, side: Side, frame: Frame) -> dict[str, Any]:
         """The notification of how a task stands, after policy: what it says is what `tasks/get` would answer."""
-        known = self._callers[side.other].tasks.call_of(frame.params)
-        if known is None:
+        call = self._callers[side.other].tasks.call_of(frame.params)
+        if call is None:
             if self._enforce:
                 raise _unknown_task()
             return (await self._judge.call(frame.body)).body
-        answer = {"jsonrpc": "2.0", "id": known.body["id"], "result": frame.params}
-        judged = await self._judge.answer(answer, known)
+        answer = {"jsonrpc": "2.0", "id": call.body["id"], "result": frame.params}
+        judged = await self._judge.answer(answer, call)
         return {**frame.body, "params": judged["result"]}
 
     def _call_to_cancel(self, side: Side, frame: Frame) -> str:
@@ -445,7 +445,7 @@ def _token(body: dict[str, Any]) -> tuple[type, Id] | None:
 
 def _tools(result: dict[str, Any]) -> list[dict[str, Any]]:
     tools = result.get("tools")
-    return [one for one in tools if _is_tool(one)] if isinstance(tools, list) else []
+    return [tool for tool in tools if _is_tool(tool)] if isinstance(tools, list) else []
 
 
 def _is_tool(item: Any) -> bool:

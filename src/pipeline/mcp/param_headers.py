@@ -49,13 +49,13 @@ class ParamHeaders:
 
 def _headers_of(schema: Any) -> dict[str, _Path]:
     """By header the path of its argument; none at all if a declaration is invalid, as the tool is then for clients."""
-    found: dict[str, _Path] = {}
+    headers: dict[str, _Path] = {}
     for path, declared, kind in _declared(schema, ()):
         name = f"{PREFIX}{declared}".lower()
-        if not isinstance(declared, str) or not _NAME.fullmatch(declared) or name in found or kind not in _TYPES:
+        if not isinstance(declared, str) or not _NAME.fullmatch(declared) or name in headers or kind not in _TYPES:
             return {}
-        found[name] = path
-    return found
+        headers[name] = path
+    return headers
 
 
 def _declared(schema: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:

@@ -70,18 +70,18 @@ class Pins:
 
 def _compared(pinned: _Pinned, server: str, tools: Sequence[Any]) -> tuple[frozenset[str], bool]:
     """The tools that differ from their pins, and whether there are new ones, which are added to `pinned`."""
-    known = pinned.setdefault(server, {})
+    digests = pinned.setdefault(server, {})
     changed = set()
     new = False
     for tool in tools:
         name, digest = str(tool["name"]), digest_of(tool)
-        if name not in known:
+        if name not in digests:
             if sum(map(len, pinned.values())) >= MAX_PINS:
                 changed.add(name)  # without a pin, a change would go unnoticed
                 continue
-            known[name] = digest
+            digests[name] = digest
             new = True
-        elif known[name] != digest:
+        elif digests[name] != digest:
             changed.add(name)
     return frozenset(changed), new
 
@@ -127,7 +127,9 @@ def _read(file: Path) -> _Pinned:
 
 
 def _is_pins(pins: Any) -> bool:
-    return isinstance(pins, dict) and all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in pins.values())
+    return isinstance(pins, dict) and all(
+        isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in pins.values()
+    )
 
 
 def _write(file: Path, pins: _Pinned) -> None:
@@ -136,7 +138,7 @@ def _write(file: Path, pins: _Pinned) -> None:
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(dumps({server: dict(sorted(known.items())) for server, known in sorted(pins.items())}))
+                stream.write(dumps({server: dict(sorted(digests.items())) for server, digests in sorted(pins.items())}))
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(name, file)

@@ -68,7 +68,7 @@ class TrustedProxy:
         for field in ("roles", "permissions", "teams"):
             name = getattr(self._settings, field)
             if name in headers:
-                names = {one.strip() for one in headers[name].split(",")} - {""}
+                names = {word.strip() for word in headers[name].split(",")} - {""}
                 if not all(map(is_name, names)):
                     raise Refusal(401, "auth.header", "An identity header holds no valid name.")
                 fields[field] = sorted(names)
@@ -78,8 +78,8 @@ class TrustedProxy:
         address = _address(peer)
         if address is None or not any(address in network for network in self._settings.peers):
             return False
-        shown = headers.get(PROXY_SECRET_HEADER, "")
-        return self._secret is None or hmac.compare_digest(shown.encode("latin-1"), self._secret.encode())
+        secret = headers.get(PROXY_SECRET_HEADER, "")
+        return self._secret is None or hmac.compare_digest(secret.encode("latin-1"), self._secret.encode())
 
 
 class Identities:

@@ -89,15 +89,15 @@ class KeySet:
             KeysUnavailable: the keys cannot be read, and none are held that still count.
         """
         kty, curves = _KINDS[algorithm]
-        found = (await self._current(missing=None)).get((kid, kty))
-        if found is None:
-            found = (await self._current(missing=(kid, kty))).get((kid, kty))
-        if found is None or found.get("alg", algorithm) != algorithm:
+        jwk = (await self._current(missing=None)).get((kid, kty))
+        if jwk is None:
+            jwk = (await self._current(missing=(kid, kty))).get((kid, kty))
+        if jwk is None or jwk.get("alg", algorithm) != algorithm:
             return None
-        if curves and found.get("crv") not in curves:
+        if curves and jwk.get("crv") not in curves:
             return None
         try:
-            return jwt.PyJWK(dict(found), algorithm)
+            return jwt.PyJWK(dict(jwk), algorithm)
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             return None
 
@@ -144,18 +144,18 @@ def _keys_in(raw: bytes) -> Mapping[tuple[str, str], Mapping[str, Any]]:
     listed = body.get("keys") if isinstance(body, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise ValueError(f"`keys` is no list of at most {MAX_KEYS}")
-    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    keys: dict[tuple[str, str], Mapping[str, Any]] = {}
     for key in listed:
         if not isinstance(key, dict) or not isinstance(key.get("kid"), str) or key.get("use", "sig") != "sig":
             continue
         if any(private in key for private in ("d", "p", "q", "k")):
             raise ValueError("it holds secret keys")
         name = (key["kid"], str(key.get("kty")))
-        if name in found:
+        if name in keys:
             raise ValueError("two keys have one id")
         if not _is_short(key):
-            found[name] = key
-    return found
+            keys[name] = key
+    return keys
 
 
 def _is_short(key: Mapping[str, Any]) -> bool:

@@ -44,9 +44,9 @@ class Tokens:
     """
 
     def __init__(self, issuers: Iterable[Issuer], *, key_sets: Mapping[str, KeySet] | None = None) -> None:
-        self._issuers = {one.issuer: one for one in issuers}
-        made = {one.name: KeySet(one.keys) for one in self._issuers.values()}
-        self._key_sets = {**made, **(key_sets or {})}
+        self._issuers = {issuer.issuer: issuer for issuer in issuers}
+        own = {issuer.name: KeySet(issuer.keys) for issuer in self._issuers.values()}
+        self._key_sets = {**own, **(key_sets or {})}
 
     def check(self) -> None:
         """Nothing, if all keys in files can be used; ConfigError if not."""

@@ -75,7 +75,9 @@ class Checks:
         self.admission = Admission(settings.limits)
         self._guard = guard
         also = {Operation.ENVOY: settings.envoy, Operation.LITELLM: settings.litellm}
-        self.operations = frozenset({Operation.CHECK, *(one for one, wanted in also.items() if wanted is not None)})
+        self.operations = frozenset(
+            {Operation.CHECK, *(operation for operation, wanted in also.items() if wanted is not None)}
+        )
         self._litellm = settings.litellm or LitellmCheck()
         self._claimed = settings.answers != "trusted"
 
@@ -119,10 +121,10 @@ class Checks:
         call_id: str | None = None,
     ) -> Outcome:
         """The outcome for a value, recorded as a check."""
-        known = incoming.context(CHECK_ROUTE)
+        context = incoming.context(CHECK_ROUTE)
         context = replace(
-            known,
-            recorded=frozen_mapping({**known.recorded, "asked": incoming.endpoint.operation.value}),
+            context,
+            recorded=frozen_mapping({**context.recorded, "asked": incoming.endpoint.operation.value}),
             history=history,
             call_id=call_id,
             claimed=self._claimed,

@@ -30,18 +30,18 @@ def read_as(model: type[_Q], body: Any) -> _Q:
 
 def _unfit(error: pydantic.ValidationError, model: type[Section], body: Any) -> Refusal:
     findings = error.errors(include_url=False, include_input=False)
-    found = next((one for one in findings if one["type"] == "extra_forbidden"), None) or first_of(findings)
-    steps = found["loc"]
+    finding = next((other for other in findings if other["type"] == "extra_forbidden"), None) or first_of(findings)
+    steps = finding["loc"]
     name = str(steps[0]) if steps else ""
     path = f"$.{name}" if name.isidentifier() and len(name) <= 64 else "$"
-    if found["type"] == "extra_forbidden":
+    if finding["type"] == "extra_forbidden":
         near = get_close_matches(name, model.model_fields, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(model.model_fields)}"
         if name == "session":
             hint = f"the header {SESSION_HEADER} names it"
         return wrong(path, "this key is not known", hint)
     value = body.get(name) if isinstance(body, dict) else body
-    return wrong(path, *said_of(found, steps, value))
+    return wrong(path, *said_of(finding, steps, value))
 
 
 def wrong(path: str, why: str, hint: str) -> Refusal:

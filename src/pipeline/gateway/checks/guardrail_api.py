@@ -191,16 +191,16 @@ def _texts(body: _Object) -> Iterator[_Text]:
 def _places_of(sent: GuardrailRequest, texts: Sequence[_Text]) -> list[int]:
     """Which text of the body each of LiteLLM's texts is. Refusal for a text, image or call that is not in it."""
     remaining: defaultdict[str, deque[int]] = defaultdict(deque)
-    for at, one in enumerate(texts):
-        remaining[one.text].append(at)
-    found: list[int] = []
+    for at, text_in_body in enumerate(texts):
+        remaining[text_in_body.text].append(at)
+    places: list[int] = []
     for number, text in enumerate(sent.texts or ()):
         if not remaining[text]:
             raise _unknown(f"$.texts[{number}]")
-        found.append(remaining[text].popleft())
+        places.append(remaining[text].popleft())
     if sent.structured_messages:
         _check_in_messages(sent)
-    return found
+    return places
 
 
 def _check_in_messages(sent: GuardrailRequest) -> None:
@@ -210,9 +210,9 @@ def _check_in_messages(sent: GuardrailRequest) -> None:
         if canonical_bytes(image) not in images:
             raise _unknown(f"$.images[{number}]")
     lists = [calls for message in _messages(body) if isinstance(calls := message.get("tool_calls"), list)]
-    made = {canonical_bytes(_unnumbered(call)) for calls in lists for call in calls if isinstance(call, dict)}
+    calls_made = {canonical_bytes(_unnumbered(call)) for calls in lists for call in calls if isinstance(call, dict)}
     for number, call in enumerate(sent.tool_calls or ()):
-        if canonical_bytes(_unnumbered(call)) not in made:
+        if canonical_bytes(_unnumbered(call)) not in calls_made:
             raise _unknown(f"$.tool_calls[{number}]")
 
 

@@ -119,9 +119,9 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
     models = _MODEL_PATH.fullmatch(path)
     if models is not None and not _GEMINI_METHOD.search(path):
         return _about_models(models[1], models[2], headers)
-    found = PATHS.get(path)
-    if found is not None:
-        return found
+    endpoint = PATHS.get(path)
+    if endpoint is not None:
+        return endpoint
     match = _GEMINI_PATH.fullmatch(path)
     if match is None:
         return None

@@ -24,9 +24,9 @@ class McpReply(Reply):
 
     def allow(self, origin: str) -> None:
         """Let a page of this origin read the answer (CORS)."""
-        shown = f"{SESSION}, x-request-id, x-cmf-code"
+        exposed = f"{SESSION}, x-request-id, x-cmf-code"
         self._headers |= {
-            "access-control-allow-origin": origin, "access-control-expose-headers": shown, "vary": "origin"
+            "access-control-allow-origin": origin, "access-control-expose-headers": exposed, "vary": "origin"
         }  # fmt: skip
 
     async def value(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:

@@ -21,7 +21,7 @@ _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 def check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
     """Refusal 406 unless `Accept` includes each of these media types."""
-    accepted = {one.partition(";")[0].strip().lower() for one in headers.get("accept", "").split(",")}
+    accepted = {media_type.partition(";")[0].strip().lower() for media_type in headers.get("accept", "").split(",")}
     if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & accepted for kind in kinds):
         raise Refusal(406, "http.accept", f"Accept {' and '.join(kinds)}.")
 

@@ -75,25 +75,25 @@ def endpoints_of(
     Raises:
         ConfigError: a key is missing, or pins cannot be read.
     """
-    made = {}
-    for name, one in settings.mcp.items():
-        key = None if one.key is None else secret_of(one.key, environment, setting=f"mcp.{name}.key")
+    endpoints = {}
+    for name, server in settings.mcp.items():
+        key = None if server.key is None else secret_of(server.key, environment, setting=f"mcp.{name}.key")
         address = Address(
-            url=one.url,
+            url=server.url,
             headers={} if key is None else {"authorization": f"Bearer {key}"},
-            connect_seconds=one.connect_seconds,
-            silent_seconds=one.answer_seconds,
+            connect_seconds=server.connect_seconds,
+            silent_seconds=server.answer_seconds,
             message_bytes=settings.limits.reply_bytes,
         )
-        made[name] = Endpoint(
+        endpoints[name] = Endpoint(
             name=name,
-            settings=one,
-            guard=guard_of(one),
+            settings=server,
+            guard=guard_of(server),
             address=address,
-            pins=Pins(one.pins),
-            enforce=(one.mode or settings.mode) is Mode.ENFORCE,
+            pins=Pins(server.pins),
+            enforce=(server.mode or settings.mode) is Mode.ENFORCE,
         )
-    return made
+    return endpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +249,8 @@ class McpGateway:
             await request.reply.value(400, error_body(call_id, error), {"x-cmf-code": error.code})
             return
         step = await session.link.receive(Side.CLIENT, received)
-        calls = [one for one in step.onward if "id" in one and "method" in one]
-        if any(one["method"] == _LASTING for one in calls):
+        calls = [call for call in step.onward if "id" in call and "method" in call]
+        if any(call["method"] == _LASTING for call in calls):
             self._lasts(request)
         if not calls and not step.back:
             await self._pass_on(request, session, step)
@@ -266,12 +266,14 @@ class McpGateway:
                     await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
             except ClientDisconnected:  # it will not answer what the server asked meanwhile
                 refused = refusals.client_disconnected()
-                answers = [body for one in asked for body in session.link.cut(one, refused, side=Side.SERVER)]
+                answers = [
+                    answer for call_id in asked for answer in session.link.cut(call_id, refused, side=Side.SERVER)
+                ]
                 self._in_background(_deliver_all(session, answers))
                 raise
             finally:  # a client that left waits for no call, sent or not
-                for one in calls:
-                    list(session.link.cut(str(one["id"])))
+                for call in calls:
+                    list(session.link.cut(str(call["id"])))
 
     async def _pass_on(self, request: _Request, session: McpSession, step: Step) -> None:
         """Pass on what needs no answer, and acknowledge it; refuse what is not passed on, or not taken."""

@@ -67,16 +67,16 @@ class McpSessions:
     def memory(self, context: Context) -> Memory:
         """What this client's later requests depend on, where each request stands alone."""
         key = session_key(context)
-        found = self._memories.setdefault(key, Memory())
+        memory = self._memories.setdefault(key, Memory())
         self._memories.move_to_end(key)
         while len(self._memories) > self._settings.sessions:
             self._memories.popitem(last=False)
-        return found
+        return memory
 
     def check_room(self, subject: SubjectExtension | None) -> None:
         """Refusal 429 if the subject has its maximum of sessions, 503 if the server has its own."""
         own = self._settings.subject_sessions
-        if sum(_is_of(one, subject) for one in self._sessions.values()) >= own:
+        if sum(_is_of(session, subject) for session in self._sessions.values()) >= own:
             message = f"You have {own} sessions here, the most for one subject: end one of them (DELETE)."
             raise Refusal(429, "mcp.too-many-sessions", message, headers=later())
         if len(self._sessions) >= self._settings.sessions:
@@ -89,9 +89,9 @@ class McpSessions:
     def idle(self) -> list[McpSession]:
         """Drop the sessions that were idle too long, and return them."""
         end = self._clock() - self._settings.idle_seconds
-        old = [one for one in self._sessions.values() if one.used < end and not one.listens]
-        for one in old:
-            self.forget(one.id)
+        old = [session for session in self._sessions.values() if session.used < end and not session.listens]
+        for session in old:
+            self.forget(session.id)
         return old
 
     def all(self) -> list[McpSession]:

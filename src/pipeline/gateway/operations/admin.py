@@ -107,10 +107,10 @@ class AdminApp:
             message = "Present an admin's key." if self._admins else "Nobody may: the settings have no `admin.keys`."
             raise Refusal(401, "auth.missing", message, headers={"www-authenticate": "Bearer"})
         own = presented.pop()
-        found = [who for admin, who in self._admins.items() if hmac.compare_digest(own, admin)]
-        if not found:
+        admins = [who for admin, who in self._admins.items() if hmac.compare_digest(own, admin)]
+        if not admins:
             raise Refusal(403, "auth.no-admin", "This is not an admin's key.")
-        return found[0]
+        return admins[0]
 
 
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from pipeline.audit.record import Record
 from pipeline.decisions.decision import OUTAGE_RULES, Action
@@ -167,31 +167,25 @@ class Metrics:
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
-        rows = [({"route": r, "dialect": d, "outcome": o}, n) for (r, d, o), n in sorted(self._requests.items())]
-        yield from _family("cmf_gateway_requests_total", "counter", rows)
-        refusals = [({"code": code}, count) for code, count in sorted(self._refusals.items())]
-        yield from _family("cmf_gateway_refusals_total", "counter", refusals)
+        revisions, ups = sorted(self._revisions().items()), sorted(self._upstreams().items())
+        yield from _counters("cmf_gateway_requests_total", self._requests, "route", "dialect", "outcome")
+        yield from _counters("cmf_gateway_refusals_total", self._refusals, "code")
         yield from _family("cmf_gateway_in_flight", "gauge", [({}, self.in_flight)])
         yield from _family("cmf_gateway_waiting", "gauge", [({}, self._waiting())])
-        unrecorded = [({"outcome": one}, self._unrecorded[one]) for one in ("refused", "released")]
-        yield from _family("cmf_gateway_unrecorded_total", "counter", unrecorded)
+        yield from _counters("cmf_gateway_unrecorded_total", _each(self._unrecorded, "refused", "released"), "outcome")
         for name, figure in self._audit().items():
             kind = "counter" if name.endswith("_total") else "gauge"
             yield from _family(f"cmf_audit_{name}", kind, [({}, figure)])
-        infos = [({"route": route, "revision": revision}, 1) for route, revision in sorted(self._revisions().items())]
+        infos = [({"route": route, "revision": revision}, 1) for route, revision in revisions]
         yield from _family("cmf_policy_info", "gauge", infos)
-        reloads = [({"outcome": one}, self._reloads[one]) for one in ("done", "refused")]
-        yield from _family("cmf_policy_reloads_total", "counter", reloads)
+        yield from _counters("cmf_policy_reloads_total", _each(self._reloads, "done", "refused"), "outcome")
         yield from _family("cmf_policy_reload_failed", "gauge", [({}, self._reload_failed)])
-        decisions = [({"verdict": v, "action": a}, count) for (v, a), count in sorted(self._decisions.items())]
-        yield from _family("cmf_decisions_total", "counter", decisions)
-        rules = [({"rule": rule}, count) for rule, count in sorted(self._rules.items())]
-        yield from _family("cmf_rule_hits_total", "counter", rules)
+        yield from _counters("cmf_decisions_total", self._decisions, "verdict", "action")
+        yield from _counters("cmf_rule_hits_total", self._rules, "rule")
         yield from _family("cmf_forwarded_on_failure_total", "counter", [({}, self._on_failure)])
         yield from _family("cmf_forwarded_unevaluated_total", "counter", [({}, self._unevaluated)])
         yield from _family("cmf_decisions_overridden_total", "counter", [({}, self._overridden)])
-        ups = [({"upstream": name}, int(is_up)) for name, is_up in sorted(self._upstreams().items())]
-        yield from _family("cmf_upstream_up", "gauge", ups)
+        yield from _family("cmf_upstream_up", "gauge", [({"upstream": name}, int(is_up)) for name, is_up in ups])
         yield from self._runs.lines("cmf_decision_seconds")
         yield from self._seconds.lines("cmf_gateway_seconds")
         yield from self._pauses.lines("cmf_loop_pause_seconds")
@@ -234,6 +228,17 @@ def outcome_of(status: int) -> str:
     if status == 403:
         return "denied"
     return "refused" if status < 500 else "failed"
+
+
+def _each(counts: Counter[str], *keys: str) -> dict[str, int]:
+    """The counts of these keys, of those too that were never counted."""
+    return {key: counts[key] for key in keys}
+
+
+def _counters(name: str, counts: Mapping[Any, int], *labels: str) -> Iterator[str]:
+    """A family of counters; the key of a count holds the value of each label."""
+    rows = ((key if len(labels) > 1 else (key,), count) for key, count in sorted(counts.items()))
+    return _family(name, "counter", [(dict(zip(labels, values, strict=True)), count) for values, count in rows])
 
 
 def _head(name: str, kind: str) -> Iterator[str]:

@@ -140,6 +140,6 @@ _PREFIX: Final = {"config": "cfg", "policy": "pol", "tally": "tly"}
 
 def recorded_settings(settings: Settings) -> dict[str, Any]:
     """What goes on record of settings: a digest of all, and each one that names no client."""
-    shown = {path: value for path, value, _ in Loaded(settings=settings, sources={}).effective()}
-    named = {path: value for path, value in shown.items() if not path.startswith(_BY_DIGEST)}
-    return {"digest": hashlib.sha256(dumps(shown)).hexdigest(), "mode": settings.mode.value, "settings": named}
+    values = {path: value for path, value, _ in Loaded(settings=settings, sources={}).effective()}
+    named = {path: value for path, value in values.items() if not path.startswith(_BY_DIGEST)}
+    return {"digest": hashlib.sha256(dumps(values)).hexdigest(), "mode": settings.mode.value, "settings": named}

@@ -60,7 +60,7 @@ class Crew(Operations):
     @property
     def pids(self) -> list[int]:
         """The process ids of those that run."""
-        return [one.pid for one in self._processes.values() if one.returncode is None]
+        return [process.pid for process in self._processes.values() if process.returncode is None]
 
     @property
     def is_ending(self) -> bool:
@@ -172,9 +172,9 @@ class Crew(Operations):
     async def _ask_all(
         self, method: str, path: str, seconds: float, by: str | None = None
     ) -> dict[int, tuple[int, bytes]]:
-        numbers = [number for number, one in self._processes.items() if one.returncode is None]
+        numbers = [number for number, process in self._processes.items() if process.returncode is None]
         answers = await asyncio.gather(*(self._ask(number, method, path, seconds, by) for number in numbers))
-        return {number: one for number, one in zip(numbers, answers, strict=True) if one is not None}
+        return {number: answer for number, answer in zip(numbers, answers, strict=True) if answer is not None}
 
     async def _ask(
         self, number: int, method: str, path: str, seconds: float, by: str | None

@@ -82,7 +82,9 @@ class Admission:
     def _forget(self, now: float) -> None:
         """Drop full buckets once there are many: a new one would be full too."""
         if len(self._buckets) >= MAX_SUBJECTS:
-            self._buckets = {who: one for who, one in self._buckets.items() if self._left(one, now) < self._burst}
+            self._buckets = {
+                who: bucket for who, bucket in self._buckets.items() if self._left(bucket, now) < self._burst
+            }
 
 
 def _too_many(seconds: float) -> Refusal:

@@ -57,9 +57,9 @@ def _with_call_ids(response: Response, request_id: str) -> Response:
 
 
 def _facts(dialect: str, request_id: str) -> dict[str, Any]:
-    made = int(ULID.from_str(request_id).timestamp)
+    created = int(ULID.from_str(request_id).timestamp)
     if dialect == "openai_chat":
-        return {"id": f"chatcmpl-{request_id}", "created": made}
+        return {"id": f"chatcmpl-{request_id}", "created": created}
     if dialect == "openai_responses":
-        return {**_RESPONSE, "id": f"resp_{request_id}", "created_at": made}
+        return {**_RESPONSE, "id": f"resp_{request_id}", "created_at": created}
     return {"responseId": request_id}

@@ -22,15 +22,15 @@ class Diverged(Exception):
 
 
 class _TextEvents(Protocol):
-    """How a dialect's events hold text that a further event can continue."""
+    """How a dialect's events hold text that a further event can continue. Most have no blocks, and nothing to add."""
 
     def place(self, at: int, data: Any, /) -> Hashable:
         """What tells the event, the one at `at`, from the others of the answer, also from those yet to come."""
         ...
 
-    def block(self, data: Any, /) -> Hashable:
+    def block(self, data: Any, /) -> Hashable:  # noqa: ARG002 - for the dialects with blocks
         """The block in which the event's text stands, and which a later event closes; None if there are no blocks."""
-        ...
+        return None
 
     def is_thinking(self, data: Any, /) -> bool:
         """Whether the text in the event is thinking."""
@@ -46,11 +46,11 @@ class _TextEvents(Protocol):
 
     def unended(self, data: Any, /) -> Any:
         """The event without anything that ends the answer."""
-        ...
+        return data
 
-    def late(self, data: Any, first: Any, /) -> Any:
+    def late(self, data: Any, first: Any, /) -> Any:  # noqa: ARG002 - as above
         """The event with what changed in `first`, the stream's first event, after that was sent."""
-        ...
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +178,7 @@ def _with(event: WireEvent, data: Any) -> WireEvent:
 # -- where each dialect holds text -------------------------------------------------------------------------------------
 
 
-class _Plain:
-    def block(self, _data: Any) -> Hashable:
-        return None
-
-    def unended(self, data: Any) -> Any:
-        return data
-
-    def late(self, data: Any, _first: Any) -> Any:
-        return data
-
-
-class _Chat(_Plain):
+class _Chat(_TextEvents):
     _KEYS: Final = ("content", "reasoning_content", "reasoning", "reasoning_text", "refusal")
 
     def place(self, at: int, data: Any) -> Hashable:
@@ -219,7 +208,7 @@ class _Chat(_Plain):
         return next((key for key in _Chat._KEYS if _is_text(delta, key)), None)
 
 
-class _Responses(_Plain):
+class _Responses(_TextEvents):
     _DELTAS: Final = frozenset(
         {"response.output_text.delta", "response.refusal.delta", "response.reasoning_summary_text.delta"}
     )
@@ -241,7 +230,7 @@ class _Responses(_Plain):
         return {**data, "delta": text}
 
 
-class _Messages(_Plain):
+class _Messages(_TextEvents):
     _KEYS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 
     def place(self, at: int, data: Any) -> Hashable:
@@ -270,7 +259,7 @@ class _Messages(_Plain):
         return {**data, "usage": {**first["message"].get("usage", {}), **data.get("usage", {})}}
 
 
-class _Gemini(_Plain):
+class _Gemini(_TextEvents):
     def place(self, at: int, data: Any) -> Hashable:
         return at, self.is_thinking(data)
 
@@ -305,7 +294,7 @@ class _Gemini(_Plain):
         return parts if isinstance(parts, list) else []
 
 
-class _Ollama(_Plain):
+class _Ollama(_TextEvents):
     def place(self, at: int, data: Any) -> Hashable:
         """The field, as for chat completions; the last line has neither."""
         return self._key(data.get("message", {})) or at

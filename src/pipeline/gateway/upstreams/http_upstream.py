@@ -57,11 +57,11 @@ class _OneReplyEach(aiohttp.TCPConnector):
     """A pool that never reuses a connection on which something arrived unasked [GW-41]."""
 
     async def _get(self, *args: Any) -> Any:  # private in aiohttp; a test fails if it moves
-        found: Any = await super()._get(*args)
-        while found is not None and found.protocol.should_close:
-            found.close()
-            found = await super()._get(*args)
-        return found
+        connection: Any = await super()._get(*args)
+        while connection is not None and connection.protocol.should_close:
+            connection.close()
+            connection = await super()._get(*args)
+        return connection
 
 
 class _AllArrived(Exception):
@@ -172,7 +172,7 @@ class HttpUpstream:
         _log.warning("%s", dumps(line).decode())
 
     async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: StreamObserver | None) -> Response:
-        if any(one.lower() != "identity" for one in reply.headers.getall("content-encoding", [])):
+        if any(coding.lower() != "identity" for coding in reply.headers.getall("content-encoding", [])):
             raise _unreadable("it is compressed")
         if reply.status != 200:
             return await self._error(reply)

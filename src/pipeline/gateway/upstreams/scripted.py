@@ -192,10 +192,10 @@ def _last_text(message: Message | None) -> str:
 def _answered(request: Request) -> set[str | None]:
     """The names of the tools whose results end the conversation; clients of Ollama name no call, but the tool."""
     names = call_names(request.messages)
-    found: set[str | None] = set()
+    answered: set[str | None] = set()
     for message in reversed(request.messages):
         results = [part for part in message.content if isinstance(part, ToolResultPart)]
         if not results:
             break
-        found.update(names.get(part.tool_call_id or "", part.tool_name) for part in results)
-    return found
+        answered.update(names.get(part.tool_call_id or "", part.tool_name) for part in results)
+    return answered
