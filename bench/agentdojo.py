@@ -15,6 +15,7 @@ import json
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,15 +23,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.recorded_runs import Run, UnreadableRunError, read_runs
+from bench.recorded_runs import Definitions, Run, UnreadableRunError, read_definitions, read_runs, tools_of
 from bench.rewriting import Adaptation, adapted, rewritten
-from cmf import Choice, Message, Request, Response, Role, ToolCallPart, ToolDefinition
+from cmf import Choice, Message, Request, Response, Role, ToolCallPart
 from cmf.enums import SubjectType
 from cmf.errors import CmfError
 from cmf.message.security import SubjectExtension
 from pipeline import Action, Config, Context, Pipeline
+from pipeline.decisions.decision import Hit
 from pipeline.decisions.errors import ConfigError
+from pipeline.provenance.inference import InferenceMode
 from pipeline.provenance.profiles import Profiles
+from pipeline.run.assembly import load_policies
 from pipeline.run.outcome import is_outage
 
 SHIPPED = Path(__file__).resolve().parent.parent / "examples" / "agentdojo"
@@ -85,17 +89,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.agentdojo", description=__doc__)
     parser.add_argument("file", type=Path, help="recorded runs, .jsonl or .jsonl.gz")
     parser.add_argument("--profiles", type=Path, help="of all suites, or a directory with one per suite")
+    parser.add_argument(
+        "--definitions", type=Path, help="{suite: [{name, description, schema}]}: replay with these alone"
+    )
+    parser.add_argument("--dial", choices=("strict", "default", "lenient"), help="of the rule on inferred profiles")
     parser.add_argument("--json", action="store_true", help="figures only")
     parser.add_argument(
         "--adapted", action="store_true", help="each attack also as somebody makes it who knows the rules"
     )
     parser.add_argument("--runs", action="store_true", help="name each attack that passed and each honest run held")
     chosen = parser.parse_args()
-    for given in (chosen.file, chosen.profiles or SHIPPED):
+    if chosen.definitions and chosen.profiles:
+        parser.error("give --profiles or --definitions")
+    for given in (chosen.file, chosen.definitions or chosen.profiles or SHIPPED):
         if not given.exists():
             parser.error(f"{given} is not there")
+    definitions = read_definitions(chosen.definitions) if chosen.definitions else None
     replay = Replay(
-        chosen.profiles or SHIPPED, names=chosen.runs, adaptations=tuple(Adaptation) if chosen.adapted else ()
+        chosen.profiles or SHIPPED,
+        definitions,
+        dial=chosen.dial,
+        names=chosen.runs,
+        adaptations=tuple(Adaptation) if chosen.adapted else (),
     )
     suites: dict[str, Tally] = {}
     try:
@@ -117,8 +132,18 @@ def main() -> None:
 class Replay:
     """Pipelines per suite, and what becomes of runs in them."""
 
-    def __init__(self, profiles: Path, *, names: bool = False, adaptations: Sequence[Adaptation] = ()) -> None:
+    def __init__(
+        self,
+        profiles: Path,
+        definitions: Definitions | None = None,
+        *,
+        dial: str | None = None,
+        names: bool = False,
+        adaptations: Sequence[Adaptation] = (),
+    ) -> None:
         self._profiles = profiles
+        self._definitions = definitions
+        self._policies = load_policies(["shipped", *settings_of(dial)])
         self._adaptations = adaptations
         self._names = names
         self._pipelines: dict[str, tuple[Pipeline, Profiles]] = {}
@@ -171,7 +196,7 @@ class Replay:
             asked += action is Action.SUSPEND
             refused += action is Action.REFUSE
             if self._names and action in (Action.REFUSE, Action.SUSPEND):
-                rules = sorted({hit.rule for hit in outcome.decision.reasons})
+                rules = sorted({f"{hit.rule} {hit.code} {_arguments(hit)}" for hit in outcome.decision.reasons})
                 print(f"{action.value}: {run.id}: {', '.join(rules)}", file=sys.stderr)
         tally.honest += 1
         tally.approvals += asked
@@ -184,7 +209,7 @@ class Replay:
         said = next(
             (at for at, message in enumerate(run.messages) if message.role is Role.ASSISTANT), len(run.messages)
         )
-        tools = tuple(ToolDefinition(name=name) for name in run.tools)
+        tools = tools_of(run, self._definitions)
         request = Request(model="recorded:model", messages=run.messages[:said], tools=tools)
         context = Context(subject=SUBJECT, session=f"{run.id}#{len(tally.microseconds)}")
         yield None, self._timed(pipeline, request, context, tally)
@@ -206,10 +231,27 @@ class Replay:
     def _for(self, suite: str) -> tuple[Pipeline, Profiles]:
         if suite not in self._pipelines:
             file = self._profiles / f"{Path(suite).name}.yaml" if self._profiles.is_dir() else self._profiles
-            profiles = Profiles.load(file) if file.exists() else Profiles()
-            pipeline = Pipeline(profiles=profiles, config=Config(history="trusted", timeout_seconds=5.0))
+            wanted = file.exists() and self._definitions is None
+            profiles = Profiles.load(file) if wanted else Profiles()
+            inference: InferenceMode = "off" if self._definitions is None else "enforce"
+            config = Config(history="trusted", timeout_seconds=5.0, inference=inference)
+            pipeline = Pipeline(profiles=profiles, policies=self._policies, config=config)
             self._pipelines[suite] = pipeline, profiles
         return self._pipelines[suite]
+
+
+def _arguments(hit: Hit) -> str:
+    return ",".join(sorted(map(str, (hit.detail or {}).get("arguments", ()))))
+
+
+def settings_of(dial: str | None) -> list[str]:
+    """A directory with the setting of the rule on inferred profiles; none for None."""
+    if dial is None:
+        return []
+    place = Path(tempfile.mkdtemp()) / "cmf" / "defaults"
+    place.mkdir(parents=True)
+    (place / "data.json").write_text(json.dumps({"provenance": {"inferred": {"dial": dial}}}))
+    return [str(place.parent.parent)]
 
 
 def _holds(message: Message | None, call: str | None) -> bool:

@@ -139,7 +139,7 @@ def tally(run: Run, profiles: Profiles) -> Counter[str]:
     for message in run.messages:
         for part in message.content if message.role is Role.ASSISTANT else ():
             profile = profiles.find(part.name, part.namespace) if isinstance(part, ToolCallPart) else None
-            if profile is None or not profile.sink:
+            if profile is None or not profile.acts:
                 continue
             for entry in index.origins(part):
                 if entry["type"] == "before" or (entry["type"] == "call" and not entry["askable"]):

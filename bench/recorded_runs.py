@@ -11,10 +11,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cmf.errors import CmfError
 from cmf.message.message import Message
+from cmf.message.tools import ToolDefinition
+
+Definitions: TypeAlias = dict[str, dict[str, ToolDefinition]]
 
 
 class UnreadableRunError(Exception):
@@ -61,6 +64,33 @@ def read_runs(file: Path) -> Iterator[Run]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise UnreadableRunError(f"{file}:{number}: not a recorded run: {why}") from None
+
+
+def read_definitions(file: Path) -> Definitions:
+    """The definitions of a JSON file `{suite: [{name, description, schema}]}`.
+
+    Raises:
+        UnreadableRunError: with file and reason.
+    """
+    try:
+        suites = json.loads(file.read_text(encoding="utf-8"))
+        return {
+            suite: {
+                str(tool["name"]): ToolDefinition.model_validate(
+                    {"name": tool["name"], "description": tool.get("description"), "input_schema": tool.get("schema")}
+                )
+                for tool in tools
+            }
+            for suite, tools in suites.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, CmfError) as error:
+        raise UnreadableRunError(f"{file}: no definitions: {error}") from None
+
+
+def tools_of(run: Run, definitions: Definitions | None) -> tuple[ToolDefinition, ...]:
+    """The tools that a run was offered: defined, if their definitions are there, or only named."""
+    known = (definitions or {}).get(run.suite, {})
+    return tuple(known.get(name) or ToolDefinition(name=name) for name in run.tools)
 
 
 def _run(body: dict[str, Any]) -> Run:

@@ -62,8 +62,8 @@ def _trusted_texts(part: ToolResultPart, tool: str | None, profiles: Profiles) -
     profile = profiles.find(tool) if tool is not None else None
     if profile is None:
         return
-    fields = read_fields(str(part.content), profile.result.format)
-    groups = ResultGroups(profile.result, tool, frozenset(), whole=part.is_error)
+    fields = read_fields(str(part.content), profile.rules.format)
+    groups = ResultGroups(profile.rules, tool, frozenset(), whole=part.is_error)
     for path, text in leaves(fields) if fields is not None else ():
         if isinstance(text, str) and len(text) > 2 and groups(path, text).trust == TRUSTED:
             yield text

@@ -28,6 +28,7 @@ from pipeline.decisions.stage import Traffic
 from pipeline.decisions.traffic import identical_start
 from pipeline.provenance.claims import Claims
 from pipeline.provenance.index import Index, Origin
+from pipeline.provenance.inference import InferenceMode, ToolFacts
 from pipeline.provenance.profiles import Profiles
 from pipeline.sessions.base import SessionStore
 
@@ -51,21 +52,25 @@ class Trail:
         claims: reads on after the last message.
     """
 
-    def __init__(self, profiles: Profiles) -> None:
+    def __init__(self, profiles: Profiles, facts: ToolFacts) -> None:
         self.messages: tuple[Message, ...] = ()
         self.origins: list[Origins] = []
         self.known: list[tuple[bool, ...]] = []
         self.claims = Claims()
-        self._index = Index(profiles)
+        self._index = Index(profiles, facts=facts)
 
     @property
     def work(self) -> int:
         """Roughly how much memory it takes, counted in words of text."""
         return self._index.work
 
-    def leads_to(self, messages: Sequence[Message], end: int) -> bool:
-        """Whether what was read so far is a beginning of the first `end` messages, so that it can be continued."""
-        return len(self.messages) <= end and _alike(self.messages, messages) == len(self.messages)
+    def leads_to(self, messages: Sequence[Message], end: int, facts: ToolFacts) -> bool:
+        """Whether what was read so far is a beginning of the first `end` messages, so that it can be continued.
+
+        Not if a tool that was called in it is another one by `facts` than it was when that was read.
+        """
+        fits = len(self.messages) <= end and _alike(self.messages, messages) == len(self.messages)
+        return fits and self._index.holds_with(facts)
 
     def read(
         self,
@@ -105,6 +110,7 @@ class _Kept:
 
     messages: tuple[Message, ...] | None = None
     trails: list[Trail] = field(default_factory=list)
+    tools: tuple[ToolDefinition, ...] = ()
     turn: KeptTurn | None = None
     keep: Keep = FOREVER
     found: frozenset[str] = frozenset()
@@ -120,6 +126,7 @@ class History:
     Attributes:
         seen: given some marks, those of them that are on record for the session.
         tools: the tools that the request in the context's history offers.
+        facts: what is known of the tools that are called.
         found: all marks that were found on record so far, by this run and those before it.
     """
 
@@ -134,12 +141,14 @@ class History:
         look: Look,
         seen: Look,
         tools: Sequence[ToolDefinition] = (),
+        facts: ToolFacts,
         turn: KeptTurn | None = None,
         found: set[str],
     ) -> None:
         self.seen = seen
         self.found = found
         self.tools = tools
+        self.facts = facts
         self._home = home
         self._key = key
         self._given = given
@@ -225,6 +234,7 @@ class History:
             self._trails,
             lambda known: self._continued(known, released),
             self.keep,
+            tools=released.tools if isinstance(released, Request) else None,
             turn=turn,
             found=self.found,
         )
@@ -247,8 +257,8 @@ class History:
 
     def _trail(self, messages: tuple[Message, ...], end: int) -> Trail:
         """The trail of the first `end` messages: the longest known trail that is their beginning, continued."""
-        read = [trail for trail in self._trails if trail.leads_to(messages, end)]
-        trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles)
+        read = [trail for trail in self._trails if trail.leads_to(messages, end, self.facts)]
+        trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles, self.facts)
         # It is not in the list while it reads, so that one that failed half-way is not given back.
         self._trails = [one for one in self._trails if one is not trail]
         trail.read(messages, end, self._look, self._current, None if self.deadline is None else self.deadline.check)
@@ -264,6 +274,7 @@ class Histories:
         sessions: the record of what was judged here.
         trusted: whether the history that clients send is believed without a record of it [C4].
         noting: whether the marks that were found are remembered, for the content that is kept with records.
+        inference: whether tools are known by their definitions, too.
     """
 
     def __init__(
@@ -273,6 +284,7 @@ class Histories:
         *,
         trusted: bool = False,
         noting: bool = False,
+        inference: InferenceMode = "off",
         max_sessions: int = MAX_SESSIONS,
         max_work: int = MAX_WORK,
     ) -> None:
@@ -280,16 +292,18 @@ class Histories:
         self._sessions = sessions
         self._trusted = trusted
         self._noting = noting
+        self._inference: InferenceMode = inference
         self._max_sessions = max_sessions
         self._max_work = max_work
         self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
         self._work = 0
         self._lock = threading.Lock()
 
-    def open(self, context: Context, now: int = 0) -> History:
+    def open(self, context: Context, now: int = 0, value: Traffic | None = None) -> History:
         """What is known of the conversation of one run, which has its trails for itself until it is closed.
 
-        `now` is in microseconds since the epoch: what may not be kept until then is forgotten [RET-4].
+        `value` is what the run is about. `now` is in microseconds since the epoch: what may not be kept until then is
+        forgotten [RET-4].
         """
         key = session_key(context)
         history = context.history
@@ -302,6 +316,7 @@ class Histories:
             trails, kept.trails = kept.trails, []
             self._work -= sum(trail.work for trail in trails)
             known, turn = kept.messages, kept.turn if given is None else None
+            offered = value.tools if isinstance(value, Request) else tools or kept.tools
             found = set(kept.found)
         seen = self._seen(context, found)
         return History(
@@ -313,6 +328,7 @@ class Histories:
             look=frozenset if self._trusted else seen,
             seen=seen,
             tools=tools,
+            facts=ToolFacts(self.profiles.find, offered, mode=self._inference),
             turn=turn,
             found=found,
         )
@@ -324,6 +340,7 @@ class Histories:
         continued: Callable[[tuple[Message, ...] | None], tuple[Message, ...] | None],
         keep: Keep = FOREVER,
         *,
+        tools: Sequence[ToolDefinition] | None = None,
         turn: KeptTurn | None = None,
         found: Collection[str] = (),
     ) -> None:
@@ -345,6 +362,7 @@ class Histories:
             self._work -= kept.work
             kept.trails = [*trails, *kept.trails][:MAX_TRAILS]
             kept.turn = kept.turn if turn is None else turn
+            kept.tools = kept.tools if tools is None else tuple(tools)
             kept.found = kept.found.union(found) if self._noting else kept.found
             self._work += kept.work
             while len(self._kept) > self._max_sessions or (self._kept and self._work > self._max_work):

@@ -29,10 +29,12 @@ from pipeline.decisions.paths import steps_of
 from pipeline.provenance.arithmetic import DerivedValues
 from pipeline.provenance.claims import Calls, Claims, needs_record
 from pipeline.provenance.content_addresses import address_entries
+from pipeline.provenance.inference import FIELDS, Described, ToolFacts
 from pipeline.provenance.injected_targets import Naming, requests_all
 from pipeline.provenance.lookup_variants import ControlValues
 from pipeline.provenance.occurrences import Answer, Occurrences
 from pipeline.provenance.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
+from pipeline.provenance.referred_values import Referral
 from pipeline.provenance.result_fields import argument_values, joined_text, result_values, strings
 from pipeline.provenance.sources import (
     CLAIM,
@@ -81,6 +83,10 @@ class _Call:
     chosen: bool = False
     """Whether it looked up something that untrusted text named: its result exists, but is not what the user meant."""
     labels: frozenset[str] = frozenset()
+    echoes: frozenset[str] = frozenset()
+    """What an act was given that someone trusted said: its result may repeat it, and names nothing by that."""
+    given: bool = False
+    """Whether the user wrote each text of its arguments: its result is what he pointed at."""
 
 
 class _Speech(NamedTuple):
@@ -93,12 +99,15 @@ class _Speech(NamedTuple):
 class Index:
     """The conversation so far, read once. Not to be shared between threads.
 
-    `profiles` say how far the results of tools are trusted. `known` has the digests (`digests_of`) of what was judged
+    `profiles` say how far the results of tools are trusted, and `facts` what is known of the tools that are called; by
+    default what the profiles say. `known` has the digests (`digests_of`) of what was judged
     here for this subject and session. A part of an assistant or a tool that is not among them is only claimed [C4].
     """
 
-    def __init__(self, profiles: Profiles, known: Container[str] = NOTHING) -> None:
+    def __init__(self, profiles: Profiles, known: Container[str] = NOTHING, facts: ToolFacts | None = None) -> None:
         self._profiles = profiles
+        self.facts = facts or ToolFacts(profiles.find)
+        self._called: dict[tuple[str, str | None, tuple[str, ...]], Described | None] = {}
         self._known = known
         self._texts = Occurrences()
         self._until = 0
@@ -111,10 +120,27 @@ class Index:
         self._untrusted: dict[Group, int] = {}
         self._derived = DerivedValues()
         self._chosen: set[Hashable] = set()
+        self._given: dict[Hashable, list[str]] = {}
+        self._echoed: dict[Hashable, frozenset[str]] = {}
         self.check: Callable[[], None] | None = None
         """Called for each value and text, if it is set; raises where the time for reading is over."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
+
+    def holds_with(self, facts: ToolFacts) -> bool:
+        """Whether everything that was read would be read the same with `facts`, which are used from here on if so."""
+        if facts is not self.facts:
+            if facts.mode != self.facts.mode or any(facts.named(*key) != known for key, known in self._called.items()):
+                return False
+            self.facts = facts
+        return True
+
+    def _described(self, name: str, namespace: str | None = None, arguments: Sequence[str] = ()) -> Described | None:
+        """What is known of a tool whose call or result is read: it is remembered, as everything after depends on it."""
+        key = (name, namespace, tuple(arguments))
+        if key not in self._called:
+            self._called[key] = self.facts.named(*key)
+        return self._called[key]
 
     def __len__(self) -> int:
         return self._length
@@ -165,14 +191,18 @@ class Index:
         yield _group_of(speech), part.text
 
     def _read_call(self, part: Any, speech: _Speech) -> Texts:
-        profile = self._profiles.find(part.name, part.namespace)
+        known = self._described(part.name, part.namespace, tuple(part.arguments or ()))
+        profile = known.profile if known is not None else None
         call = _Call(part.name, part.namespace, profile, part.arguments)
         self._calls.add(part.tool_call_id, call)
         labels: set[str] = set()
         writes = profile is None or profile.writes
         self._until = self.work + MAX_STEPS
+        said = []
         for path, content in argument_values(part):
             whole = self._entry("", "string", "control", content)
+            if isinstance(content, str) and content:
+                said.append(any(source["kind"] == "user" for source in whole["sources"]))
             labels.update(label for source in whole["sources"] for label in source["labels"])
             founded = is_trusted(whole)
             if not founded and isinstance(content, str) and (profile is None or profile.use_of(path) != "content"):
@@ -185,6 +215,10 @@ class Index:
             group = speech.speaker._replace(tool=part.name, field=shape(path), written=writes and not founded)
             yield group, content
         call.labels = frozenset(labels) if writes else frozenset()
+        if profile is not None and profile.acts and "read" not in (profile.actions or ()):
+            texts = {content for _, content in argument_values(part) if isinstance(content, str)}
+            call.echoes = frozenset(texts.difference(call.unfounded))
+        call.given = bool(said) and all(said)
 
     def _read_thinking(self, part: Any, speech: _Speech) -> Texts:
         yield speech.speaker, part.text
@@ -207,6 +241,10 @@ class Index:
         repeated = self._repeated(found, call.unfounded) if call is not None else frozenset()
         if call is not None and repeated and call.profile is not None and not call.profile.writes:
             repeated -= self._looked_up(values, found, repeated)
+        if call is not None and call.echoes:
+            self._echoed[self._length, part.tool_call_id] = call.echoes
+        if call is not None and call.given:
+            self._given[self._length, part.tool_call_id] = [content for _, content in found if isinstance(content, str)]
         for place, (group, content) in enumerate(found):
             self._texts.record = (self._length, part.tool_call_id, record_of(values[place][0]))
             if call is not None and call.chosen:
@@ -242,7 +280,7 @@ class Index:
 
     def _read_resource(self, part: Any, speech: _Speech) -> Texts:
         profile = self._profiles.for_uri(part.uri)
-        rules = profile.result if profile is not None else ResultProfile()
+        rules = profile.rules if profile is not None else ResultProfile()
         labels = tuple(sorted(profile.every_label)) if profile is not None else ()
         trust = UNTRUSTED if rules.weakest is Trust.UNTRUSTED else TRUSTED
         group = Group("resource", CLAIMED if speech.speaker is CLAIM else trust, labels=labels)
@@ -264,10 +302,11 @@ class Index:
     def _result_rules(self, part: ToolResultPart, call: _Call | None) -> ResultProfile:
         """The profile's rules for a result; the strictest ones if its own tool name and that of its call differ."""
         if call is None:
-            profile = self._profiles.find(part.tool_name) if part.tool_name and not part.tool_call_id else None
+            known = self._described(part.tool_name) if part.tool_name and not part.tool_call_id else None
+            profile = known.profile if known is not None else None
         else:
             profile = call.profile if part.tool_name in (None, call.name) else None
-        return profile.result if profile is not None else _NO_RULES
+        return profile.rules if profile is not None else _NO_RULES
 
     def _number(self, group: Group) -> int:
         number = self._groups.setdefault(group, len(self._group_list))
@@ -283,8 +322,9 @@ class Index:
         Each has `path` (a JSON pointer into the arguments), `type`, `use` and `sources`. Spec: [PROV-1] to [PROV-3],
         [PROV-11], [PROV-12].
         """
-        profile = self._profiles.find(call.name, call.namespace)
-        entries = [self._call_entry(profile), *self._read_before()]
+        described = self._described(call.name, call.namespace, tuple(call.arguments or ()))
+        profile = described.profile if described is not None else None
+        entries = [self._call_entry(described), *self._read_before()]
         self._until = self.work + MAX_STEPS
         if call.arguments is not None:
             self._look_into(call.arguments, (), "", profile, entries)
@@ -296,7 +336,7 @@ class Index:
 
     def _asked_of_thing(self, call: ToolCallPart, profile: Profile, acts: AskedFor) -> list[Origin]:
         """The entry of a request by the user that names the thing to act on (its id, say) and not its kind."""
-        asking = self._requested.messages_with(AskedFor(verbs=acts.verbs)) if acts.objects and profile.sink else []
+        asking = self._requested.messages_with(AskedFor(verbs=acts.verbs)) if acts.objects and profile.acts else []
         for path, content in argument_values(call) if asking else ():
             if isinstance(content, str) and profile.use_of(path) == "control":
                 speech = any(source["kind"] == "user" for source in self._sources(content)[0])
@@ -335,7 +375,7 @@ class Index:
                     found = self._steering(found[0], item, under, profile)
                 entries += found
             if use != "control" and kind == "string":
-                entries += address_entries(self._entry, pointed, item)
+                entries += [self._left(entry, item, profile) for entry in address_entries(self._entry, pointed, item)]
 
     def _steering(
         self, whole: Origin, content: str | float, path: tuple[str | int, ...], profile: Profile | None
@@ -343,7 +383,8 @@ class Index:
         """The entries of a control value, marked if untrusted text named it for this call [PROV-16], [PROV-17]."""
         control = whole["use"] == "control"
         entries = self._rephrased(whole["path"], content, whole) if control else [whole]
-        judged = bool(self._profiles) if profile is None else profile.sink
+        entries = [self._left(entry, content, profile) for entry in entries]
+        judged = bool(self._profiles) if profile is None else profile.acts
         if not self._untrusted or not judged or self.work > self._until:
             return entries
         acts = profile.asked_for if profile is not None else None
@@ -357,8 +398,20 @@ class Index:
                 whole["named"] = True
         return entries
 
+    def _left(self, entry: Origin, content: Any, profile: Profile | None) -> Origin:
+        """The entry, marked if the user leaves its value to a text that he names [PROV-22]."""
+        if not isinstance(content, str) or not is_of_others(entry) or self.work > self._until:
+            return entry
+        span = entry.get("span")
+        opens = profile is not None and "read" in (profile.actions or ())
+        texts = self._requested.user_texts
+        referral = Referral(self._texts, self._group_list, texts, self._given, self._designation())
+        if referral.leaves(content if span is None else content[slice(*span)], many=opens or entry["use"] != "control"):
+            entry["referred"] = True
+        return entry
+
     def _naming(self, path: tuple[str | int, ...], acts: AskedFor | None) -> Naming:
-        return Naming(self._texts, self._group_list, path, acts, self._designation(), self._chosen)
+        return Naming(self._texts, self._group_list, path, acts, self._designation(), self._chosen, self._echoed)
 
     def _rephrased(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entries of a control value: `whole`; if no trusted text has it, also other forms and pieces."""
@@ -394,19 +447,29 @@ class Index:
             held["labels"] = sorted({*held["labels"], *group.labels})
         return [{"path": "", "type": "before", "use": "other", "sources": fairly(list(read.values()))}]
 
-    def _call_entry(self, profile: Profile | None) -> Origin:
+    def _call_entry(self, described: Described | None) -> Origin:
         """The entry of the call as a whole: the profile's facts, and where the user asked for it or delegated it."""
-        acts = profile.asked_for if profile is not None else None
-        sources = self._requested.sources(acts) if acts is not None else []
-        known: Origin = {"profile": "unknown" if self._profiles else "none"}
-        if profile is not None:
-            known = {
-                "profile": "known",
-                "sink": profile.sink,
-                "irreversible": profile.irreversible,
-                "askable": bool(acts),
+        if described is None:
+            known: Origin = {"profile": "unknown" if self._profiles else "none"}
+            return {"path": "", "type": "call", "use": "control", "sources": []} | known
+        profile, inferred = described
+        acts = profile.asked_for
+        known = {
+            "profile": "inferred" if len(inferred) == len(FIELDS) else "known",
+            "sink": profile.acts,
+            "irreversible": profile.irreversible is True,
+            "askable": bool(acts),
+        }
+        if inferred:
+            known |= {
+                "inferred": sorted(inferred),
+                "inference": self.facts.mode,
+                "actions": list(profile.actions or ()),
             }
-            if acts and profile.sink and requests_all(self._texts, self._group_list, acts, self._requested.user_texts):
+        sources = self._requested.sources(acts) if acts is not None else []
+        if acts and profile.acts:
+            own = AskedFor(verbs=acts.verbs[:1]) if "asked_for" in inferred else acts  # others stand for its class
+            if requests_all(self._texts, self._group_list, own, self._requested.user_texts):
                 known["named"] = True
         return {"path": "", "type": "call", "use": "control", "sources": sources} | known
 

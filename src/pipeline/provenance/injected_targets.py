@@ -7,7 +7,7 @@ a trusted field, since the service knows the thing; that does not make it the on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Final
 
@@ -68,10 +68,12 @@ class Naming:
         acts: AskedFor | None,
         designation: Designation,
         chosen: Set[Hashable],
+        echoed: Mapping[Hashable, Set[str]],
     ) -> None:
         self._texts = texts
         self._designation = designation
         self._chosen = chosen
+        self._echoed = echoed
         self._untrusted_groups = _untrusted_groups(groups)
         self._known = {at for at, group in enumerate(groups) if group.trust == TRUSTED}
         self._argument = next((step for step in reversed(path) if isinstance(step, str)), "")
@@ -161,8 +163,13 @@ class Naming:
 
     def _any(self, value: str | float, holds: Callable[[Text], bool]) -> bool:
         """Whether `holds` is true of an untrusted text that has the value; true if more than `MAX_TEXTS` have it."""
-        found = self._with(value, self._untrusted_groups)
+        found = (text for text in self._with(value, self._untrusted_groups) if not self._is_echo(text, value))
         return any(map(holds, islice(found, MAX_TEXTS))) or next(found, None) is not None
+
+    def _is_echo(self, text: Text, value: str | float) -> bool:
+        """Whether the text is of what an act returned that was given the value: "flight 12 is full"."""
+        given = self._echoed.get(text.record[:2]) if isinstance(text.record, tuple) else None
+        return given is not None and str(value) in given
 
     def _with(self, value: str | float, groups: set[int]) -> Iterator[Text]:
         return self._texts.texts_with(value, groups)

@@ -7,17 +7,17 @@ which only carry content, what the act does, and what words ask for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
-from pydantic_core import ArgsKwargs, PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from cmf.json.frozen import FrozenDict, JsonObject, frozen_mapping
 from cmf.json.value import Flag, Str, Value, json_schema, value
 from cmf.message.security import DataPolicy, ObjectSecurityProfile
 from pipeline.decisions import field_paths
+from pipeline.provenance.field_trust import trust_of
 from pipeline.provenance.negation import matches, says_any
 
 MAX_SHAPED_CHARACTERS: Final = 256  # of a value that has the shape of a name
@@ -29,6 +29,7 @@ class Trust(StrEnum):
 
     TRUSTED = "trusted"
     METADATA = "metadata"
+    AUTO = "auto"
     UNTRUSTED = "untrusted"
 
 
@@ -80,7 +81,8 @@ class FieldRule(Value):
         Trust,
         Field(
             description="`untrusted` if a third party can author free text there; `metadata` if the service itself "
-            "fills it in (ids, senders, dates); `trusted` if it is first-party data"
+            "fills it in (ids, senders, dates); `trusted` if it is first-party data; `auto` for `metadata` where the "
+            "key is not one for text and the value no sentence, and `untrusted` elsewhere"
         ),
     ]
     labels: tuple[Str, ...] = ()
@@ -92,12 +94,19 @@ class FieldRule(Value):
         ),
     ] = None
 
-    def trust_in(self, content: str) -> Trust:
+    def trust_in(self, path: field_paths.Path, content: str) -> Trust:
         """The trust of one value of the field."""
         if self.shape is None:
-            return self.trust
+            return resolved(self.trust, path, content)
         fits = len(content) <= MAX_SHAPED_CHARACTERS and re.fullmatch(self.shape, content) is not None
-        return self.trust if fits else Trust.UNTRUSTED
+        return resolved(self.trust, path, content) if fits else Trust.UNTRUSTED
+
+
+def resolved(trust: Trust, path: field_paths.Path, content: str) -> Trust:
+    """The trust of one value; `auto` is told by its key and its shape."""
+    if trust is not Trust.AUTO:
+        return trust
+    return Trust.METADATA if trust_of(path, content) else Trust.UNTRUSTED
 
 
 FieldRules: TypeAlias = Annotated[
@@ -151,7 +160,8 @@ class ResultProfile(Value):
         """The trust of a result whose fields cannot be told apart."""
         rules = self.fields.values()
         ranks = [self.trust, *(rule.trust if rule.shape is None else Trust.UNTRUSTED for rule in rules)]
-        return max(ranks, key=list(Trust).index)
+        weakest = max(ranks, key=list(Trust).index)
+        return Trust.UNTRUSTED if weakest is Trust.AUTO else weakest
 
 
 @value
@@ -184,23 +194,26 @@ class Profile(Value):
         Field(description="What running it does with data; absent: not known, so it may write"),
     ] = None
     sink: Annotated[
-        Flag,
+        Flag | None,
         Field(
             description="Data leaves, or the world changes. Rules on provenance look at calls of such tools only. "
-            "Absent: true if `actions` has send, export or forward, or it is irreversible; else false"
+            "Absent: true if `actions` has send, export or forward, or it is irreversible; if there are no `actions` "
+            "either, it is inferred"
         ),
-    ] = False
-    irreversible: Annotated[Flag, Field(description="What it does cannot be undone")] = False
+    ] = None
+    irreversible: Annotated[Flag | None, Field(description="What it does cannot be undone")] = None
     control: Annotated[
-        tuple[Pattern, ...],
+        tuple[Pattern, ...] | None,
         Field(
             description="Arguments that say what is acted on, or where data goes: recipients, accounts, ids, URLs. A "
             "person is asked about a value that nobody trusted said"
         ),
-    ] = ()
-    content: Annotated[tuple[Pattern, ...], Field(description="Arguments that only carry text: subject, body")] = ()
+    ] = None
+    content: Annotated[
+        tuple[Pattern, ...] | None, Field(description="Arguments that only carry text: subject, body")
+    ] = None
     asked_for: AskedFor | None = None
-    result: ResultProfile = ResultProfile()
+    result: ResultProfile | None = None
     object: ObjectSecurityProfile | None = None
     data_policy: Annotated[DataPolicy, AfterValidator(_known_words)] | None = None
     input_schema: Annotated[
@@ -208,19 +221,17 @@ class Profile(Value):
     ] = None
     intents: Annotated[tuple[Str, ...], Field(description="Names of purposes that this serves, for rules")] = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _sink_where_data_leaves(cls, data: Any) -> Any:
-        """What sends data away, or cannot be undone, is a sink unless the profile excludes that [PRF-12]."""
-        fields = data.kwargs if isinstance(data, ArgsKwargs) else data
-        if not isinstance(fields, Mapping) or "sink" in fields:
-            return data
-        acts = fields.get("actions")
-        leaves = isinstance(acts, list | tuple | set | frozenset) and any(act in acts for act in LEAVING)
-        if not leaves and fields.get("irreversible") is not True:
-            return data
-        declared = {**fields, "sink": True}
-        return ArgsKwargs(data.args, declared) if isinstance(data, ArgsKwargs) else declared
+    @property
+    def acts(self) -> bool:
+        """Whether it is a sink, declared or by what it does [PRF-12]."""
+        if self.sink is not None:
+            return self.sink
+        return bool(self.irreversible) or not LEAVING.isdisjoint(self.actions or ())
+
+    @property
+    def rules(self) -> ResultProfile:
+        """How far its results are trusted; where nobody says, not at all."""
+        return ResultProfile() if self.result is None else self.result
 
     @property
     def writes(self) -> bool:
@@ -230,17 +241,17 @@ class Profile(Value):
     @property
     def result_labels(self) -> frozenset[str]:
         """The labels of everything that it returns."""
-        return frozenset(self.result.labels) | frozenset(self.data_policy.apply_labels if self.data_policy else ())
+        return frozenset(self.rules.labels) | frozenset(self.data_policy.apply_labels if self.data_policy else ())
 
     @property
     def every_label(self) -> frozenset[str]:
         """The labels of something returned whose fields cannot be told apart."""
-        return self.result_labels | self.result.every_label
+        return self.result_labels | self.rules.every_label
 
     def use_of(self, path: field_paths.Path) -> str:
         """`control`, `content` or `other`: what an argument is for. Where both name it, it is control."""
         for use, patterns in (("control", self.control), ("content", self.content)):
-            if any(field_paths.names(field_paths.compiled(pattern), path) for pattern in patterns):
+            if any(field_paths.names(field_paths.compiled(pattern), path) for pattern in patterns or ()):
                 return use
         return "other"
 

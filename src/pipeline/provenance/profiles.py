@@ -290,8 +290,8 @@ def annotated(annotations: Mapping[str, Any], base: Profile | None = None, *, tr
         changes = {"irreversible": True, "sink": True}
     if reads and trusted and base is None:
         changes = {"actions": ("read",), "sink": annotations.get("openWorldHint") is not False}
-    if annotations.get("openWorldHint") is True and known.result.trust is not Trust.UNTRUSTED:
-        changes["result"] = replace(known.result, trust=Trust.UNTRUSTED)
+    if annotations.get("openWorldHint") is True and known.rules.trust is not Trust.UNTRUSTED:
+        changes["result"] = replace(known.rules, trust=Trust.UNTRUSTED)
     return replace(known, **changes) if changes else known
 
 

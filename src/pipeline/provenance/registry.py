@@ -337,7 +337,7 @@ def _labels(part: Part, policy: DataPolicy | None, profile: Profile | None) -> f
     if profile is None:
         return labels
     return labels | (
-        result_labels(part, profile.result) if isinstance(part, ToolResultPart) else profile.result.every_label
+        result_labels(part, profile.rules) if isinstance(part, ToolResultPart) else profile.rules.every_label
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from cmf.enums import Role
 from pipeline.decisions.field_paths import Path, compiled, names, shape
 from pipeline.provenance.occurrences import Found
-from pipeline.provenance.profiles import FieldRule, ResultProfile, Trust
+from pipeline.provenance.profile import FieldRule, ResultProfile, Trust, resolved
 
 MAX_SOURCES: Final = 32  # sources listed per value; of each trust some are kept, and `more` counts the rest
 
@@ -84,9 +84,11 @@ class ResultGroups:
         return tuple(rule for pattern, rule in self._patterns if not apart or names(pattern, path))
 
     def _trust(self, path: Path, rules: tuple[FieldRule, ...], content: str) -> Trust:
-        if not path or self._whole:
-            return self._rules.weakest
-        return max((rule.trust_in(content) for rule in rules), key=_RANKS.index, default=self._rules.trust)
+        if self._whole or not path:
+            is_one = not self._whole and self._rules.trust is Trust.AUTO and not self._rules.fields
+            return resolved(Trust.AUTO, path, content) if is_one else self._rules.weakest
+        trusts = [rule.trust_in(path, content) for rule in rules]
+        return max(trusts, key=_RANKS.index) if trusts else resolved(self._rules.trust, path, content)
 
 
 class _Field(NamedTuple):

@@ -1,4 +1,4 @@
-"""Words, names and codes as data: `words.json` is kept by hand, `cldr.json` is made from CLDR by `scripts/cldr.py`."""
+"""Words, names and codes as data: two tables kept by hand, and `cldr.json`, which `scripts/cldr.py` makes of CLDR."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ def names_of(table: str) -> dict[str, list[str]]:
     return {code: [*names, *more.get(code, ())] for code, names in known.items()}
 
 
+def inferred_words() -> dict[str, Any]:
+    """The words by which tools, arguments and fields are told apart: `tool_words.json`."""
+    read: dict[str, Any] = _read("tool_words.json")
+    return read
+
+
 @cache
 def _read(name: str) -> Any:
     return loads(importlib.resources.files("pipeline.provenance").joinpath(name).read_bytes())
 
 
-__all__ = ["names_of", "words"]
+__all__ = ["inferred_words", "names_of", "words"]

@@ -23,6 +23,7 @@ from pipeline.policy.bundle_signature import Verification
 from pipeline.policy.loading import Sources
 from pipeline.policy.policy_set import BuiltinErrors, PolicySet
 from pipeline.provenance.claims import HistoryTrust
+from pipeline.provenance.inference import InferenceMode
 from pipeline.run.kept_content import ContentMode
 from pipeline.run.runner import APPROVAL_SECONDS, Runner
 from pipeline.run.session_choice import SessionMode
@@ -57,6 +58,8 @@ class Config:
             no; `trusted`, yes (for example because your own application runs the tools).
         unreadable_calls: what becomes of a tool call whose arguments are no strict JSON object: `refuse`, or `warn`, by
             which it is forwarded with a finding on record.
+        inference: whether a tool that no profile describes is known by its definition: `enforce`; `observe`, rules only
+            warn of what they find by it; `off`.
         sessions: the session of a run without a session id: `by_id`, none; `by_prefix`, that of the longest beginning
             of its conversation that its subject sent before; `required`, the run is refused.
         on_record_failure: what to do with a run whose record cannot be written: `refuse`, or `release` with an event.
@@ -77,6 +80,7 @@ class Config:
     reuse: bool = True
     history: HistoryTrust = "claimed"
     unreadable_calls: UnreadableCalls = "refuse"
+    inference: InferenceMode = "enforce"
     sessions: SessionMode = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
     content: ContentMode = "none"

@@ -149,7 +149,7 @@ class Pipeline:
             )
         )
         trusted, noting = settings.history == "trusted", content is not None
-        self._histories = Histories(known, self._sessions, trusted=trusted, noting=noting)
+        self._histories = Histories(known, self._sessions, trusted=trusted, noting=noting, inference=settings.inference)
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """Judge a message, request or response, and return the outcome; a refusal is returned too, never raised."""
@@ -328,7 +328,7 @@ class Pipeline:
             one.asked.id == approval_id and one.status is ApprovalStatus.APPROVED for one in facts.asked
         ):
             raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="look at its status")
-        return facts, self._histories.open(context, facts.moment)
+        return facts, self._histories.open(context, facts.moment, job.value)
 
     @property
     def _overrides_due(self) -> bool:

@@ -374,7 +374,7 @@ def test_profiles_are_read_from_beside_the_file(tmp_path: Path) -> None:
 
     held = judged(
         runner, tmp_path, conversation=conversation, reply=reply, profiles="tools.yaml", history="trusted",
-        expect={"verdict": "require_approval", "rules": ["provenance/control_origin"]},
+        expect={"verdict": "require_approval", "rules": ["provenance/control_origin", "provenance/inferred"]},
     )  # fmt: skip
 
     assert held.problems == ()

@@ -272,7 +272,7 @@ def test_every_leaf_is_met_once_and_named_by_its_own_path(document: Any) -> None
 def test_a_profile_that_says_nothing_trusts_nothing_and_may_write() -> None:
     profile = Profile()
 
-    assert profile.result.trust is profile.result.weakest is Trust.UNTRUSTED
+    assert profile.rules.trust is profile.rules.weakest is Trust.UNTRUSTED
     assert profile.writes
     assert not Profile(actions=("read",)).writes
 
@@ -301,8 +301,8 @@ def test_a_tool_that_sends_or_cannot_be_undone_is_a_sink_unless_declared_otherwi
 
     for profile in (Profile(**said), loaded.find("mail"), asked.find("mail")):
         assert profile is not None
-        assert profile.sink is sink
-    assert Profile.model_validate(Profile(**said)).sink is sink
+        assert profile.acts is sink
+    assert Profile.model_validate(Profile(**said)).acts is sink
 
 
 @pytest.mark.spec("PRF-12")
@@ -318,7 +318,7 @@ def test_a_whole_result_is_trusted_as_its_worst_field() -> None:
     profile = profiles.find("a")
 
     assert profile is not None
-    assert profile.result.weakest is Trust.UNTRUSTED
+    assert profile.rules.weakest is Trust.UNTRUSTED
 
 
 @pytest.mark.spec("PRF-5")
@@ -471,7 +471,7 @@ def test_annotations_make_a_profile_stricter() -> None:
 
     made = annotated({"destructiveHint": True, "openWorldHint": True}, known)
 
-    assert (made.irreversible, made.sink, made.result.trust, made.result.format) == (
+    assert (made.irreversible, made.sink, made.rules.trust, made.rules.format) == (
         True,
         True,
         Trust.UNTRUSTED,
@@ -489,7 +489,7 @@ def test_a_trusted_server_may_say_that_a_tool_only_reads() -> None:
 
     profiles = Profiles().with_mcp_tools(tools, trusted=True)
 
-    assert profiles.find("look") == Profile(actions=("read",), control=("**",))
+    assert profiles.find("look") == Profile(actions=("read",), sink=False, control=("**",))
     assert profiles.find("plain") is None
 
 

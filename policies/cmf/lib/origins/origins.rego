@@ -27,6 +27,11 @@ _acts if call.sink
 _acts if call.profile == "unknown"
 
 # METADATA
+# title: Inferred
+# description: True if nobody wrote `field` of the tool's profile, so that it was inferred from the tool's definition.
+inferred(field) if field in call.inferred
+
+# METADATA
 # title: Trusted
 # description: True if someone who is trusted said the value of `entry`.
 trusted(entry) if {
@@ -41,6 +46,27 @@ said_by_others(entry) if {
 	some source in entry.sources
 	source.trust != "trusted"
 	source.kind != "assistant"
+}
+
+# METADATA
+# title: Each piece said by someone trusted
+# description: True if someone trusted said each piece of `entry`, a list or a name with its address.
+pieced(entry) if {
+	entry.type == "string"
+	pieces := [piece | some piece in input.origins; piece.type == "piece"; piece.path == entry.path]
+	count(pieces) > 0
+	every piece in pieces {
+		trusted(piece)
+	}
+}
+
+# METADATA
+# title: Handed over
+# description: True if the user handed over to what some text says ("do the tasks on my list").
+# scope: document
+handed_over if {
+	some source in call.sources
+	source.match == "delegated"
 }
 
 # METADATA

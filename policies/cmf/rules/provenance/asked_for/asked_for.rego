@@ -28,6 +28,7 @@ _hit := {
 	"reason": "The user did not ask for this.",
 } if {
 	origins.acts_after_untrusted
+	not origins.inferred("asked_for")
 	origins.call.askable
 	count(_asking) == 0
 }

@@ -29,6 +29,7 @@ _hit := {
 } if {
 	count(_relayed) > 0
 	origins.acts_after_untrusted
+	not origins.inferred("content")
 }
 
 _relayed contains origins.argument(entry) if {

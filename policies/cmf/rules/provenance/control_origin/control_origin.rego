@@ -36,6 +36,7 @@ _hits contains {
 } if {
 	count(_strange) > 0
 	origins.acts_after_untrusted
+	not origins.inferred("control")
 }
 
 _hits contains {
@@ -45,6 +46,7 @@ _hits contains {
 } if {
 	count(_named) > 0
 	origins.acts_after_untrusted
+	not origins.inferred("control")
 }
 
 _strange contains origins.argument(entry) if {
@@ -52,30 +54,15 @@ _strange contains origins.argument(entry) if {
 	entry.use == "control"
 	entry.type in {"string", "number", "key", "raw"}
 	not origins.trusted(entry)
-	not _pieced(entry)
+	not origins.pieced(entry)
 	not _own_word(entry)
 }
 
 # Known to the service, but it is others who name it; unless the user handed over to what they wrote.
 _named contains origins.argument(entry) if {
-	not _handed_over
+	not origins.handed_over
 	some entry in input.origins
 	entry.named
-}
-
-_handed_over if {
-	some source in origins.call.sources
-	source.match == "delegated"
-}
-
-# Each piece of a list, of a name with its address, of a date with a time was said by someone trusted.
-_pieced(entry) if {
-	entry.type == "string"
-	pieces := [piece | some piece in input.origins; piece.type == "piece"; piece.path == entry.path]
-	count(pieces) > 0
-	every piece in pieces {
-		origins.trusted(piece)
-	}
 }
 
 # The name of a field that the tool has and nobody wrote; one that others wrote may name whom they favour.

@@ -22,6 +22,7 @@ require_approval contains {
 	"reason": "This cannot be undone, and the conversation holds text that others wrote.",
 } if {
 	origins.acts_after_untrusted
+	not origins.inferred("irreversible")
 	origins.call.irreversible
 	not _excused
 }

@@ -1,0 +1,564 @@
+"""What a tool's definition tells of it: a profile for a tool that nobody described, with a reason for each fact.
+
+Names and schemas say what a tool does well enough to ask about the wrong calls, and not well enough to refuse any: what
+rules may do with an inferred profile is theirs to say. A tool that its name does not explain acts; what its
+server claims (a harmless description, `readOnlyHint`) never makes its profile laxer. Spec: docs/spec/profiles.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from cmf.json.value import replace
+from cmf.message.message import ToolCallPart
+from cmf.message.tools import ToolDefinition
+from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
+from pipeline.provenance.words import inferred_words
+
+Find: TypeAlias = Callable[[str, str | None], Profile | None]
+InferenceMode: TypeAlias = Literal["off", "observe", "enforce"]
+MAX_KEPT: Final = 4_096  # inferred profiles in this process
+MAX_CHARACTERS: Final = 4_096  # of a description that are read; 256 of one of an argument, or of a name
+MAX_NAME: Final = 256
+MAX_ARGUMENTS: Final = 256  # that are looked at, of all depths; with more, every argument is control
+MAX_DEPTH: Final = 6  # of objects within arguments, and of references and alternatives in their schemas
+
+FIELDS: Final = ("actions", "sink", "irreversible", "control", "content", "asked_for", "result")
+"""The fields of a profile that are inferred where nobody wrote them."""
+_KNOWN: Final[OrderedDict[tuple[bytes, tuple[str, ...]], Inferred]] = OrderedDict()
+"""Inferred profiles by the digest of the definition, which costs what it costs only once. No definition is kept."""
+_LOCK: Final = threading.Lock()
+_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PREFIX: Final = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.S)
+_SERVER: Final = re.compile(r"(?P<server>.+)(?:__|[.:/])(?P<tool>[^.:/]+)", re.S)
+_SENTENCE: Final = re.compile(
+    r"(?:\A|[.!;\n]\s*|,? and (?:then )?)(?:(?:this|the)\s+(?:tool|function|method|command)\s+|it\s+|you\s+|"
+    r"(?:will|can|may|also|then|automatically|immediately|permanently)\s+)*([^\W\d_]+)"
+)
+_JOINED: Final = frozenset({"and", "or", "then", "und", "oder", "et", "ou", "y", "e", "o"})
+_ODD_KEY: Final = re.compile(r'["\x00-\x1f]')
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_STRONG: Final = ("send", "grant", "spend", "destroy")
+"""Classes of acts that are recognised even in a description; what they do leaves the house, or stays done."""
+_POINTING: Final = re.compile(
+    r"\b(?:ids?|identifiers?|uuid|iban|account|e-?mail|address(?:es)?|url|uri|link|path|phone|username|key|token|"
+    r"password|recipients?|channel|repository|name of the)\b",
+    re.I,
+)
+_FREE: Final = re.compile(r"\b(?:text|content|body|message|description|comment|note|markdown|html|summary)\b", re.I)
+
+
+class Fact(NamedTuple):
+    """One inferred fact: the field of the profile (for an argument `control.to`, `other.n`), and why."""
+
+    field: str
+    value: Any
+    reason: str
+
+
+class Inferred(NamedTuple):
+    """A profile that was inferred, and the reason for each fact of it, in order."""
+
+    profile: Profile
+    facts: tuple[Fact, ...]
+
+
+class Described(NamedTuple):
+    """What is known of a tool, and which fields of it nobody wrote."""
+
+    profile: Profile
+    inferred: frozenset[str] = frozenset()
+
+
+def infer(tool: ToolDefinition, *arguments: str) -> Inferred:
+    """What `tool` is by its definition; `arguments` are names of arguments of a call that its schema may not have."""
+    more = tuple(sorted({*arguments[:MAX_ARGUMENTS]} - _properties(tool.input_schema).keys()))
+    key = hashlib.sha256(tool.model_dump_json()).digest(), more
+    with _LOCK:
+        known = _KNOWN.get(key)
+        if known is not None:
+            _KNOWN.move_to_end(key)
+            return known
+    inferred = _inferred(tool, more, whole=len(arguments) <= MAX_ARGUMENTS)
+    with _LOCK:
+        _KNOWN[key] = inferred
+        if len(_KNOWN) > MAX_KEPT:
+            _KNOWN.popitem(last=False)
+    return inferred
+
+
+def infer_call(call: ToolCallPart) -> Inferred:
+    """What the tool of a call is that nobody defined: by its name and the names of its arguments."""
+    return infer(ToolDefinition(name=call.name, namespace=call.namespace), *(call.arguments or ()))
+
+
+def merged(written: Profile | None, inferred: Profile) -> Described:
+    """What an operator wrote, and what is inferred where he wrote nothing."""
+    if written is None:
+        return Described(inferred, frozenset(FIELDS))
+    missing = {name for name in FIELDS if getattr(written, name) is None}
+    if written.actions is not None or written.sink is not None:
+        missing -= {"actions", "sink"}
+    if "sink" in missing and written.irreversible:
+        missing -= {"sink"}
+    changes = {name: getattr(inferred, name) for name in missing}
+    return Described(replace(written, **changes) if changes else written, frozenset(missing))
+
+
+class ToolFacts:
+    """What is known of tools in one conversation: profiles, and what the definitions of the tools tell.
+
+    `tools` are those that are offered. Of two with one name, a call may mean either, so it is held to both.
+    """
+
+    def __init__(self, find: Find, tools: Sequence[ToolDefinition] = (), *, mode: InferenceMode = "off") -> None:
+        self.mode = mode
+        self._find = find
+        self._tools = tools
+        self._by_name: dict[str, list[ToolDefinition]] | None = None
+
+    def named(self, name: str, namespace: str | None = None, arguments: Sequence[str] = ()) -> Described | None:
+        """What is known of a tool by its name and, where nobody defined it, the names of its arguments."""
+        written: Profile | None = self._find(name, namespace)
+        if self.mode == "off":
+            return None if written is None else Described(written)
+        defined = self._definitions(name, namespace) or [ToolDefinition(name=name, namespace=namespace)]
+        profiles = [infer(tool, *arguments).profile for tool in defined]
+        return merged(written, profiles[0] if len(profiles) == 1 else _strictest(profiles))
+
+    def _definitions(self, name: str, namespace: str | None) -> list[ToolDefinition]:
+        if self._by_name is None:
+            self._by_name = {}
+            for tool in self._tools:
+                self._by_name.setdefault(tool.name, []).append(tool)
+        named = self._by_name.get(name, [])
+        return [tool for tool in named if tool.namespace == namespace] or named
+
+
+def _strictest(profiles: Sequence[Profile]) -> Profile:
+    """A profile as strict as each of several in every field."""
+    acting = [profile for profile in profiles if profile.sink]
+    first = acting[0] if acting else profiles[0]
+    control = tuple(dict.fromkeys(pattern for profile in profiles for pattern in profile.control or ()))
+    results = [profile.rules for profile in profiles]
+    return replace(
+        first,
+        irreversible=any(profile.irreversible for profile in profiles),
+        actions=tuple(dict.fromkeys(act for profile in profiles for act in profile.actions or ())),
+        control=control,
+        asked_for=None if any(profile.asked_for != first.asked_for for profile in profiles) else first.asked_for,
+        result=max(results, key=lambda result: list(Trust).index(result.trust)),
+    )
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a name in lower case, however they are joined: camelCase, snake_case, kebab-case, dots."""
+    return tuple(word.lower() for word in _WORD.findall(_HUMP.sub(" ", name[:MAX_NAME])))
+
+
+def split_name(name: str) -> tuple[str | None, str]:
+    """The server in a tool's name, and the tool's own name: `mcp__github__create_issue`, `github.create_issue`."""
+    split = _PREFIX.fullmatch(name[:MAX_NAME]) or _SERVER.fullmatch(name[:MAX_NAME])
+    return (split["server"], split["tool"]) if split is not None else (None, name[:MAX_NAME])
+
+
+class _Vocabulary(NamedTuple):
+    acts: Mapping[str, str]
+    reads: Set[str]
+    ambiguous: Set[str]
+    sent: Set[str]
+    guarded: Mapping[str, str]
+    opened: Set[str]
+    outside: Set[str]
+    texts: Set[str]
+    listing: Set[str]
+    control: Set[str]
+    content: Set[str]
+    other: Set[str]
+    people: Set[str]
+
+
+@cache
+def _vocabulary() -> _Vocabulary:
+    words = inferred_words()
+    acts: dict[str, str] = {}
+    for kind, languages in words["acts"].items():  # of a word in two classes the first, which is the stricter one
+        for verb in (verb for verbs in languages.values() for verb in verbs):
+            acts.setdefault(verb, kind)
+    guarded = {thing: kind for kind, things in words["guarded_things"].items() for thing in things}
+    roles = words["arguments"]
+    return _Vocabulary(
+        acts,
+        frozenset(verb for verbs in words["reads"].values() for verb in verbs),
+        frozenset(words["also_things"]),
+        frozenset(words["sent_things"]),
+        guarded,
+        frozenset(words["opened_things"]),
+        frozenset(words["outside"]),
+        frozenset(words["texts"]),
+        frozenset(words["listing"]),
+        frozenset(roles["control"]),
+        frozenset(roles["content"]),
+        frozenset(roles["other"]),
+        frozenset(roles["to_people"]),
+    )
+
+
+def _in(word: str, held: Set[str] | Mapping[str, Any]) -> str | None:
+    """The word as the list has it, in the singular if need be; None if it is not in it."""
+    for form in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("en")):
+        if form in held:
+            return form
+    return None
+
+
+class _Act(NamedTuple):
+    """What a name says that the tool does: `kind` is a class of acts, or `read`; `verb` None: it does not say."""
+
+    kind: str
+    verb: str | None
+    reason: str
+
+
+def _act_of(name: tuple[str, ...]) -> _Act:
+    """What the words of a tool's name say that it does. A name that says nothing acts."""
+    known = _vocabulary()
+    verbs = [(at, word) for at, word in enumerate(name) if word in known.acts or word in known.reads]
+    plain = [(at, word) for at, word in verbs if word not in known.ambiguous or at == 0]
+    for at, word in plain[:1] or verbs[:1]:
+        reads = word in known.reads and (word not in known.acts or (at == 0 and word not in _BOTH_ACT))
+        if not reads:
+            return _weighed(known.acts[word], word, name, at)
+        joined = (later for before, later in zip(name[at + 1 :], name[at + 2 :], strict=False) if before in _JOINED)
+        second = next((later for later in joined if later in known.acts), None)
+        if second is not None:
+            return _weighed(known.acts[second], second, name, name.index(second))
+        return _Act("read", word, f'its name says "{word}"')
+    return _Act("change", None, "its name does not say what it does")
+
+
+_BOTH_ACT: Final = frozenset({"select", "resolve", "convert", "load", "play", "watch", "test", "process", "open"})
+"""First words that read and act: as first word of a name they act."""
+
+
+def _weighed(kind: str, verb: str, name: tuple[str, ...], at: int) -> _Act:
+    """An act, weighed by the thing that it is done to: adding a comment sends, adding a member grants."""
+    known = _vocabulary()
+    reason = f'its name says "{verb}"'
+    if kind in ("change", "execute"):
+        for thing in reversed(name[:at] + name[at + 1 :]):
+            guarded = _in(thing, known.guarded)
+            if guarded is not None:
+                return _Act(known.guarded[guarded], verb, f'{reason}, of "{thing}"')
+        if name[at + 1 :] and verb in _BRINGS_OUT and _in(name[-1], known.sent):
+            return _Act("send", verb, f'{reason}, of "{name[-1]}"')
+    return _Act(kind, verb, reason)
+
+
+_BRINGS_OUT: Final = frozenset(
+    {"add", "create", "write", "make", "new", "put", "compose", "schedule", "start", "open", "submit", "generate",
+     "erstellen", "schreiben", "hinzufügen", "créer", "ajouter", "écrire", "crear", "añadir", "agregar", "escribir",
+     "creare", "aggiungere", "scrivere", "criar", "adicionar", "escrever"}
+)  # fmt: skip
+"""Verbs of making something: with a comment or a mail, it is there for others."""
+
+
+def _described_act(description: str) -> str | None:
+    """The strongest act that a description says of the tool, at the beginning of a sentence or beside another act."""
+    known = _vocabulary().acts
+    said = {known.get(verb) for match in _SENTENCE.finditer(description.lower()) for verb in _stems(match[1])}
+    return next((kind for kind in _STRONG if kind in said), None)
+
+
+def _stems(verb: str) -> Iterator[str]:
+    """A verb of a description in the infinitive: "sends", "notifies", "deletes"."""
+    yield verb
+    if verb.endswith("ies"):
+        yield f"{verb[:-3]}y"
+    elif verb.endswith("es"):
+        yield from (verb[:-2], verb[:-1])
+    elif verb.endswith("s"):
+        yield verb[:-1]
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+
+class _Argument(NamedTuple):
+    """One argument, or field of one: the pattern that names it, its name, and what its schema says."""
+
+    pattern: str
+    name: str
+    types: frozenset[str]
+    form: str
+    choices: bool
+    description: str
+    required: bool
+
+
+def _properties(schema: Any) -> Mapping[str, Any]:
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+class _Schema:
+    """The arguments that a schema declares; `whole` is False if it has more than are looked at."""
+
+    def __init__(self, schema: Any) -> None:
+        self._root = schema
+        self._left = MAX_ARGUMENTS
+        self.whole = True
+        self.arguments = list(self._fields(schema, "", 0))
+
+    def _fields(self, schema: Any, above: str, depth: int) -> Iterator[_Argument]:
+        for node in self._branches(schema, depth):
+            required = node.get("required")
+            needed = frozenset(filter(_is_text, required)) if isinstance(required, list | tuple) else frozenset()
+            for name, inner in _properties(node).items():
+                self._left -= 1
+                if self._left < 0 or depth > MAX_DEPTH or _is_odd(name):
+                    self.whole = False
+                    return
+                yield from self._field(inner, name, above, depth, required=name in needed)
+
+    def _field(self, schema: Any, name: str, above: str, depth: int, *, required: bool) -> Iterator[_Argument]:
+        key = _quoted(name)
+        pattern = f"{above}.{key}" if above and key[0] != "[" else f"{above}{key}"
+        nodes = [*self._branches(schema, depth)]
+        items = [each for node in nodes if "items" in node for each in self._branches(node["items"], depth + 1)]
+        if any(map(_properties, nodes)):
+            yield from self._fields(schema, pattern, depth + 1)
+        elif any(map(_properties, items)):
+            yield from (held for each in items for held in self._fields(each, f"{pattern}[*]", depth + 2))
+        else:
+            nodes += items
+            yield _Argument(
+                pattern,
+                name,
+                frozenset(kind for node in nodes for kind in _types(node)),
+                next((form for node in nodes if isinstance(form := node.get("format"), str)), ""),
+                any(isinstance(node.get("enum"), list | tuple) or "const" in node for node in nodes),
+                next((text[:MAX_NAME] for node in nodes if isinstance(text := node.get("description"), str)), ""),
+                required,
+            )
+
+    def _branches(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+        """The schema, what it refers to, and its alternatives."""
+        waiting: list[tuple[Any, int]] = [(schema, depth)]
+        seen = 0
+        while waiting:
+            node, level = waiting.pop()
+            if not isinstance(node, Mapping):
+                continue
+            seen += 1
+            if level > MAX_DEPTH or seen > MAX_ARGUMENTS:
+                self.whole = False
+                return
+            yield node
+            for word in ("anyOf", "oneOf", "allOf"):
+                inner = node.get(word)
+                waiting += [(each, level + 1) for each in inner] if isinstance(inner, list | tuple) else []
+            reference = node.get("$ref")
+            if isinstance(reference, str):
+                waiting.append((self._referred(reference), level + 1))
+
+    def _referred(self, reference: str) -> Any:
+        found = self._root
+        if not reference.startswith("#/"):
+            self.whole = False
+        for step in reference[2:].split("/")[:MAX_DEPTH]:
+            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        return found
+
+
+def _types(node: Mapping[str, Any]) -> Iterable[str]:
+    kind = node.get("type")
+    return (kind,) if isinstance(kind, str) else filter(_is_text, kind) if isinstance(kind, list | tuple) else ()
+
+
+def _is_text(given: Any) -> bool:
+    return isinstance(given, str)
+
+
+def _role_of(argument: _Argument) -> tuple[str, str]:
+    """What an argument is for (`control`, `content`, `other`), and why."""
+    known = _vocabulary()
+    if argument.types and argument.types <= {"boolean", "null"}:
+        return "other", "it is true or false"
+    if argument.form in _FORMS:
+        return _FORMS[argument.form], f'its format is "{argument.form}"'
+    words = words_of(argument.name)
+    numeric = bool(argument.types) and argument.types <= {"integer", "number", "null"}
+    if words and words[0] in ("max", "min", "limit", "num", "per", "total", "is", "has", "include", "show"):
+        return "other", f'its name begins with "{words[0]}"'
+    heads = words[: words.index("of")] if "of" in words[1:] else words
+    for word in reversed(heads):
+        if _in(word, known.content) and not numeric and not argument.choices:
+            return "content", f'its name says "{word}"'
+        if _in(word, known.other):
+            return "other", f'its name says "{word}"'
+        if _in(word, known.control) and not (argument.choices and word not in _RIGHTS):
+            return "control", f'its name says "{word}"'
+    if numeric or argument.choices:
+        return "other", "it is a number" if numeric else "it is one of a few words"
+    if _POINTING.search(argument.description):
+        return "control", "its description says that it names something"
+    if _FREE.search(argument.description):
+        return "content", "its description says that it is text"
+    return "control", "nothing says what it is for"
+
+
+_RIGHTS: Final = frozenset({"role", "roles", "permission", "permissions", "scope", "access", "privilege", "visibility"})
+_POINTING_FORMS: Final = (
+    "email", "idn-email", "uri", "uri-reference", "iri", "url", "uuid", "hostname", "ipv4", "ipv6",
+)  # fmt: skip
+_FORMS: Final = dict.fromkeys(_POINTING_FORMS, "control") | dict.fromkeys(
+    ("date", "time", "date-time", "duration"), "other"
+)
+
+
+# -- the profile -------------------------------------------------------------------------------------------------------
+
+
+def _inferred(tool: ToolDefinition, more: tuple[str, ...], *, whole: bool) -> Inferred:
+    server, own = split_name(tool.name)
+    name = words_of(own)
+    act = _act_of(name)
+    if act.verb is None and server is not None:
+        name = (*words_of(server), *name)
+        act = _act_of(name)
+    schema = _Schema(tool.input_schema)
+    arguments = [
+        *schema.arguments,
+        *(_Argument(_quoted(each), each, frozenset(), "", False, "", False) for each in more),
+    ]
+    roles = [(argument, *_role_of(argument)) for argument in arguments]
+    act = _stricter(act, tool, roles)
+    control = tuple(argument.pattern for argument, role, _ in roles if role == "control")
+    content = tuple(argument.pattern for argument, role, _ in roles if role == "content")
+    facts = [Fact(f"{role}.{argument.pattern}", True, why) for argument, role, why in roles]
+    if not (whole and schema.whole) or any(map(_is_odd, more)):
+        control, content = ("**",), ()
+        facts = [Fact("control.**", True, "its arguments are too many, too deep, or not all named")]
+    profile = Profile(
+        actions=_ACTIONS.get(act.kind, ("write",)),
+        sink=act.kind != "read",
+        irreversible=act.kind in ("destroy", "spend", "grant", "execute"),
+        control=control,
+        content=content,
+        asked_for=_asked_for(act),
+        result=_result(act, name),
+    )
+    facts = [
+        Fact("actions", profile.actions, act.reason),
+        Fact("sink", profile.sink, act.reason),
+        Fact("irreversible", profile.irreversible, act.reason),
+        *facts,
+        Fact("asked_for", profile.asked_for, "its verb, and what people say for it"),
+        Fact("result", profile.rules.trust.value, _why_result(profile)),
+    ]
+    return Inferred(profile, tuple(facts))
+
+
+_ACTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "read": ("read",), "open": ("read", "send"), "send": ("send",), "spend": ("send",), "grant": ("write", "send"),
+    "execute": ("execute",),
+}  # fmt: skip
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN_KEY.fullmatch(name) else "**" if _is_odd(name) else f'["{name}"]'
+
+
+def _is_odd(name: str) -> bool:
+    """Whether no pattern can name it."""
+    return not name or len(name) > MAX_NAME or _ODD_KEY.search(name) is not None
+
+
+def _stricter(act: _Act, tool: ToolDefinition, roles: Sequence[tuple[_Argument, str, str]]) -> _Act:
+    """The act, made stricter by what description, annotations and arguments add to the name."""
+    known = _vocabulary()
+    hints = ((tool.extra or {}).get("mcp") or {}).get("annotations")
+    hints = hints if isinstance(hints, Mapping) else {}
+    told = _described_act((tool.description or "")[:MAX_CHARACTERS])
+    heads = [(argument, words_of(argument.name)) for argument, role, _ in roles if role == "control"]
+    people = next((argument.name for argument, words in heads if words and _in(words[-1], known.people)), None)
+    has_content = any(role == "content" for _, role, _ in roles)
+    if act.kind == "read":
+        if told in _STRONG and act.verb not in _SURE_READS:
+            return _Act(str(told), act.verb, "its description says that it acts")
+        if people is not None and has_content and act.verb not in _SURE_READS:
+            return _Act("send", act.verb, f'it takes text and "{people}"')
+        opened = next((each.name for each, words in heads if _is_opened(each, words)), None)
+        if opened is not None:
+            return _Act("open", act.verb, f'it opens "{opened}"')
+        if hints.get("destructiveHint") is True or hints.get("readOnlyHint") is False:
+            return _Act("change", act.verb, "its server says that it changes something")
+        return act
+    if act.kind == "change" and hints.get("destructiveHint") is True:
+        return _Act("destroy", act.verb, "its server says that it destroys something")
+    if act.kind == "change" and told is not None:
+        return _Act(told, act.verb, "its description says so")
+    if act.kind == "change" and people is not None:
+        return _Act("send", act.verb, f'"{people}" gets it')
+    return act
+
+
+_OPENED: Final = frozenset({"uri", "url", "iri", "hostname"})
+_SURE_READS: Final = frozenset({"get", "list", "read", "search", "find", "show", "view", "describe", "count"})
+
+
+def _is_opened(argument: _Argument, words: tuple[str, ...]) -> bool:
+    """Whether a tool that reads opens what this argument says, so that whoever is there learns of it."""
+    return argument.form in _OPENED or (bool(words) and _in(words[-1], _vocabulary().opened) is not None)
+
+
+def _asked_for(act: _Act) -> AskedFor | None:
+    """The verb of the tool's name, and what people say for it. Of a tool without a verb, the names of all acts."""
+    if act.kind == "read":
+        return None
+    groups: list[list[str]] = inferred_words()["asked_as"]
+    if act.verb is None:
+        return AskedFor(verbs=tuple(dict.fromkeys(verb for group in groups[:-1] for verb in group)))
+    alike = (verb for group in groups if act.verb in group for verb in group)
+    return AskedFor(verbs=tuple(dict.fromkeys((act.verb, *alike))))
+
+
+def _result(act: _Act, name: tuple[str, ...]) -> ResultProfile:
+    """By key and shape; what returns a page or the text of a file may return any keys."""
+    known = _vocabulary()
+    is_outside = act.kind == "open" or any(_in(word, known.outside) for word in name)
+    is_text = act.kind == "read" and any(word in known.texts for word in name)
+    if is_outside or (is_text and known.listing.isdisjoint(name)):
+        return ResultProfile(trust=Trust.UNTRUSTED)
+    return ResultProfile(trust=Trust.AUTO)
+
+
+def _why_result(profile: Profile) -> str:
+    by_shape = profile.rules.trust is Trust.AUTO
+    return "each field by its key and its shape" if by_shape else "it returns what others wrote"
+
+
+__all__ = [
+    "FIELDS",
+    "Described",
+    "Fact",
+    "InferenceMode",
+    "Inferred",
+    "ToolFacts",
+    "infer",
+    "infer_call",
+    "merged",
+    "split_name",
+    "words_of",
+]
