@@ -53,6 +53,7 @@ SECTIONS: Final = {
     "At hand": {
         "convert": "Translate between wire formats",
         "schema": "JSON Schemas: policy input, cases, cmf.yaml and others",
+        "profiles": "What is known of tools, and why: draft, show, check",
         "pins": "Pin the definitions of tools",
         "completion": "Complete commands in a shell: bash, zsh, fish",
     },

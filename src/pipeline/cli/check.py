@@ -9,8 +9,9 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 import typer
 
@@ -23,17 +24,22 @@ from pipeline.cli.rendering import write_json
 from pipeline.cli.test import case_files
 from pipeline.decisions.display import counted
 
-BuiltinErrors = Literal["strict", "undefined"]
+
+class BuiltinErrors(StrEnum):
+    """What a failing builtin does."""
+
+    STRICT = "strict"
+    UNDEFINED = "undefined"
 
 
 def command(
     directory: Project = Path(),
     policies: PolicyOption = None,
-    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = "text",
+    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
     entrypoint: Entrypoint = None,
     builtin_errors: Annotated[
         BuiltinErrors, typer.Option("--builtin-errors", help="How failing builtins are handled when the set is loaded.")
-    ] = "strict",
+    ] = BuiltinErrors.STRICT,
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", metavar="CODE", help="Ignore findings with this code (repeatable).")
     ] = None,
@@ -73,7 +79,7 @@ def command(
         cases=case_files(directory),
         today=datetime.now(UTC).date(),  # noqa: TID251 - a command may read the clock
         entrypoint=entrypoint,
-        builtin_errors=builtin_errors,
+        builtin_errors=cast("Literal['strict', 'undefined']", builtin_errors),
     )
     report = check(job)
     listed = [
@@ -105,18 +111,18 @@ def command(
 
 def _write(findings: Sequence[Finding], output: FindingsAs, *, fails_on_warnings: bool) -> None:
     match output:
-        case "text":
+        case FindingsAs.TEXT:
             write_text(findings)
             errors = sum(finding.severity == "error" for finding in findings)
             typer.echo(f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
-        case "json":
+        case FindingsAs.JSON:
             write_json({"findings": [dataclasses.asdict(finding) for finding in findings]})
-        case "junit":
+        case FindingsAs.JUNIT:
             cases = [
                 _junit_case(finding, fails=finding.severity == "error" or fails_on_warnings) for finding in findings
             ]
             write_junit("cmf check", cases or [JUnitCase(suite="cmf check", name="clean")])
-        case "github":
+        case FindingsAs.GITHUB:
             write_github(findings)
         case _:
             write_sarif(findings)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 from typer._completion_shared import get_completion_script
 
-Shell = Literal["bash", "zsh", "fish"]
+
+class Shell(StrEnum):
+    """The shells with completion."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 def command(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -22,14 +23,19 @@ NDJSON_FORMATS: Final = frozenset({"ollama"})
 """The formats whose streams are JSON lines; all others are server-sent events."""
 
 
-ConvertKind = Literal["request", "response", "stream"]
+class ConvertKind(StrEnum):
+    """What a file to convert holds."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    STREAM = "stream"
 
 
 def command(
     file: File,
     source: From,
     target: Annotated[Wire, typer.Option("--to", help="The format to write.")],
-    kind: Annotated[ConvertKind, typer.Option("--kind", help="What FILE holds.")] = "request",
+    kind: Annotated[ConvertKind, typer.Option("--kind", help="What FILE holds.")] = ConvertKind.REQUEST,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if anything would be lost.")] = False,
 ) -> None:
     """Translate between wire formats. What the target cannot express is dropped and listed on standard error.

@@ -111,6 +111,17 @@ EXAMPLES: Final = {
         "cmf convert stream.txt --from gemini --to openai_chat --kind stream",
     ),
     "schema": ("cmf schema view > input.schema.json", "cmf schema config"),
+    "profiles": ("cmf profiles draft tools-list.json > profiles.yaml", "cmf profiles show send_email tools-list.json"),
+    "profiles draft": (
+        "cmf profiles draft tools-list.json > profiles.yaml",
+        'cmf profiles draft --server "npx -y SERVER" --namespace github',
+        "cmf profiles draft --records judged.jsonl",
+    ),
+    "profiles show": (
+        "cmf profiles show send_email tools-list.json --profiles profiles.yaml",
+        "cmf profiles show github/delete_repository",
+    ),
+    "profiles check": ("cmf profiles check profiles.yaml --records judged.jsonl",),
     "pins": ("cmf pins tools-list.json --from mcp --namespace github > pins/data.json",),
     "completion": ("source <(cmf completion bash)",),
 }

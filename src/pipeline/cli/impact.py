@@ -44,7 +44,7 @@ def command(
         int | None,
         typer.Option("--max-newly-denied", min=0, help="Exit with 1 if more records than this are newly denied."),
     ] = None,
-    output: Annotated[ReportAs, typer.Option("--format", help="The output format.")] = "text",
+    output: Annotated[ReportAs, typer.Option("--format", help="The output format.")] = ReportAs.TEXT,
     profiles: ProfilesOption = None,
     key: RecordsKey = None,
     jobs: Annotated[
@@ -65,7 +65,9 @@ def command(
     with one_line_errors(), ExitStack() as opened:
         before = load_policies([*(policies or ()), opened.enter_context(policies_at(base, beside=head))])
         after = load_policies([*(policies or ()), opened.enter_context(policies_at(head, beside=base))])
-        recorded = opened.enter_context(lines_of(records, key, lines))
+        recorded = opened.enter_context(
+            lines_of(records, key, lines, actor="cmf impact", reason="judged again under other policies")
+        )
         total = sum(1 for _ in recorded())
         if not total:
             fail(f"{records}: no records; create some with `cmf eval --record`", Exit.USAGE)
@@ -78,12 +80,12 @@ def command(
     silent = _silent(impact, before, after)
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
     match output:
-        case "text":
+        case ReportAs.TEXT:
             _text(impact, total, silent, same=before.revision == after.revision)
-        case "json":
+        case ReportAs.JSON:
             revisions = {"base": before.revision, "head": after.revision}
             write_json({"records": total, **revisions, **impact.to_json(), "silent": silent})
-        case "junit":
+        case ReportAs.JUNIT:
             _junit(impact, max_newly_denied, exceeded=exceeded)
         case _:
             write_github(_findings(impact, records, exceeded=exceeded))

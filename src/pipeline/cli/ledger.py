@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipeline.cli.groups import command_group
-from pipeline.cli.options import OutputAs, Place
+from pipeline.cli.options import OutputAs, Place, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import write_line, write_rows
 from pipeline.cli.stores import reading
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
     from pipeline.store.conversations import Ledger
 
 
-Conversation = Literal["canonical", "agent_threads", "openai_chat", "anthropic_messages", "aisdk"]
+class Conversation(StrEnum):
+    """The file formats of a conversation."""
+
+    CANONICAL = "canonical"
+    AGENT_THREADS = "agent_threads"
+    OPENAI_CHAT = "openai_chat"
+    ANTHROPIC_MESSAGES = "anthropic_messages"
+    AISDK = "aisdk"
 
 
 StoredId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
@@ -42,7 +50,7 @@ command = command_group("Stored conversations.")
 def list_sessions(
     store: Place,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many.")] = 20,
-    output: OutputAs = "text",
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the most recently changed conversations: id, subject, the client's session id, time."""
     from pipeline.decisions.context import shown_subject
@@ -81,7 +89,7 @@ def read(
 def write(
     store: Place,
     session: StoredId,
-    target: Annotated[Conversation, typer.Option("--to", help="The format to write.")] = "canonical",
+    target: Annotated[Conversation, typer.Option("--to", help="The format to write.")] = Conversation.CANONICAL,
 ) -> None:
     """Print the committed messages of a conversation, in order."""
     from cmf.adapters.wire import loss
@@ -101,7 +109,7 @@ def cost(
     session: StoredId,
     prices: Prices = None,
     reprice: Annotated[bool, typer.Option("--write", help="Store the new costs in the conversation.")] = False,
-    output: OutputAs = "text",
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Print the exact cost of a conversation by model. Exits with 1 if a model has no price."""
     from pipeline.store.conversation_costs import cost_of
@@ -112,7 +120,7 @@ def cost(
         if reprice and table is None:
             raise ConfigError("--write needs a price table", hint="give it with --prices")
         cost = ledger.reprice(session, table) if reprice and table else cost_of(ledger.messages(session), table)
-    if output == "json":
+    if output is WrittenAs.JSON:
         write_line(_cost_shown(cost))
     else:
         for model, amount in sorted(cost.by_model.items()):
@@ -129,7 +137,7 @@ def tally(
         int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the most recently changed.")
     ] = 100,
     prices: Prices = None,
-    output: OutputAs = "text",
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Print the cost, unanswered calls and tool failures of each conversation."""
     from pipeline.store.conversation_totals import tallies
@@ -155,7 +163,7 @@ def calls(
     failed: Annotated[
         bool, typer.Option("--failed", help="Failed calls instead, counted by tool and conversation.")
     ] = False,
-    output: OutputAs = "text",
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the tool calls without a result."""
     with _opened(store) as ledger:
@@ -172,7 +180,7 @@ def calls(
         return
     if not by_session:
         typer.echo("cmf: no failed calls", err=True)
-    if output == "json":
+    if output is WrittenAs.JSON:
         write_line(by_session)
         return
     for session, tools in by_session.items():

@@ -9,8 +9,9 @@ import signal
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -30,7 +31,11 @@ _READS, _WRITES = 0, 1
 POLICY_SECONDS: Final = 5.0  # generous, because a workstation may be busy
 
 
-ProxyMode = Literal["enforce", "observe"]
+class ProxyMode(StrEnum):
+    """Whether decisions are enforced."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
 
 
 def command(
@@ -47,7 +52,7 @@ def command(
     policies: Annotated[
         list[Path] | None, typer.Option("--policies", "-p", metavar="DIR", help="A policy directory (repeatable).")
     ] = None,
-    mode: Annotated[ProxyMode, typer.Option("--mode", help="Whether policy is enforced.")] = "enforce",
+    mode: Annotated[ProxyMode, typer.Option("--mode", help="Whether policy is enforced.")] = ProxyMode.ENFORCE,
     profiles: Annotated[
         list[Path] | None, typer.Option("--profiles", metavar="FILE", help="Tool profiles (repeatable).")
     ] = None,
@@ -112,7 +117,7 @@ def command(
             pins=pinned,
             clock=time.monotonic,
             answer_seconds=answer_seconds,
-            enforce=mode == "enforce",
+            enforce=mode is ProxyMode.ENFORCE,
         )
         ended = asyncio.run(_serve(link, server))
     if not ended:

@@ -9,9 +9,8 @@ import typer
 
 from cmf.enums import ViewKind
 from cmf.errors import ShapeError
-from cmf.json.codec import loads
 from pipeline.cli.options import File, From
-from pipeline.cli.reading import one_line_errors, read_bytes, traffic_in
+from pipeline.cli.reading import one_line_errors, tools_in
 from pipeline.decisions.display import escaped_json
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def command(
 ) -> None:
     """Print the tool definitions of a request or an MCP `tools/list` result as data that pins them."""
     with one_line_errors(file):
-        pins = pins_of(_tools(file, source), namespace)
+        pins = pins_of(tools_in(file, source), namespace)
     data = {"cmf": {"defaults": {"tools": {"definition_pinned": {"pins": pins}}}}}
     typer.echo(escaped_json(data))
 
@@ -62,13 +61,3 @@ def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str,
                 "two different definitions of the same tool", path=shown["path"], hint="remove one of them"
             )
     return dict(sorted(pins.items()))
-
-
-def _tools(file: str, source: str) -> tuple[ToolDefinition, ...]:
-    from cmf.message.message import Message
-
-    body = loads(read_bytes(file))
-    if source == "mcp" and isinstance(body, dict) and "jsonrpc" not in body:
-        body = {"jsonrpc": "2.0", "id": 1, "result": body}  # it was a bare result, without its JSON-RPC envelope
-    value = traffic_in(body, source, "response" if source == "mcp" else "request")
-    return () if isinstance(value, Message) else tuple(value.tools)

@@ -34,6 +34,7 @@ from pipeline.decisions.errors import (
 if TYPE_CHECKING:
     from cmf.message.message import Message
     from cmf.message.request import Request, Response
+    from cmf.message.tools import ToolDefinition
     from pipeline.decisions.context import Context
     from pipeline.run.recorded_input import Entry
 
@@ -41,6 +42,9 @@ _CONTEXT: Final = (
     "write `subject: {id: ann, roles: [editor]}`; further keys are session, environment, labels, classification,"
     " headers, agent, request and custom"
 )
+
+
+_LISTING: Final = frozenset({"tools", "nextCursor", "_meta"})  # the keys of a result of MCP's tools/list
 
 
 class Exit(IntEnum):
@@ -141,6 +145,21 @@ def read_wire(file: str, source: str | None, kind: str | None) -> Read:
         except ShapeError:
             kind = "request"
     return Read(traffic=traffic_in(body, source, kind), source=source, kind=kind)
+
+
+def tools_in(file: str, source: str | None) -> tuple[ToolDefinition, ...]:
+    """The tool definitions in a request, or in an MCP `tools/list` result, also without its JSON-RPC envelope."""
+    from cmf.message.message import Message
+
+    body = loads(read_bytes(file))
+    is_listing = source == "mcp" or (source is None and isinstance(body, dict) and body.keys() <= _LISTING)
+    if is_listing and isinstance(body, dict) and "jsonrpc" not in body:
+        body = {"jsonrpc": "2.0", "id": 1, "result": body}
+    kind = "response" if is_listing else "request"
+    if source is None:
+        source, kind = ("mcp", kind) if is_listing else detected(body)
+    value = traffic_in(body, source, kind)
+    return () if isinstance(value, Message) else tuple(value.tools)
 
 
 def traffic_in(body: Any, source: str, kind: str) -> Message | Request | Response:

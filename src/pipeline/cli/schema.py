@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
-SchemaName = Literal["view", "message", "decision", "profiles", "case", "config"]
+
+class SchemaName(StrEnum):
+    """The schemas of `cmf schema`."""
+
+    VIEW = "view"
+    MESSAGE = "message"
+    DECISION = "decision"
+    PROFILES = "profiles"
+    CASE = "case"
+    CONFIG = "config"
 
 
 def command(
-    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = "view",
+    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = SchemaName.VIEW,
 ) -> None:
     """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, test cases, or cmf.yaml."""
     typer.echo(json.dumps(_schema(name), indent=2))

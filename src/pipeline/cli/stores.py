@@ -93,14 +93,14 @@ def is_store(place: str) -> bool:
 
 @contextmanager
 def lines_of(
-    place: str, key: Path | None, read: Callable[[Path], Iterator[bytes]]
+    place: str, key: Path | None, read: Callable[[Path], Iterator[bytes]], *, actor: str, reason: str
 ) -> Iterator[Callable[[], Iterator[bytes]]]:
     """A function that yields the lines; `read` yields those of a file. Reading a store's lines is recorded."""
     if not is_store(place):
         yield lambda: read(Path(place))
         return
     with opened_store(place, key) as store:
-        yield store.contents().lines(actor=acting("cmf impact", "reveal"), reason="judged again under other policies")
+        yield store.contents().lines(actor=acting(actor, "reveal"), reason=reason)
 
 
 def entry_in(place: str, key: Path | None, record: str, *, person: str | None, reason: str | None) -> Entry:

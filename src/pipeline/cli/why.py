@@ -22,6 +22,7 @@ from pipeline.cli.options import (
     OutputAs,
     PolicyOption,
     SubjectId,
+    WrittenAs,
     policy_place,
 )
 from pipeline.cli.policy_places import chosen, file_of
@@ -61,7 +62,7 @@ def command(
         str | None, typer.Option("--case", metavar="NAME", help="The case to explain, if FILE is a file of test cases.")
     ] = None,
     entrypoint: Entrypoint = None,
-    output: OutputAs = "text",
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Explain a decision: which rules hit and with which values, and at which expression the others stopped.
 
@@ -107,7 +108,7 @@ def command(
                 explanation_of(why, loaded, asked, seen.get(asked.path, []), done, rule=rule) for asked in views
             ]
     places = files_by_module(loaded, policies)
-    if output == "json":
+    if output is WrittenAs.JSON:
         write_json(_document(decision, explanations, places))
     else:
         _show(explanations, places, rule)

@@ -141,6 +141,11 @@ class Profiles:
                 servers.update(document.servers)
         return cls(entries, resolvers, servers=servers)
 
+    @property
+    def written(self) -> Mapping[str, Profile]:
+        """The profiles that documents have, by URI; functions cannot be listed."""
+        return self._by_uri
+
     # -- looking up ------------------------------------------------------------------------------------------------
 
     def find(self, name: str, namespace: str | None = None) -> Profile | None:
