@@ -18,6 +18,13 @@ from pipeline.decisions.policy_input import Facts, with_facts
 from pipeline.policy import policy_set
 
 INNER = (
+    "http://metadata/computeMetadata/v1/",
+    "http://METADATA.goog/computeMetadata/v1/",
+    "http://instance-data/latest/meta-data/",
+    "http://metadata.tencentyun.com/latest/meta-data/",
+    "http://168.63.129.16/machine?comp=goalstate",
+    "https://kubernetes/api/v1/secrets",
+    "https://kubernetes.default/api/v1/secrets",
     "http://local\thost/",
     "http://local\nhost/",
     " http://localhost/",

@@ -46,6 +46,7 @@ _DECEPTIVE: Final = tuple(
             "64:ff9b:1::/48",  # NAT64, local
             "2001::/32",  # Teredo
             "2002::/16",  # 6to4
+            "fec0::/10",  # of a site, as networks once had them; Python counts them as global
             "192.88.99.0/24",  # 6to4 relays
             "192.0.0.0/24",  # protocol assignments; Python 3.11 counts some as global, a cloud's metadata is there
             "168.63.129.16/32",  # Azure's own services, in public space

@@ -169,6 +169,7 @@ NOT_PUBLIC = [
     "fd00:ec2::254",
     "fe80::1",
     "fe80::1%eth0",
+    "fec0::1",
     "ff02::1",
     "not an address",
 ]

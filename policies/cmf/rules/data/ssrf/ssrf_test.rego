@@ -11,7 +11,10 @@ _of(address) := _codes(_call("{}", [address]))
 _value(host) := {"kind": "value", "scheme": "http", "host": host, "url": concat("", ["http://", host, "/"])}
 
 test_denied_inner_addresses if {
-	every host in ["127.0.0.1", "localhost", "10.0.0.1", "[::1]", "[::ffff:a00:1]", "x.127.0.0.1.nip.io", "db.internal"] {
+	every host in [
+		"127.0.0.1", "localhost", "10.0.0.1", "[::1]", "[::ffff:a00:1]", "[fec0::1]", "x.127.0.0.1.nip.io", "db.internal",
+		"metadata", "metadata.goog", "instance-data", "kubernetes", "kubernetes.default",
+	] {
 		_of(_value(host)) == {"data.ssrf.internal"}
 		_of(object.union(_value(host), {"scheme": "redis"})) == {"data.ssrf.internal"}
 	}
@@ -20,6 +23,7 @@ test_denied_inner_addresses if {
 test_denied_metadata_services_wherever_they_stand if {
 	_codes(_call(`{"command":"curl -s 169.254.169.254/latest/meta-data"}`, [])) == {"data.ssrf.metadata"}
 	_codes(_call(`{"host":"Metadata.Google.Internal"}`, [])) == {"data.ssrf.metadata"}
+	_codes(_call(`{"command":"curl http://168.63.129.16/machine?comp=goalstate"}`, [])) == {"data.ssrf.metadata"}
 	_of({"kind": "text", "scheme": "http", "host": "169.254.169.254"}) == {"data.ssrf.metadata"}
 	_of({"kind": "text", "scheme": "http", "host": "[fd00:ec2::254]"}) == {"data.ssrf.metadata"}
 }
