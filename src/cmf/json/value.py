@@ -249,6 +249,11 @@ def _reader(fields: Iterable[Entry]) -> Callable[[Any], dict[str, Any]]:
     return reader
 
 
+def present(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {name: item for name, item in fields.items() if item is not None}
+
+
 def to_json(item: Any) -> Any:
     """Any field of a value as plain JSON objects; sets are sorted, times are UTC with microseconds."""
     if type(item) in _LEAVES:

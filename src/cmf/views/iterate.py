@@ -14,7 +14,7 @@ from typing import Any, Final
 from cmf.enums import Capability, Hook, Role, ViewKind
 from cmf.errors import ShapeError, UnmappedPartError
 from cmf.json.frozen import FrozenDict
-from cmf.json.value import replace
+from cmf.json.value import present, replace
 from cmf.message.message import (
     Message,
     OpaquePart,
@@ -32,7 +32,7 @@ from cmf.message.model_ids import provider_and_name, provider_of
 from cmf.message.request import Request, Response, other_models
 from cmf.message.tools import ToolDefinition, schema_findings
 from cmf.views.access import Scope
-from cmf.views.render import NO_KEYS, JoinedText, JoinedThinking, Keys, Piece, addressed, exact_json, known, show
+from cmf.views.render import NO_KEYS, JoinedText, JoinedThinking, Keys, Piece, addressed, exact_json, show
 from cmf.views.tiers import Grants
 from cmf.views.view import MessageView, view_of
 
@@ -253,7 +253,7 @@ def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, An
     if others := other_models(request):
         whose = provider_of(request.model or "")  # a model name without a provider is one of the request's provider
         properties["other_models"] = [_model_uri(name, whose) for name in others]
-    shown |= known(uri=_model_uri(request.model), name=request.model)
+    shown |= present(uri=_model_uri(request.model), name=request.model)
     return properties, NO_KEYS
 
 
@@ -267,12 +267,12 @@ def _show_response(response: Response, shown: dict[str, Any]) -> tuple[dict[str,
     if any(choices):
         properties["choices"] = exact_json(choices, "/properties/choices", properties)
     message = response.error.message if response.error is not None else None
-    shown |= known(uri=_model_uri(response.model), name=response.model, content=message)
+    shown |= present(uri=_model_uri(response.model), name=response.model, content=message)
     return properties, NO_KEYS
 
 
 def _choice_envelope(choice: Any) -> dict[str, Any]:
-    return known(stop_reason=choice.stop_reason, raw_stop_reason=choice.raw_stop_reason, extra=choice.extra)
+    return present(stop_reason=choice.stop_reason, raw_stop_reason=choice.raw_stop_reason, extra=choice.extra)
 
 
 def _show_tool(tool: ToolDefinition, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
@@ -285,7 +285,7 @@ def _show_tool(tool: ToolDefinition, shown: dict[str, Any]) -> tuple[dict[str, A
         properties["input_schema"] = exact_json(tool.input_schema, "/properties/input_schema", properties)
         if findings := [finding._asdict() for finding in schema_findings(tool.input_schema)]:
             properties["schema_findings"] = findings
-    shown |= known(uri=uri, name=tool.name, content=tool.description)
+    shown |= present(uri=uri, name=tool.name, content=tool.description)
     return properties, keys
 
 

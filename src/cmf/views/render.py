@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 from cmf.enums import ViewKind
 from cmf.errors import DecodeError, UnmappedPartError
 from cmf.json.codec import SAFE_INTEGER, dumps, dumps_with_range, is_small
-from cmf.json.value import to_json
+from cmf.json.value import present, to_json
 from cmf.message import binary
 from cmf.message.message import (
     AudioPart,
@@ -51,11 +51,6 @@ them), as far as known, to the input that it is given; returns the properties an
 NO_KEYS: Final[Keys] = ()
 _SHORT: Final = 128  # characters of a URI that is worth keeping in memory
 _MANY: Final = 1024
-
-
-def known(**fields: Any) -> dict[str, Any]:
-    """The fields that are not None."""
-    return {name: item for name, item in fields.items() if item is not None}
 
 
 def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
@@ -197,15 +192,15 @@ def result_text(content: Any) -> str:
 
 def _resource(part: ResourcePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
-    shown |= known(name=part.name, mime_type=part.mime_type, content=part.content)
+    shown |= present(name=part.name, mime_type=part.mime_type, content=part.content)
     uri = _address(shown, properties, part.uri)
-    properties |= known(version=part.version, description=part.description, request_id=part.resource_request_id)
+    properties |= present(version=part.version, description=part.description, request_id=part.resource_request_id)
     if part.annotations:
         properties["annotations"] = exact_json(part.annotations, "/properties/annotations", properties)
     if part.blob is not None:
         described = binary.describe("blob", to_json(part.blob), part.mime_type)
         properties["data"] = [described]
-        shown |= known(content=described.get("text"), size_bytes=len(part.blob))
+        shown |= present(content=described.get("text"), size_bytes=len(part.blob))
     if part.size_bytes is not None:
         shown["size_bytes"] = part.size_bytes
     return properties, entity_keys(uri, None, part.name)
@@ -220,16 +215,16 @@ def _address(shown: dict[str, Any], properties: dict[str, Any], raw_uri: str) ->
 
 def _resource_ref(part: ResourceRefPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
-    shown |= known(name=part.name, content=part.uri)
+    shown |= present(name=part.name, content=part.uri)
     uri = _address(shown, properties, part.uri)
-    properties |= known(range_start=part.range_start, range_end=part.range_end, selector=part.selector)
-    properties |= known(request_id=part.resource_request_id)
+    properties |= present(range_start=part.range_start, range_end=part.range_end, selector=part.selector)
+    properties |= present(request_id=part.resource_request_id)
     return properties, entity_keys(uri, None, part.name)
 
 
 def _prompt_request(part: PromptRequestPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     uri, keys = addressed("prompt", (part.server_id, part.name))
-    properties: dict[str, Any] = known(server_id=part.server_id, request_id=part.prompt_request_id)
+    properties: dict[str, Any] = present(server_id=part.server_id, request_id=part.prompt_request_id)
     shown |= {"uri": uri, "name": part.name, "mime_type": "application/json"}
     shown["content"], small = dumps_with_range(part.arguments)
     shown["arguments"] = part.arguments if small else exact_json(part.arguments, "/arguments", properties)
@@ -238,21 +233,21 @@ def _prompt_request(part: PromptRequestPart, shown: dict[str, Any]) -> tuple[dic
 
 def _prompt_result(part: PromptResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"is_error": part.is_error, "message_count": len(part.messages)}
-    properties |= known(error_message=part.error_message, request_id=part.prompt_request_id)
+    properties |= present(error_message=part.error_message, request_id=part.prompt_request_id)
     content = part.content if part.content is not None else part.error_message
     uri, keys = addressed("prompt_result", (part.prompt_name,))
-    shown |= known(uri=uri, name=part.prompt_name, content=content)
+    shown |= present(uri=uri, name=part.prompt_name, content=content)
     return properties, keys
 
 
 def _media(part: MediaPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"source_type": part.type}
-    shown |= known(mime_type=part.media_type)
+    shown |= present(mime_type=part.media_type)
     if part.type == "base64":
         described = binary.describe("data", part.data, part.media_type)
         properties["data"] = [described]
         size = described.get("decoded_length", described["length"])
-        shown |= known(content=described.get("text"), size_bytes=size)
+        shown |= present(content=described.get("text"), size_bytes=size)
     else:
         shown["content"] = part.data
         _address(shown, properties, part.data)

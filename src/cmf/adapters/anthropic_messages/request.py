@@ -25,12 +25,13 @@ from cmf.adapters.wire.call_ids import marked_again, with_ids
 from cmf.adapters.wire.fields import Fields, extra_of, merge
 from cmf.adapters.wire.layout import user_runs
 from cmf.adapters.wire.loss import drop, narrowed, own_extra
+from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Layout, Message, Part, TextPart, ToolCallPart, ToolResultPart
-from cmf.message.request import Request, Sampling, ToolChoice, ToolChoiceMode
+from cmf.message.request import Request, ToolChoice, ToolChoiceMode
 from cmf.message.tools import ToolDefinition
 from cmf.models.capabilities import lookup
 
@@ -45,7 +46,13 @@ _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.
 _ROLE_WORDS: Final = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}
 _BARE: Final = FrozenDict({"at": {"content": {"block": "text"}}})  # the layout of content that is a bare text
 _MESSAGE_KEYS: Final = frozenset({"role", "content"})
-_SAMPLING: Final = ("temperature", "top_p", "top_k")
+_SAMPLING: Final = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop_sequences": "stop",
+    "max_tokens": "max_output_tokens",
+}
 _UNSUPPORTED_SAMPLING: Final = ("seed", "frequency_penalty", "presence_penalty")
 _VERSION: Final = "2023-06-01"
 _MODES: Final[dict[str, ToolChoiceMode]] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
@@ -91,7 +98,7 @@ def _decode_head(head: Any, *, model: str | None, headers: Mapping[str, str]) ->
         tools=_decode_tools(fields),
         tool_choice=choice,
         response_schema=schema,
-        sampling=_decode_sampling(fields),
+        sampling=read_sampling(fields, _SAMPLING),
         reasoning_effort=effort,
         stream=fields.take("stream", bool),
         extra=_with_headers(fields.rest(FORMAT), headers),
@@ -131,12 +138,6 @@ def _schema_in(form: Any) -> FrozenDict | None:
         return None
     schema = form.get("schema")
     return schema if isinstance(schema, FrozenDict) else None
-
-
-def _decode_sampling(fields: Fields) -> Sampling:
-    drawn: dict[str, Any] = {name: fields.take_number(name) for name in _SAMPLING}
-    drawn |= {"max_output_tokens": fields.take("max_tokens", int), "stop": fields.take_texts("stop_sequences")}
-    return trusted(Sampling, **drawn)
 
 
 def _with_headers(extra: FrozenDict | None, headers: Mapping[str, str]) -> FrozenDict | None:
@@ -270,18 +271,10 @@ def _encode_head(request: Request) -> dict[str, Any]:
         body["tools"] = [_encode_tool(tool) for tool in request.tools]
     if request.tool_choice is not None:
         body["tool_choice"] = _encode_choice(request.tool_choice)
-    sampling = request.sampling
     own = own_extra(FORMAT, request, "request")
-    limit = sampling.max_output_tokens
-    if limit is not None or "max_tokens" not in own:
-        body["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
-    for name in _SAMPLING:
-        if (number := getattr(sampling, name)) is not None:
-            body[name] = number
-    if sampling.stop is not None:
-        body["stop_sequences"] = list(sampling.stop)
-    if request.stream is not None:
-        body["stream"] = request.stream
+    body |= write_sampling(request.sampling, _SAMPLING) | present(stream=request.stream)
+    if "max_tokens" not in own:
+        body.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
     if request.reasoning_effort is not None or request.response_schema is not None:
         _encode_output(request, body, own)
     _report_unsaid(request)
@@ -426,10 +419,6 @@ def _runs(kind: str) -> str:
 
 
 def _encode_tool(tool: ToolDefinition) -> dict[str, Any]:
-    if tool.type is None and tool.extra is None and tool.executed_by == "client":  # nearly all are
-        description, schema = tool.description, tool.input_schema
-        if description is not None and schema is not None:
-            return {"name": tool.name, "description": description, "input_schema": schema}
     if (tool.type is not None or tool.executed_by == "provider") and not is_own(tool):
         raise UnsupportedError(
             "a tool of another provider cannot be offered here",
@@ -437,16 +426,11 @@ def _encode_tool(tool: ToolDefinition) -> dict[str, Any]:
             hint="route to its provider, or leave the tool out",
         )
     own = own_extra(FORMAT, tool, "tool_definition")
-    if tool.type is None:
-        wire: dict[str, Any] = {"name": tool.name}
-    else:
-        wire = {_NAME_KEYS.get(tool.type, "name"): tool.name, "type": tool.type}
-    if tool.description is not None:
-        wire["description"] = tool.description
-    if tool.input_schema is not None:
-        wire["input_schema"] = tool.input_schema
-    elif tool.type is None and "input_schema" not in own:
-        wire["input_schema"] = dict(_NO_PARAMETERS)  # the format wants one
+    wire = write_definition(tool, "input_schema")
+    if tool.type is not None:
+        wire = {_NAME_KEYS.get(tool.type, "name"): wire.pop("name"), "type": tool.type, **wire}
+    elif "input_schema" not in own:
+        wire.setdefault("input_schema", dict(_NO_PARAMETERS))  # the format wants one
     return merge(wire, own) if own else wire
 
 

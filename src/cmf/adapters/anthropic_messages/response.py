@@ -16,7 +16,7 @@ from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.codec import SAFE_INTEGER
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.json.value import trusted
+from cmf.json.value import present, trusted
 from cmf.message.message import Message, TokenUsage, ToolCallPart, ToolResultPart
 from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
@@ -243,10 +243,7 @@ def _encode_message(response: Response) -> dict[str, Any]:
     (message,) = with_ids((choice.message,))
     body = {"content": encode_content(message, answer=True), "stop_reason": _stop_reason(choice)}
     drop_foreign_extra(FORMAT, message, "message", message=message)
-    if message.id is not None:
-        body["id"] = message.id
-    if response.model is not None:
-        body["model"] = response.model
+    body |= present(id=message.id, model=response.model)
     return body | own_extra(FORMAT, choice, "choice", message=message)
 
 

@@ -12,13 +12,17 @@ from cmf.adapters.wire import loss
 from cmf.adapters.wire.call_ids import CallIds
 from cmf.adapters.wire.fields import Fields, merge
 from cmf.adapters.wire.layout import respell, respell_one, shape_of, spelled_one
+from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, same_spelling
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, ToolCallPart
 from cmf.message.request import Request, Sampling
 from cmf.message.tools import ToolDefinition
 
+_SAMPLING: Final = {
+    name: name for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")
+}
 _REQUEST_NULLS: Final = (
     "tools", "tool_choice", "response_format", "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens",
     "stop", "seed", "frequency_penalty", "presence_penalty", "reasoning_effort", "stream", "functions", "function_call",
@@ -188,17 +192,7 @@ def _sampling(fields: Fields) -> Sampling:
         ceiling = max(ceiling, fields.take("max_tokens", int) or 0)  # which of both counts, each service decides
     elif type(fields.peek("max_tokens")) is int:
         ceiling = fields.peek("max_tokens")
-    return trusted(
-        Sampling,
-        temperature=fields.take_number("temperature"),
-        top_p=fields.take_number("top_p"),
-        top_k=fields.take_number("top_k"),
-        max_output_tokens=ceiling,
-        stop=stop,
-        seed=fields.take("seed", int),
-        frequency_penalty=fields.take_number("frequency_penalty"),
-        presence_penalty=fields.take_number("presence_penalty"),
-    )
+    return replace(read_sampling(fields, _SAMPLING), max_output_tokens=ceiling, stop=stop)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -233,11 +227,9 @@ def _write_message(message: Message, dialect: Dialect, ids: CallIds, names: Name
 
 def _encode(request: Request, dialect: Dialect) -> dict[str, Any]:
     """Everything of a request but its messages."""
-    body: dict[str, Any] = {}
+    body = present(model=request.model, stream=request.stream)
     extra = dict(dialect.own(request))
     dialect.drop_foreign(request, "request")
-    if request.model is not None:
-        body["model"] = request.model
     _encode_sampling(request, body, extra)
     choice = _spelled_choice(request, extra)
     if not choice:
@@ -257,17 +249,12 @@ def _encode(request: Request, dialect: Dialect) -> dict[str, Any]:
             body["reasoning"] = {"effort": request.reasoning_effort}
         else:
             body["reasoning_effort"] = request.reasoning_effort
-    if request.stream is not None:
-        body["stream"] = request.stream
     return merge(body, extra)
 
 
 def _encode_sampling(request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
     sampling = request.sampling
-    for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
-        number = getattr(sampling, name)
-        if number is not None:
-            body[name] = number
+    body |= write_sampling(sampling, _SAMPLING)
     older = type(extra.get("max_tokens")) is int
     if older:
         del extra["max_tokens"]
@@ -281,7 +268,6 @@ def _encode_sampling(request: Request, body: dict[str, Any], extra: dict[str, An
 def _encode_tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
     own = dialect.own(tool)
     dialect.drop_foreign(tool, "tool_definition")
-    described: dict[str, Any] = {"name": tool.name}
     if dialect.key_of(tool) == "untyped":
         return "tools", own
     if tool.executed_by == "provider":
@@ -291,10 +277,7 @@ def _encode_tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
             )
         return "tools", merge({"type": tool.type}, own)
     loss.refuse_foreign_kind(dialect.format, tool)
-    if tool.description is not None:
-        described["description"] = tool.description
-    if tool.input_schema is not None:
-        described["parameters"] = tool.input_schema
+    described = write_definition(tool, "parameters")
     if dialect.key_of(tool) == "functions":
         return "functions", merge(described, own)
     kind = "custom" if tool.type == "custom" else "function"

@@ -21,7 +21,7 @@ from cmf.adapters.wire.layout import respell_one, spelled_one
 from cmf.adapters.wire.replies import unrecognized
 from cmf.enums import MessageStatus, StopReason
 from cmf.json.frozen import freeze
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.request import Choice, ErrorInfo, Request, Response
 
 _RESPONSE_NULLS: Final = ("choices", "usage", "error", "service_tier", "system_fingerprint")
@@ -141,8 +141,7 @@ def _encode(response: Response, dialect: Dialect) -> dict[str, Any]:
     for key in ("id", "object", "created"):
         if key in extra:
             body[key] = extra[key]
-    if response.model is not None:
-        body["model"] = response.model
+    body |= present(model=response.model)
     if response.usage is not None:
         kept = extra.pop("usage", None)
         body["usage"] = kept if kept is not None and usage_of(kept) == response.usage else wire_usage(response.usage)
@@ -185,11 +184,7 @@ def _finish_reason(choice: Choice, dialect: Dialect) -> str | None:
 
 
 def _encode_error(error: ErrorInfo, form: str | None) -> dict[str, Any]:
-    fields = {
-        name: text
-        for name, text in (("message", error.message), ("type", error.type), ("code", error.code))
-        if text is not None
-    }
+    fields = present(message=error.message, type=error.type, code=error.code)
     if form == "error_text":
         return {"error": error.message or ""}
     return fields if form == "error_flat" else {"error": fields}

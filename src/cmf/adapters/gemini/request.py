@@ -16,22 +16,25 @@ from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import call_names
 from cmf.adapters.wire.fields import Fields, extra_of, merge
 from cmf.adapters.wire.layout import grouped, joined, respell, respell_one, shape_of, spelled, spelled_one, user_runs
+from cmf.adapters.wire.options import read_sampling, write_sampling
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import freeze, same_spelling
 from cmf.json.value import replace, trusted
 from cmf.message.message import Message
-from cmf.message.request import Request, Sampling, ToolChoice
+from cmf.message.request import Request, ToolChoice
 
 _ROLES: Final = ("user", "function", "tool")
-_NUMBERS: Final = {
+_SAMPLING: Final = {
     "temperature": "temperature",
     "topP": "top_p",
     "topK": "top_k",
     "frequencyPenalty": "frequency_penalty",
     "presencePenalty": "presence_penalty",
+    "maxOutputTokens": "max_output_tokens",
+    "seed": "seed",
+    "stopSequences": "stop",
 }
-_COUNTS: Final = {"maxOutputTokens": "max_output_tokens", "seed": "seed"}
 _SIGNING: Final = re.compile(r"(?:models/)?gemini-(?:[3-9]|[1-9][0-9]|(?:[a-z]+-)+latest)")
 _UNSIGNED: Final = "skip_thought_signature_validator"  # the provider's word for calls that none of its models made
 _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "NONE": "none", "ANY": "required"}
@@ -133,9 +136,7 @@ def _generation(fields: Fields) -> dict[str, Any]:
     config = inside(fields, "generationConfig")
     if config is None:
         return {}
-    drawn: dict[str, Any] = {name: config.take_number(key) for key, name in _NUMBERS.items()}
-    drawn |= {name: config.take(key, int) for key, name in _COUNTS.items()}
-    drawn["stop"] = config.take_texts("stopSequences")
+    sampling = read_sampling(config, _SAMPLING)
     schema, note = decode_schema(config, "responseJsonSchema", "responseSchema")
     if schema is not None:
         config.drop("responseMimeType", "application/json")
@@ -143,7 +144,7 @@ def _generation(fields: Fields) -> dict[str, Any]:
         config.put_back(SCHEMA_NOTE, note)
     effort = _effort(config)
     fields.leave("generationConfig", config)
-    return {"sampling": trusted(Sampling, **drawn), "response_schema": schema, "reasoning_effort": effort}
+    return {"sampling": sampling, "response_schema": schema, "reasoning_effort": effort}
 
 
 def _effort(config: Fields) -> str | None:
@@ -281,13 +282,7 @@ def _encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str,
 def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
     original = own.get("generationConfig")
     original = original if isinstance(original, dict) else {}
-    sampling = request.sampling
-    config: dict[str, Any] = {}
-    for key, name in (*_NUMBERS.items(), *_COUNTS.items()):
-        if (number := getattr(sampling, name)) is not None:
-            config[key] = number
-    if sampling.stop is not None:
-        config["stopSequences"] = list(sampling.stop)
+    config = write_sampling(request.sampling, _SAMPLING)
     if request.response_schema is not None:
         key = "responseSchema" if SCHEMA_NOTE in original else "responseJsonSchema"
         config[key] = encode_schema(request.response_schema, original.get(SCHEMA_NOTE))

@@ -16,7 +16,7 @@ from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.json.codec import SAFE_INTEGER
 from cmf.json.frozen import freeze
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, TokenUsage
 from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
@@ -215,12 +215,10 @@ def _encode(response: Response) -> dict[str, Any]:
         body["error"] = _written_error(response.error)
     usage, says_nothing = response.usage, not response.choices and response.error is None
     if says_nothing and usage is not None and usage.total_tokens == usage.input_tokens:
-        counted = {COUNT: usage.total_tokens}
-        return merge(counted if response.model is None else {**counted, "modelVersion": response.model}, own)
+        return merge({COUNT: usage.total_tokens, **present(modelVersion=response.model)}, own)
     if response.choices or says_nothing:
         body["candidates"] = [_written(choice, index) for index, choice in enumerate(response.choices)]
-    if response.model is not None:
-        body["modelVersion"] = response.model
+    body |= present(modelVersion=response.model)
     if response.usage is not None and _usage(own.get("usageMetadata")) != response.usage:
         own.pop("usageMetadata", None)
         body["usageMetadata"] = _written_usage(response.usage)
@@ -258,8 +256,5 @@ def _written_usage(usage: TokenUsage) -> dict[str, Any]:
 
 
 def _written_error(error: ErrorInfo) -> dict[str, Any]:
-    fields = {"code": error.status if error.status is not None else error.code, "message": error.message}
-    written = {key: item for key, item in fields.items() if item is not None}
-    if error.type is not None:
-        written["status"] = error.type
-    return written
+    code = error.status if error.status is not None else error.code
+    return present(code=code, message=error.message, status=error.type)

@@ -11,7 +11,7 @@ from cmf.adapters.wire import loss
 from cmf.adapters.wire.fields import Fields, extra_of, merge
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.json.value import trusted
+from cmf.json.value import present, trusted
 from cmf.message.tools import ToolDefinition
 
 SCHEMA_NOTE: Final = "cmf_schema"  # the name of a schema's key, if that was the older one
@@ -121,9 +121,7 @@ def _declaration(tool: ToolDefinition) -> dict[str, Any]:
     loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
     own = {key: item for key, item in extra_of(tool, FORMAT).items() if key != SCHEMA_NOTE}
     note = extra_of(tool, FORMAT).get(SCHEMA_NOTE)
-    declared: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        declared["description"] = tool.description
+    declared = {"name": tool.name, **present(description=tool.description)}
     if tool.input_schema is not None:
         kind = tool.input_schema.get("type")
         upper = isinstance(kind, str) and kind.isupper()  # OpenAPI's spelling, which only the older name takes

@@ -15,6 +15,7 @@ from cmf.adapters.mcp.parts_out import add, write_arguments, write_blocks
 from cmf.adapters.wire.fields import MARK, Fields, extra_of, object_in
 from cmf.adapters.wire.layout import grouped, grouped_as, joined, shape_of, user_runs
 from cmf.adapters.wire.loss import drop, narrowed
+from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, frozen_mapping
@@ -26,6 +27,7 @@ from cmf.message.tools import ToolDefinition
 ENTRY: Final = f"{MARK}entry"  # which message of a batch a tool definition belongs to; never on the wire
 DEFAULT_MAX_TOKENS: Final = 4096  # MCP requires a limit; requests of other formats may have none
 _LIST: Final = FrozenDict(list=True)
+_SAMPLING: Final = {"maxTokens": "max_output_tokens", "temperature": "temperature", "stopSequences": "stop"}
 
 
 @dataclass(slots=True)
@@ -172,21 +174,12 @@ def _read_sampling(params: Fields, content: RpcContent) -> bool:
     if (tools := params.take("tools", list)) is not None:
         content.tools = read_tools(tools, f"{params.path}.tools")
     if content.alone:
-        content.sampling = _read_sampling_options(params)
+        content.sampling = read_sampling(params, _SAMPLING)
         choice = params.peek("toolChoice")
         if isinstance(choice, dict) and choice.keys() == {"mode"} and choice["mode"] in ("auto", "none", "required"):
             params.drop("toolChoice", choice)
             content.tool_choice = trusted(ToolChoice, mode=choice["mode"])
     return True
-
-
-def _read_sampling_options(params: Fields) -> Sampling:
-    return trusted(
-        Sampling,
-        max_output_tokens=params.take("maxTokens", int),
-        temperature=params.take_number("temperature"),
-        stop=params.take_texts("stopSequences"),
-    )
 
 
 def _write_sampling(content: RpcContent) -> dict[str, Any]:
@@ -212,17 +205,10 @@ def _write_sampling(content: RpcContent) -> dict[str, Any]:
 
 
 def _written_sampling_options(sampling: Sampling) -> dict[str, Any]:
-    params: dict[str, Any] = {}
-    if sampling.max_output_tokens is not None:
-        params["maxTokens"] = sampling.max_output_tokens
-    if sampling.temperature is not None:
-        params["temperature"] = sampling.temperature
-    if sampling.stop is not None:
-        params["stopSequences"] = list(sampling.stop)
-    for name in ("top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
-        if getattr(sampling, name) is not None:
+    for name in SAMPLING_FIELDS:
+        if name not in _SAMPLING.values() and getattr(sampling, name) is not None:
             drop(FORMAT, name, "no such parameter")
-    return params
+    return write_sampling(sampling, _SAMPLING)
 
 
 def drop_options(content: RpcContent, method: str) -> None:
@@ -333,12 +319,8 @@ def write_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
 def _write_tool(tool: ToolDefinition) -> dict[str, Any]:
     if tool.executed_by == "provider":
         raise UnsupportedError("mcp has no tools that a provider runs", about=tool, hint="strip the tool")
-    wire: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        wire["description"] = tool.description
-    wire["inputSchema"] = tool.input_schema if tool.input_schema is not None else {"type": "object"}
     left = {key: item for key, item in extra_of(tool, FORMAT).items() if key != ENTRY}
-    return add(wire, left)
+    return add({"inputSchema": {"type": "object"}, **write_definition(tool, "inputSchema")}, left)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from cmf.adapters.wire.fields import PARTIAL, Fields, extra_of, object_in
 from cmf.enums import Role, StopReason
 from cmf.errors import UnsupportedError
 from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, OpaquePart, Part, ToolCallPart, ToolResultPart
 from cmf.message.request import ErrorInfo, Request, Response
 from cmf.message.tools import ToolDefinition
@@ -181,9 +181,7 @@ def write(
     error = _written_error(own, response)
     if own.get("bare") == "error":
         return error
-    body: dict[str, Any] = {}
-    if error is not None:
-        body["error"] = error
+    body = present(error=error)
     if error is None or content.messages or content.tools or "result" in own:
         body["result"] = _written_result(content, own, response, whole)
     if own.get("bare") == "result":
@@ -263,12 +261,8 @@ def _written_result(
     task = own.get("task")
     status = {STATUS: result.pop(STATUS)} if isinstance(task, dict) and STATUS in result else {}
     if response is not None and "role" in result:
-        if response.model is not None:
-            result["model"] = response.model
-        if (
-            word := next((write_stop(one) for one in response.choices if one.stop_reason is not None), None)
-        ) is not None:
-            result["stopReason"] = word
+        word = next((write_stop(choice) for choice in response.choices if choice.stop_reason is not None), None)
+        result |= present(model=response.model, stopReason=word)
     left = own.get("result")
     if isinstance(left, dict):
         result = add(result, dict(left))

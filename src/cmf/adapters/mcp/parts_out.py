@@ -11,6 +11,7 @@ from cmf.adapters.wire.fields import extra_of, object_in
 from cmf.adapters.wire.loss import drop
 from cmf.errors import DecodeError, UnsupportedError
 from cmf.json.codec import dumps, loads
+from cmf.json.value import present
 from cmf.message.message import (
     AudioPart,
     ImagePart,
@@ -68,10 +69,8 @@ def _write_media(part: ImagePart | AudioPart) -> dict[str, Any]:
     if part.type != "base64":
         problem = "mcp carries images and sounds as data only"
         raise UnsupportedError(problem, about=part, hint="resolve the reference first")
-    block = {"type": "image" if isinstance(part, ImagePart) else "audio", "data": part.data}
-    if part.media_type is not None:
-        block["mimeType"] = part.media_type
-    return add(block, extra_of(part, FORMAT))
+    kind = "image" if isinstance(part, ImagePart) else "audio"
+    return add({"type": kind, "data": part.data, **present(mimeType=part.media_type)}, extra_of(part, FORMAT))
 
 
 def _write_embedded(part: ResourcePart) -> dict[str, Any]:
@@ -92,16 +91,10 @@ def write_resource(part: Part, *, with_annotations: bool = True, address: str = 
         raise UnsupportedError(
             f"mcp cannot list {part.content_type} as a resource", about=part, hint="send it as content"
         )
-    item: dict[str, Any] = {address: part.uri}
-    for key, text in (("name", part.name), ("description", part.description), ("mimeType", part.mime_type)):
-        if text is not None:
-            item[key] = text
-    if part.content is not None:
-        item["text"] = part.content
+    item = {address: part.uri, **present(name=part.name, description=part.description, mimeType=part.mime_type)}
+    item |= present(text=part.content, size=part.size_bytes)
     if part.blob is not None:
         item["blob"] = base64.b64encode(part.blob).decode("ascii")
-    if part.size_bytes is not None:
-        item["size"] = part.size_bytes
     if with_annotations and part.annotations:
         item["annotations"] = part.annotations
     return add(item, object_in(extra_of(part, FORMAT), "resource"))
@@ -113,19 +106,14 @@ def _write_link(part: ResourcePart | ResourceRefPart) -> dict[str, Any]:
 
 
 def _write_tool_use(part: ToolCallPart) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": "tool_use", "name": part.name}
-    if part.tool_call_id is not None:
-        block["id"] = part.tool_call_id
+    block: dict[str, Any] = {"type": "tool_use", "name": part.name, **present(id=part.tool_call_id)}
     arguments = write_arguments(part)
     block["input"] = {} if arguments is None else arguments
     return add(block, extra_of(part, FORMAT))
 
 
 def _write_tool_result(part: ToolResultPart, message: Message | None) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": "tool_result"}
-    if part.tool_call_id is not None:
-        block["toolUseId"] = part.tool_call_id
-    return block | write_result(part, message)
+    return {"type": "tool_result", **present(toolUseId=part.tool_call_id), **write_result(part, message)}
 
 
 def write_result(part: ToolResultPart, message: Message | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from cmf.adapters.wire import loss
 from cmf.adapters.wire.fields import extra_of, merge
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
+from cmf.json.value import present
 from cmf.message import binary
 from cmf.message.message import (
     ImagePart,
@@ -84,8 +85,7 @@ def _call(part: ToolCallPart, *, reply: bool) -> dict[str, Any]:
     call: dict[str, Any] = {"function": {"name": part.name, "arguments": arguments}}
     if not reply and "type" not in extra_of(part, FORMAT):
         call["type"] = "function"
-    if part.tool_call_id is not None:
-        call["id"] = part.tool_call_id
+    call |= present(id=part.tool_call_id)
     return merge(call, extra_of(part, FORMAT)) if part.extra else call
 
 
@@ -116,10 +116,7 @@ def _result(part: ToolResultPart, message: Message, names: Mapping[str, str]) ->
                 loss.drop(FORMAT, inner.content_type.value, "a result has text and images only", message=message)
     encoded: dict[str, Any] = {"role": "tool", "content": result_text(content)}
     name = part.tool_name if part.tool_name is not None else names.get(part.tool_call_id or "")
-    if name is not None:
-        encoded["tool_name"] = name
-    if part.tool_call_id is not None:
-        encoded["tool_call_id"] = part.tool_call_id
+    encoded |= present(tool_name=name, tool_call_id=part.tool_call_id)
     if images:
         encoded["images"] = images
     return merge(encoded, extra_of(part, FORMAT)) if part.extra else encoded

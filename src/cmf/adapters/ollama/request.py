@@ -12,16 +12,25 @@ from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import call_names
 from cmf.adapters.wire.fields import Fields, extra_of, merge
 from cmf.adapters.wire.layout import respell, respell_one, spelled_one
+from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.frozen import FrozenList, freeze, frozen_mapping
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, ToolResultPart
 from cmf.message.request import NO_SAMPLING, Request, Sampling
 from cmf.message.tools import ToolDefinition
 
-_NUMBERS: Final = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
-_COUNTS: Final = {"num_predict": "max_output_tokens", "seed": "seed"}
+_SAMPLING: Final = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "num_predict": "max_output_tokens",
+    "seed": "seed",
+    "stop": "stop",
+}
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -89,11 +98,9 @@ def _options(fields: Fields) -> Sampling:
     if raw is None:
         return NO_SAMPLING
     options = Fields(raw, "$.options")
-    drawn: dict[str, Any] = {name: options.take_number(name) for name in _NUMBERS}
-    drawn |= {name: options.take(key, int) for key, name in _COUNTS.items()}
-    drawn["stop"] = options.take_texts("stop")
+    sampling = read_sampling(options, _SAMPLING)
     fields.leave("options", options)
-    return trusted(Sampling, **drawn)
+    return sampling
 
 
 def _tool(raw: Any, path: str) -> ToolDefinition:
@@ -148,28 +155,15 @@ def _write_message(message: Message, names: Mapping[str, str]) -> list[Any]:
 def _encode_envelope(request: Request) -> dict[str, Any]:
     """A request without its messages; `messages` is there, empty."""
     body: dict[str, Any] = {"messages": [], "stream": request.stream is True}
-    if request.model is not None:
-        body["model"] = request.model
-    if options := _encode_options(request):
+    body |= present(model=request.model, format=request.response_schema, think=request.reasoning_effort)
+    if options := write_sampling(request.sampling, _SAMPLING):
         body["options"] = options
-    if request.response_schema is not None:
-        body["format"] = request.response_schema
     if request.response_schema_name is not None:
         loss.drop(FORMAT, "response_schema_name", "a schema has no name here")
-    if request.reasoning_effort is not None:
-        body["think"] = request.reasoning_effort
     if tools := _encode_tools(request):
         body["tools"] = tools
     loss.drop_foreign_extra(FORMAT, request, "request")
     return merge(body, extra_of(request, FORMAT))
-
-
-def _encode_options(request: Request) -> dict[str, Any]:
-    sampling = request.sampling
-    drawn = {name: getattr(sampling, name) for name in _NUMBERS}
-    drawn |= {key: getattr(sampling, name) for key, name in _COUNTS.items()}
-    drawn["stop"] = None if sampling.stop is None else list(sampling.stop)
-    return {key: item for key, item in drawn.items() if item is not None}
 
 
 def _encode_tools(request: Request) -> list[Any]:
@@ -191,9 +185,4 @@ def _encode_tool(tool: ToolDefinition) -> dict[str, Any]:
         raise UnsupportedError("a tool that another provider runs", about=tool, hint="drop it")
     loss.refuse_foreign_kind(FORMAT, tool)
     loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        function["description"] = tool.description
-    if tool.input_schema is not None:
-        function["parameters"] = tool.input_schema
-    return merge({"type": "function", "function": function}, own)
+    return merge({"type": "function", "function": write_definition(tool, "parameters")}, own)

@@ -14,7 +14,7 @@ from cmf.adapters.wire.replies import in_one_text, unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import UnsupportedError
 from cmf.json.frozen import freeze, frozen_mapping
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, Part, TextPart, ThinkingPart, TokenUsage, ToolResultPart
 from cmf.message.pairing import has_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
@@ -122,9 +122,7 @@ def _encode(response: Response) -> dict[str, Any]:
     if len(response.choices) > 1:
         raise UnsupportedError("several choices", path="choices", hint="ask for one")
     own = unmarked(extra_of(response, FORMAT))
-    body: dict[str, Any] = {}
-    if response.model is not None:
-        body["model"] = response.model
+    body = present(model=response.model)
     if response.error is not None and "error" not in own:
         error = response.error
         body["error"] = error.message or error.type or error.code or "error"

@@ -14,10 +14,11 @@ from cmf.adapters.wire.call_ids import marked_again
 from cmf.adapters.wire.fields import allowed_names, as_text, extra_of, merge, object_in
 from cmf.adapters.wire.layout import only_text
 from cmf.adapters.wire.loss import drop, drop_foreign_extras, narrowed, refuse_foreign_kind
+from cmf.adapters.wire.options import write_definition
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.json.value import replace, trusted
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Layout, Message, TextPart
 from cmf.message.request import NO_SAMPLING, Request, Sampling, ToolChoice
 from cmf.message.tools import ToolDefinition
@@ -299,9 +300,7 @@ def _write_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]:
 
 def _encode(request: Request) -> dict[str, Any]:
     """Everything of the request but `input` and `instructions`."""
-    body: dict[str, Any] = {}
-    if request.model is not None:
-        body["model"] = request.model
+    body = present(model=request.model, stream=request.stream)
     spelled = extra_of(request, FORMAT).get("tool_choice")
     if request.tool_choice is None or tool_choice(spelled) != request.tool_choice:
         request, spelled = narrowed(FORMAT, request), None
@@ -317,8 +316,6 @@ def _encode(request: Request) -> dict[str, Any]:
         body["text"] = {"format": {**shape, "schema": request.response_schema}}
     if request.reasoning_effort is not None:
         body["reasoning"] = {"effort": request.reasoning_effort}
-    if request.stream is not None:
-        body["stream"] = request.stream
     for name, value in request.sampling.model_dump().items():
         if name in _SAMPLING:
             body[name] = value
@@ -344,10 +341,8 @@ def _encode_tools(definitions: Sequence[ToolDefinition]) -> list[dict[str, Any]]
     for tool in definitions:
         own = extra_of(tool, FORMAT)
         if tool.type == "namespace" and "tools" not in own:
-            space = {"type": "namespace", "name": tool.name}
-            if tool.description is not None:
-                space["description"] = tool.description
-            listed.append(with_leftover({**space, "tools": []}, own))
+            space = {"type": "namespace", "name": tool.name, **present(description=tool.description), "tools": []}
+            listed.append(with_leftover(space, own))
         elif tool.executed_by == "provider" or (tool.type in CLIENT_TOOLS and tool.type != "custom"):
             listed.append(_hosted(tool, own))
         elif tool.namespace is not None:
@@ -361,11 +356,8 @@ def _encode_tools(definitions: Sequence[ToolDefinition]) -> list[dict[str, Any]]
 
 def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
     refuse_foreign_kind(FORMAT, tool)
-    written: dict[str, Any] = {"type": "custom" if tool.type == "custom" else "function", "name": tool.name}
-    if tool.description is not None:
-        written["description"] = tool.description
-    if tool.input_schema is not None:
-        written["parameters"] = tool.input_schema
+    kind = "custom" if tool.type == "custom" else "function"
+    written = {"type": kind, **write_definition(tool, "parameters")}
     if tool.type != "custom" and FORMAT not in (tool.extra or ()):
         written["strict"] = _is_strict(tool)
     return with_leftover(written, own)

@@ -15,7 +15,7 @@ from cmf.adapters.wire.replies import unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.json.codec import SAFE_INTEGER
 from cmf.json.frozen import FrozenDict, FrozenList, freeze
-from cmf.json.value import trusted
+from cmf.json.value import present, trusted
 from cmf.message.message import NO_SHAPE, Message, Part, TextPart, TokenUsage
 from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
@@ -218,9 +218,7 @@ def _encode(response: Response, form: dict[str, Any]) -> Any:
     own = unmarked(extra_of(response, FORMAT))
     if (asked := _asked(response)) is not None:
         return merge({"object": _COUNTED, "input_tokens": asked}, own)
-    body: dict[str, Any] = {}
-    if response.model is not None:
-        body["model"] = response.model
+    body = present(model=response.model)
     if response.choices:
         _write_choice(body, response, own, form)
     if response.error is not None:
