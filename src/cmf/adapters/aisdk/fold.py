@@ -61,11 +61,7 @@ class _Fold:
     # -- chunk by chunk ------------------------------------------------------------------------------------------------
 
     def add(self, data: Any) -> None:
-        """One chunk, or `[DONE]`.
-
-        Raises:
-            ShapeError: neither.
-        """
+        """One chunk, or `[DONE]`."""
         if data == DONE or data is None or data == "":
             return  # the end of the transport, a comment, a keep-alive: `finish` is what ends an answer
         if not isinstance(data, dict):
@@ -263,11 +259,7 @@ class _Fold:
         return self._tool(chunk, dynamic=dynamic, state="output-error", errorText=chunk.get("errorText"), **given)
 
     def _compare_input(self, chunk: dict[str, Any]) -> None:
-        """Hold an input to the deltas, which are another spelling of it, and to an earlier one of the same call.
-
-        Raises:
-            ShapeError: it differs.
-        """
+        """Hold an input to the deltas, which are another spelling of it, and to an earlier one of the same call."""
         call_id, given = hashable(chunk.get("toolCallId")), chunk.get("input")
         text = "".join(self._inputs.pop(call_id, ()))
         if given is None:

@@ -72,10 +72,6 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
         split: results of the application's tools become TOOL messages; else all stays in one message.
         encode: the plain encoding, to find what the layout has to say.
         names: names of tools by call id.
-
-    Raises:
-        ShapeError: no object, or a part that is none; a call or file of version 4 that is none.
-        UnknownRoleError: a role outside system, user and assistant.
     """
     raw, version4 = modernized(raw, path)
     fields = Fields(raw, path)
@@ -103,7 +99,8 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
         shape["version4"] = version4
     if shape or len(messages) > 1:
         shape["parts"] = len(parts) if parts is not None else 0
-    return _laid_out(messages, shape, raw, path, index, encode)
+    step = spelling(encode(_laid(messages, shape, index)), raw, path)
+    return capped(_laid(messages, {**shape, **step}, index))
 
 
 def _repeated_content(fields: Fields, parts: Sequence[Any]) -> dict[str, Any]:
@@ -128,14 +125,6 @@ def _messages(reading: _Reading, role: Role, *, split: bool) -> list[Message]:
             messages.append(trusted(Message, role=role, content=tuple(kept)))
         messages += [trusted(Message, role=Role.TOOL, content=(result,)) for result in results]
     return messages
-
-
-def _laid_out(
-    messages: list[Message], shape: dict[str, Any], raw: Any, path: str, index: int, encode: Encode
-) -> tuple[Message, ...]:
-    """The group with its layout: how it was spelled, as far as the plain spelling differs."""
-    step = spelling(encode(_laid(messages, shape, index)), raw, path)
-    return capped(_laid(messages, {**shape, **step}, index))
 
 
 def _laid(messages: Sequence[Message], shape: dict[str, Any], index: int) -> Sequence[Message]:

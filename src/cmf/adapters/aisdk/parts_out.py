@@ -44,11 +44,7 @@ _ANY_TYPE: Final[dict[type, str]] = {
 
 
 def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The UI messages of a conversation: a group each, or a run of assistant and tool messages from elsewhere.
-
-    Raises:
-        UnsupportedError: content that no UI part can carry [C8].
-    """
+    """The UI messages of a conversation: a group each, or a run of assistant and tool messages from elsewhere."""
     written: list[dict[str, Any]] = []
     for group in _groups(messages):
         wire = older(write_group(group, index=len(written), split=True), group)
@@ -155,17 +151,14 @@ class _Writing:
 
     def _add(self, part: Part, message: Message) -> None:
         if isinstance(part, ToolCallPart):
-            self._out.append(self._tool(part, self._result_of(part.tool_call_id)))
+            waiting = self._results.get(part.tool_call_id)
+            self._out.append(self._tool(part, waiting.popleft() if waiting else None))
         elif isinstance(part, ToolResultPart):
             waiting = self._results[part.tool_call_id]
             if waiting and waiting[0] is part:  # those before it were written with their calls, or by themselves
                 self._out.append(self._tool(None, waiting.popleft()))
         elif (written := _write_part(part, message)) is not None:
             self._out.append(written)
-
-    def _result_of(self, call_id: str | None) -> ToolResultPart | None:
-        waiting = self._results.get(call_id)
-        return waiting.popleft() if waiting else None
 
     def _tool(self, call: ToolCallPart | None, result: ToolResultPart | None) -> dict[str, Any]:
         at = len(self._out)

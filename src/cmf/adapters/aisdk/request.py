@@ -24,11 +24,7 @@ _CALL: Final = HttpCall(path="/api/chat", headers={"Content-Type": "application/
 
 
 def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
-    """The canonical request: of an object with `messages` (or the last `message` alone), or a list of messages.
-
-    Raises:
-        ShapeError: no messages, or one that is none.
-    """
+    """The canonical request: of an object with `messages` (or the last `message` alone), or a list of messages."""
     raw = freeze(body)
     request, form = _decode(raw, model)
     return spelled_one(request, _encode(request, form), raw, format_name=FORMAT, notes=form)
@@ -72,11 +68,7 @@ def http_call(request: Request) -> HttpCall:
 
 
 def write_request(request: Request) -> Any:
-    """The body of a request.
-
-    Raises:
-        UnsupportedError: tools, a response schema, or content that no UI part can carry: they live on the server.
-    """
+    """The body of a request."""
     drop_foreign_extras(FORMAT, request)
     return respell_one(
         _encode(request, shape_of(request, FORMAT)),

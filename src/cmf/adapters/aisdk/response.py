@@ -47,9 +47,6 @@ def read_response(body: Any, context: Request | None = None) -> Response:
     """The canonical response of a UI message, or of what a stream folded to.
 
     `context` names the tools of results whose call is in an earlier message.
-
-    Raises:
-        ShapeError: a UI message that does not fit.
     """
     raw, names = freeze(body), names_in(context.messages) if context is not None else {}
     if not isinstance(raw, dict) or not _RESPONSE_KEYS & raw.keys():

@@ -21,11 +21,7 @@ _INVOCATION: Final = "tool-invocation"
 
 
 def modernized(raw: Any, path: str) -> tuple[Any, dict[str, Any]]:
-    """A UI message with its calls and files as parts of version 5, and where they were; as it is if it has none.
-
-    Raises:
-        ShapeError: one of them is not what version 4 has, or two calls have one id.
-    """
+    """A UI message with its calls and files as parts of version 5, and where they were; as it is if it has none."""
     fields = raw if isinstance(raw, dict) else {}
     invoked, attached = fields.get("toolInvocations"), fields.get("experimental_attachments")
     parts, form = _parts(fields.get("parts"), path)

@@ -10,7 +10,7 @@ A part that only this provider can take back (thinking, provider-run calls and r
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from cmf.adapters.wire.call_ids import from_plain_form, is_plain, with_mark
@@ -34,6 +34,7 @@ from cmf.message.message import (
 )
 
 FORMAT: Final = "anthropic_messages"
+CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 _HINT: Final = "see the Messages API reference"
 _EMPTY: Final = FrozenDict()
 SEARCH_TEXTS: Final = "\n"  # between the texts of a search result, which are one content
@@ -44,7 +45,7 @@ Names: TypeAlias = dict[str, str]
 """Tool names by the id of the call, as far as the conversation has been read."""
 
 
-def rest_of(body: Mapping[str, Any], known: frozenset[str], *, always: bool = False) -> FrozenDict | None:
+def rest_of(body: Mapping[str, Any], known: Collection[str], *, always: bool = False) -> FrozenDict | None:
     """The keys of a frozen object that are not in `known`, as an `extra` of this format; None if there are none.
 
     `always` gives the (then empty) extra anyway: the mark of what only this provider can take back.
@@ -77,11 +78,7 @@ def learn_calls(names: Names, messages: Iterable[Message]) -> None:
 
 
 def decode_blocks(blocks: Sequence[Any], path: str, names: Names) -> list[Part]:
-    """The parts of a list of blocks, in order; `names` learns the calls among them.
-
-    Raises:
-        ShapeError: a block that is no object, has no type, or is a call or result that does not fit.
-    """
+    """The parts of a list of blocks, in order; `names` learns the calls among them."""
     return [decode_block(block, f"{path}[{index}]", names) for index, block in enumerate(blocks)]
 
 
@@ -110,70 +107,52 @@ def decode_block(block: Any, path: str, names: Names) -> Part:
     return part or trusted(OpaquePart, provider=FORMAT, type=kind, value=block)
 
 
-_TEXT_KEYS: Final = frozenset({"type", "text"})
-_THINKING_KEYS: Final = frozenset({"type", "thinking"})
-_SIGNED_KEYS: Final = frozenset({"type", "thinking", "signature"})
-_REDACTED_KEYS: Final = frozenset({"type", "data"})
+_SAID: Final[dict[str, tuple[type[Part], dict[str, str], bool]]] = {
+    "text": (TextPart, {"text": "text"}, False),
+    "thinking": (ThinkingPart, {"thinking": "text", "signature": "signature"}, True),
+    "redacted_thinking": (RedactedThinkingPart, {"data": "data"}, True),
+}
+"""Blocks of texts alone: their part, its fields by key (the first one is needed), and whether it is always marked."""
+
+
+def _said(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    part_type, fields, marked = _SAID[block["type"]]
+    texts = {key: block[key] for key in fields if type(block.get(key)) is str}
+    if next(iter(fields)) not in texts:
+        return None
+    extra = rest_of(block, {"type", *texts}, always=marked) if marked or len(block) > 2 else None
+    return trusted(part_type, **{fields[key]: text for key, text in texts.items()}, extra=extra)
+
+
 _CALL_KEYS: Final = frozenset({"type", "id", "name", "input"})
-_MCP_CALL_KEYS: Final = _CALL_KEYS | {"server_name"}
-_RESULT_KEYS: Final = frozenset({"type", "tool_use_id", "content", "is_error"})
-_UNFLAGGED_RESULT_KEYS: Final = _RESULT_KEYS - {"is_error"}
 
 
-def _text(block: FrozenDict, _path: str, _names: Names) -> Part | None:
-    text = block.get("text")
-    if type(text) is not str:
+def _call(block: FrozenDict, path: str, names: Names) -> Part | None:
+    runner = "client" if block["type"] == "tool_use" else "provider"
+    server = block.get("server_name") if block["type"] == "mcp_tool_use" else None
+    if block["type"] == "mcp_tool_use" and type(server) is not str:
         return None
-    return trusted(TextPart, text=text, extra=rest_of(block, _TEXT_KEYS) if len(block) > 2 else None)
-
-
-def _thinking(block: FrozenDict, _path: str, _names: Names) -> Part | None:
-    text, signature = block.get("thinking"), block.get("signature")
-    if type(text) is not str:
-        return None
-    if type(signature) is not str:
-        return trusted(ThinkingPart, text=text, extra=rest_of(block, _THINKING_KEYS, always=True))
-    return trusted(ThinkingPart, text=text, signature=signature, extra=rest_of(block, _SIGNED_KEYS, always=True))
-
-
-def _redacted_thinking(block: FrozenDict, _path: str, _names: Names) -> Part | None:
-    data = block.get("data")
-    if type(data) is not str:
-        return None
-    return trusted(RedactedThinkingPart, data=data, extra=rest_of(block, _REDACTED_KEYS, always=True))
-
-
-def _tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
-    odd = isinstance(block.get("input"), str)  # no other format's broken arguments may be written here [ANT-10]
-    return _call(block, path, names, rest_of(block, _CALL_KEYS, always=odd), executed_by="client")
-
-
-def _server_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
-    return _call(block, path, names, rest_of(block, _CALL_KEYS, always=True), executed_by="provider")
-
-
-def _mcp_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
-    server = block.get("server_name")
-    if type(server) is not str:
-        return None
-    extra = rest_of(block, _MCP_CALL_KEYS, always=True)
-    return _call(block, path, names, extra, executed_by="provider", namespace=server)
-
-
-def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, **fields: Any) -> Part:
     call_id, name, given = _needed(block, "id", path), _needed(block, "name", path), block.get("input")
-    if fields["executed_by"] == "client":
+    # No other format's broken arguments may be written here: those of this one are marked [ANT-10].
+    marked = runner == "provider" or isinstance(given, str)
+    extra = rest_of(block, _CALL_KEYS if server is None else _CALL_KEYS | {"server_name"}, always=marked)
+    if runner == "client":
         call_id, extra = _id_read(call_id, extra)
-    if isinstance(given, dict):
-        fields["arguments"] = given
-    elif isinstance(given, str):
-        fields["arguments_raw"] = given  # a stream whose arguments never became JSON folds to this
-    elif given is None or given == []:  # PHP writes an object without keys as a list
-        fields["arguments"] = _EMPTY
-    else:
+    if given is None or given == []:  # PHP writes an object without keys as a list
+        given = _EMPTY
+    if not isinstance(given, dict | str):
         raise ShapeError("`input` is no object", path=f"{path}.input", hint=_HINT)
     names[call_id] = name
-    return trusted(ToolCallPart, tool_call_id=call_id, name=name, extra=extra, **fields)
+    return trusted(
+        ToolCallPart,
+        tool_call_id=call_id,
+        name=name,
+        arguments=given if isinstance(given, dict) else None,
+        arguments_raw=given if isinstance(given, str) else None,  # of a stream whose arguments never became JSON
+        namespace=server,
+        executed_by=runner,
+        extra=extra,
+    )
 
 
 def _id_read(wire_id: str, extra: FrozenDict | None) -> tuple[str, FrozenDict | None]:
@@ -189,22 +168,21 @@ def _needed(block: FrozenDict, key: str, path: str) -> str:
 
 
 def _tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:
-    wire_id = _needed(block, "tool_use_id", path)
-    flag = block.get("is_error")
-    extra = rest_of(block, _RESULT_KEYS if _plain_flag(flag) else _UNFLAGGED_RESULT_KEYS)
-    call_id, extra = _id_read(wire_id, extra)
+    call_id, extra = _id_read(_needed(block, "tool_use_id", path), rest_of(block, {"type", *_result_keys(block)}))
     return trusted(
         ToolResultPart,
         tool_call_id=call_id,
         tool_name=names.get(call_id),
         content=_result_content(block.get("content"), f"{path}.content", names),
-        is_error=flag is True,
+        is_error=block.get("is_error") is True,
         extra=extra,
     )
 
 
-def _plain_flag(flag: Any) -> bool:
-    return flag is None or isinstance(flag, bool)
+def _result_keys(block: FrozenDict) -> set[str]:
+    """The keys that a result's part has; of `is_error` only if it is a plain flag."""
+    plain = isinstance(block.get("is_error"), bool | None)
+    return {"tool_use_id", "content", "is_error"} if plain else {"tool_use_id", "content"}
 
 
 def _result_content(content: Any, path: str, names: Names) -> Any:
@@ -215,26 +193,19 @@ def _result_content(content: Any, path: str, names: Names) -> Any:
     return tuple(decode_blocks(content, path, names)) or content
 
 
-def _mcp_tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:
-    content, flag = block.get("content"), block.get("is_error")
-    if type(block.get("tool_use_id")) is not str or not (content is None or isinstance(content, str | list)):
-        return None
-    known = _RESULT_KEYS if _plain_flag(flag) else _UNFLAGGED_RESULT_KEYS
-    inner = _result_content(content, f"{path}.content", names)
-    return _provider_run(block, names, inner, flag is True, known)
-
-
-def _provider_result(block: FrozenDict, _path: str, names: Names) -> Part | None:
-    """What a tool that the provider ran gave back: one JSON value, which is an object where it failed."""
-    content = block.get("content")
+def _provider_result(block: FrozenDict, path: str, names: Names) -> Part | None:
+    """What a tool that the provider ran gave back: blocks of MCP, or one JSON value, an object where it failed."""
+    content, known = block.get("content"), {"tool_use_id", "content"}
     if type(block.get("tool_use_id")) is not str:
         return None
-    verdict = content.get("type") if isinstance(content, dict) else None
-    failed = isinstance(verdict, str) and verdict.endswith("_error")
-    return _provider_run(block, names, content, failed, _UNFLAGGED_RESULT_KEYS)
-
-
-def _provider_run(block: FrozenDict, names: Names, content: Any, failed: bool, known: frozenset[str]) -> Part:
+    if block["type"] == "mcp_tool_result":
+        if not isinstance(content, str | list | None):
+            return None
+        content, known = _result_content(content, f"{path}.content", names), _result_keys(block)
+        failed = block.get("is_error") is True
+    else:
+        verdict = content.get("type") if isinstance(content, dict) else None
+        failed = isinstance(verdict, str) and verdict.endswith("_error")
     return trusted(
         ToolResultPart,
         tool_call_id=block["tool_use_id"],
@@ -242,7 +213,7 @@ def _provider_run(block: FrozenDict, names: Names, content: Any, failed: bool, k
         content=content,
         is_error=failed,
         executed_by="provider",
-        extra=rest_of(block, known - {"type"}, always=True),
+        extra=rest_of(block, known, always=True),
     )
 
 
@@ -267,7 +238,9 @@ def _image(block: FrozenDict, _path: str, _names: Names) -> Part | None:
 
 
 def _document(block: FrozenDict, _path: str, _names: Names) -> Part | None:
-    fields = _blocks_source(block["source"]) if _is_of_blocks(block) else _media(block)
+    source = block.get("source")
+    is_of_blocks = isinstance(source, FrozenDict) and source.get("type") == BLOCKS
+    fields = _blocks_source(source) if is_of_blocks else _media(block)
     if fields is None:
         return None
     known = _IMAGE_KEYS
@@ -296,11 +269,6 @@ def _media(block: FrozenDict) -> dict[str, Any] | None:
 
 
 BLOCKS: Final = "content"  # the type of a source that is a document's own blocks, and the key of these
-
-
-def _is_of_blocks(block: FrozenDict) -> bool:
-    source = block.get("source")
-    return isinstance(source, dict) and source.get("type") == BLOCKS
 
 
 def _blocks_source(source: FrozenDict) -> dict[str, Any] | None:
@@ -348,7 +316,7 @@ def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     if type(source) is not str or type(title) is not str or not isinstance(content, list) or not texts:
         return None
     extra = rest_of(block, _SEARCH_KEYS, always=True)
-    if extra is not None and (len(content) > 1 or content[0].keys() != _TEXT_KEYS):
+    if extra is not None and (len(content) > 1 or content[0].keys() != {"type", "text"}):
         extra = frozen_mapping({FORMAT: frozen_mapping({**extra[FORMAT], "content": freeze(list(map(_cut, content)))})})
     return trusted(ResourcePart, uri=source, name=title, content=SEARCH_TEXTS.join(texts), extra=extra)
 
@@ -404,14 +372,9 @@ def _only_names(change: Any) -> bool:
 
 Reader: TypeAlias = Callable[[FrozenDict, str, Names], Part | None]
 _READERS: Final[dict[str, Reader]] = {
-    "text": _text,
-    "thinking": _thinking,
-    "redacted_thinking": _redacted_thinking,
-    "tool_use": _tool_use,
-    "server_tool_use": _server_tool_use,
-    "mcp_tool_use": _mcp_tool_use,
+    **dict.fromkeys(_SAID, _said),
+    **dict.fromkeys(CALLS, _call),
     "tool_result": _tool_result,
-    "mcp_tool_result": _mcp_tool_result,
     "image": _image,
     "document": _document,
     "search_result": _search_result,

@@ -59,11 +59,7 @@ def encode_content(message: Message, *, answer: bool = False) -> list[Block]:
 
 
 def encode_parts(parts: Iterable[Part], message: Message) -> list[Block]:
-    """The blocks of some parts of a message; parts that only another provider can take are dropped with a record.
-
-    Raises:
-        UnsupportedError: a part that may not be dropped has no form here.
-    """
+    """The blocks of some parts of a message; parts that only another provider can take are dropped with a record."""
     return [block for part in parts if (block := encode_part(part, message)) is not None]
 
 

@@ -223,12 +223,7 @@ def http_call(request: Request) -> HttpCall:
 
 
 def write_request(request: Request) -> dict[str, Any]:
-    """The body of a request.
-
-    Raises:
-        UnsupportedError: tools, media or structured output that the format cannot say. LossyProjectionError: a critical
-            block would be dropped.
-    """
+    """The body of a request."""
 
     def decode(spelt: Any) -> Request:
         head = frozen_mapping({key: item for key, item in spelt.items() if key != "system"})
@@ -326,17 +321,14 @@ def _role_of(message: Message) -> str:
     return _ROLE_WORDS.get(message.role, "user")
 
 
-def _is_broken(call: ToolCallPart) -> bool:
-    """Whether the arguments of a call are text that is no JSON object."""
-    return call.arguments is None and bool(call.arguments_raw)
-
-
 def encode_group(group: Sequence[Message]) -> dict[str, Any]:
     """The wire message that a group of canonical ones makes, spelled plainly: content is a list of blocks."""
     wire: dict[str, Any] = {"role": _role_of(group[0]), "content": []}
     for message in group:
         for part in message.content:
-            if type(part) is ToolCallPart and _is_broken(part) and not is_own(part):
+            # Text that is no JSON object may not pose as arguments.
+            is_broken = type(part) is ToolCallPart and part.arguments is None and part.arguments_raw
+            if is_broken and not is_own(part):
                 hint = "leave the call out, or mend it"
                 raise UnsupportedError("arguments that are no JSON object", about=part, hint=hint)
         wire["content"] += encode_content(message)
@@ -397,7 +389,9 @@ def _decode_tool(tool: Any, path: str) -> ToolDefinition:
     kind = tool.get("type")
     if not isinstance(kind, str) or kind == "custom":
         kind = None  # the client's own tool; a type, if there is one, rides along
-    fields: dict[str, Any] = {} if kind is None else {"type": kind, "executed_by": _runs(kind)}
+    fields: dict[str, Any] = (
+        {} if kind is None else {"type": kind, "executed_by": "client" if kind.startswith(_CLIENT_RUN) else "provider"}
+    )
     known = set(fields) - {"executed_by"}
     for key, shape in (("description", str), ("input_schema", dict)):
         if isinstance(tool.get(key), shape):
@@ -412,10 +406,6 @@ def _decode_tool(tool: Any, path: str) -> ToolDefinition:
     else:
         raise ShapeError(f"`{name_key}` is no string", path=f"{path}.{name_key}", hint="name the tool")
     return trusted(ToolDefinition, **fields, extra=rest_of(tool, frozenset(known), always=kind is not None))
-
-
-def _runs(kind: str) -> str:
-    return "client" if kind.startswith(_CLIENT_RUN) else "provider"
 
 
 def _encode_tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -62,11 +62,7 @@ _COUNTS: Final = {
 
 
 def read_response(body: Any, context: Request | None = None) -> Response:
-    """The response of a whole body or of the fold of a stream; `context` names the tools that its results answer.
-
-    Raises:
-        ShapeError: a message that does not fit. An error body, of whatever shape, is a response with `error`.
-    """
+    """The response of a whole body or of the fold of a stream; `context` names the tools that its results answer."""
     raw = freeze(body)
     response = _read(raw, _names_of(context.messages) if context is not None else {})
     if response is None:
@@ -180,11 +176,7 @@ def _names_of(messages: Sequence[Message]) -> Names:
 
 
 def write_response(response: Response) -> Any:
-    """The body of a response: a message, an error, or a count of tokens.
-
-    Raises:
-        UnsupportedError: more than one choice. LossyProjectionError: a critical block would be dropped.
-    """
+    """The body of a response: a message, an error, or a count of tokens."""
     names = _known_before(response)
 
     def decode(spelt: Any) -> Response:

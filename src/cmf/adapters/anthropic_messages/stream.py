@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from cmf.adapters.anthropic_messages.parts_in import CALLS
 from cmf.adapters.anthropic_messages.response import OTHER_EVENTS, write_response
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.call_ids import from_plain_form
-from cmf.adapters.wire.fields import PARTIAL, as_text
+from cmf.adapters.wire.fields import PARTIAL, as_text, object_in
 from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta, is_whole
 from cmf.errors import ShapeError
 from cmf.json.codec import dumps, loads_object
@@ -37,7 +38,6 @@ _HOLDERS: Final = {
 }
 _UNANNOUNCED: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 """Deltas that may begin a block, and the type of it, which is its field as well."""
-_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 _FIXED: Final = frozenset({"content", "role", "type"})
 _MESSAGE: Final = "message"
 
@@ -50,7 +50,7 @@ class _Block:
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
         self.kind = fields.get("type")
-        if self.kind in _CALLS and not fields.get("input"):
+        if self.kind in CALLS and not fields.get("input"):
             fields["input"] = {}  # some gateways leave it out, or begin with null or ""
         self.pieces: dict[str, list[str]] = {}
         self.citations: list[Any] = []
@@ -122,11 +122,7 @@ class _Block:
 
 
 def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
-    """The whole body that the events add up to; `cmf_partial` is true in it where the stream was cut.
-
-    Raises:
-        ShapeError: no event, or a message whose content is none.
-    """
+    """The whole body that the events add up to; `cmf_partial` is true in it where the stream was cut."""
     fold = _Fold()
     for event in events:
         fold.feed(event)
@@ -202,7 +198,7 @@ class _Fold:
 
     def _hand_over(self, block: dict[str, Any]) -> None:
         """After a `fallback` another model answers: in a whole response it is the message's."""
-        asked, answers = (_model_in(block, key) for key in ("from", "to"))
+        asked, answers = (as_text(object_in(block, key).get("model")) for key in ("from", "to"))
         if block.get("type") != "fallback" or answers is None:
             return
         if asked is not None and self._head.get("model") == asked:
@@ -279,13 +275,6 @@ class _Fold:
         holder[key] = item
 
 
-def _model_in(block: dict[str, Any], key: str) -> str | None:
-    """The model that a block names under the key."""
-    holder = block.get(key)
-    name = holder.get("model") if isinstance(holder, dict) else None
-    return name if isinstance(name, str) else None
-
-
 def _place(data: dict[str, Any]) -> int | None:
     """The number of the block that an event is about; None where it has none: then it is about the last such block."""
     index = data.get("index")
@@ -350,7 +339,7 @@ class LiveDecoder:
         if not isinstance(block, dict):
             return ()
         kind = self._kinds[index] = block.get("type")
-        if kind in _CALLS:
+        if kind in CALLS:
             call_id = block.get("id")
             if isinstance(call_id, str) and kind == "tool_use":
                 call_id = from_plain_form(call_id)
@@ -426,7 +415,7 @@ def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
     """A block as it begins, and the deltas that complete it."""
     begun, deltas = dict(block), []
     kind = block.get("type")
-    if kind in _CALLS:
+    if kind in CALLS:
         given = block.get("input")
         text = given if isinstance(given, str) else dumps(given).decode("utf-8") if given else ""
         begun["input"] = {}

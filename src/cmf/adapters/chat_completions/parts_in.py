@@ -108,7 +108,9 @@ def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool
         return
     if fields.peek("content") is None:
         return
-    if from_model and not _is_blocks(fields.peek("content")):
+    content = fields.peek("content")
+    is_blocks = isinstance(content, list) and all(isinstance(block, dict) for block in content)
+    if from_model and not is_blocks:
         text = dumps(fields.left().pop("content")).decode()
         parts.append(trusted(TextPart, text=text, extra=dialect.mark(JSON)))
         return
@@ -117,10 +119,6 @@ def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool
         # A client expects one text in a reply, so a list is marked as one; in a request both forms mean the same.
         listed = [_as_block(part, dialect) for part in listed]
     parts += listed
-
-
-def _is_blocks(content: Any) -> bool:
-    return isinstance(content, list) and all(isinstance(block, dict) for block in content)
 
 
 def _as_block(part: Part, dialect: Dialect) -> Part:

@@ -47,7 +47,7 @@ def wire_messages(message: Message, dialect: Dialect, ids: CallIds) -> list[dict
     if message.role is Role.ASSISTANT:
         return [wire_assistant(message, dialect, ids)]
     results = [part for part in message.content if isinstance(part, ToolResultPart)]
-    written = [_tool_message(part, message, dialect, ids) for part in results if _is_ours(part, message, dialect)]
+    written = [wire for part in results if (wire := _tool_message(part, message, dialect, ids)) is not None]
     rest = [part for part in message.content if not isinstance(part, ToolResultPart)]
     if rest or not results:
         body: dict[str, Any] = {"role": message.role.value, "content": _content(rest, dialect, message, empty="")}
@@ -57,15 +57,10 @@ def wire_messages(message: Message, dialect: Dialect, ids: CallIds) -> list[dict
     return written
 
 
-def _is_ours(part: ToolResultPart, message: Message, dialect: Dialect) -> bool:
-    """Whether the client ran it: what another provider ran on its machines has no place in this format."""
-    if part.executed_by == "provider":
+def _tool_message(part: ToolResultPart, message: Message, dialect: Dialect, ids: CallIds) -> dict[str, Any] | None:
+    if part.executed_by == "provider":  # what another provider ran on its machines has no place in this format
         loss.drop(dialect.format, part.content_type, "run by another provider", message=message)
-        return False
-    return True
-
-
-def _tool_message(part: ToolResultPart, message: Message, dialect: Dialect, ids: CallIds) -> dict[str, Any]:
+        return None
     if part.is_error:
         loss.drop(dialect.format, part.content_type, "the format has no error flag", message=message)
     dialect.drop_foreign(part, part.content_type, message)
@@ -146,11 +141,7 @@ def wire_assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: b
 
 
 def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any:
-    """One text, since that is what clients of a reply expect; a list only where the reply came as one.
-
-    Raises:
-        UnsupportedError: media of another format, for which a reply has no place.
-    """
+    """One text, since that is what clients of a reply expect; a list only where the reply came as one."""
     if len(parts) == 1 and dialect.key_of(parts[0]) == JSON:
         return _parsed(parts[0])
     written = _wire_blocks(parts, dialect, message)

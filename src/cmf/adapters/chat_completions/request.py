@@ -105,11 +105,7 @@ def _tool(raw: Any, path: str, dialect: Dialect) -> ToolDefinition:
 
 
 def _untyped(fields: Fields, dialect: Dialect) -> ToolDefinition:
-    """A tool in a shape of some service's own: known by its name or else by its first key, and shown whole.
-
-    Raises:
-        ShapeError: it has no such key.
-    """
+    """A tool in a shape of some service's own: known by its name or else by its first key, and shown whole."""
     other_keys = (key for key in fields.left() if key not in ("type", "function", "custom"))
     name = fields.peek("name") or next(other_keys, None)
     if not isinstance(name, str):

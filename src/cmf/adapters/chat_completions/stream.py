@@ -52,15 +52,12 @@ def _cut_sound(pieces: Any, chunks: list[dict[str, Any]]) -> None:
     for at, chunk in enumerate(chunks):
         choices = chunk["choices"]
         sound = choices[0]["delta"].get("audio") if choices else None
-        if isinstance(sound, dict) and isinstance(pieces, list) and _adds_up(pieces, sound.get("data")):
+        texts = [piece for piece in pieces if isinstance(piece, str)] if isinstance(pieces, list) else []
+        if isinstance(sound, dict) and texts and texts == pieces and "".join(texts) == sound.get("data"):
             sounds = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
             deltas = [{**choices[0], "delta": {"audio": sound}} for sound in sounds]
             chunks[at : at + 1] = [{**chunk, "choices": [delta]} for delta in deltas]
             break
-
-
-def _adds_up(pieces: list[Any], data: Any) -> bool:
-    return bool(pieces) and all(isinstance(piece, str) for piece in pieces) and "".join(pieces) == data
 
 
 def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:

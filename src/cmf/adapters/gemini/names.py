@@ -148,11 +148,7 @@ RESPONSE: Final = _shape(
 
 
 def normal(raw: Any, shape: Shape, path: str = "$") -> tuple[Any, Spelling]:
-    """`raw` in camelCase with lists as lists, and how it was spelled; what fits no shape is left as it is.
-
-    Raises:
-        ShapeError: an object has both spellings of a name, and readers differ in which one they take.
-    """
+    """`raw` in camelCase with lists as lists, and how it was spelled; what fits no shape is left as it is."""
     if shape.item is not None:
         return _normal_list(raw, shape.item, path)
     if isinstance(raw, str) and shape.text is not None and shape.keys:

@@ -12,6 +12,7 @@ from cmf.adapters.wire.google_files import is_held
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
 from cmf.json.codec import loads_object
+from cmf.json.value import present
 from cmf.message import binary
 from cmf.message.message import (
     AudioPart,
@@ -101,7 +102,7 @@ class _Turn:
 
     def _tool_call(self, part: ToolCallPart) -> dict[str, Any] | None:
         arguments = _arguments(part)
-        id_ = {} if part.tool_call_id is None else {"id": part.tool_call_id}
+        id_ = present(id=part.tool_call_id)
         if part.executed_by == "client":
             return {"functionCall": {"name": part.name, "args": arguments, **id_}}
         if part.name == CODE:
@@ -112,8 +113,7 @@ class _Turn:
         return None
 
     def _tool_result(self, part: ToolResultPart) -> dict[str, Any] | None:
-        id_ = {} if part.tool_call_id is None else {"id": part.tool_call_id}
-        name = part.tool_name
+        id_, name = present(id=part.tool_call_id), part.tool_name
         if part.executed_by == "provider":
             return self._provider_result(part, name, id_)
         if name is None:
@@ -157,17 +157,17 @@ class _Turn:
         return (_response("\n".join(texts), is_error=is_error) if texts else {}), media
 
     def _media(self, part: MediaPart) -> dict[str, Any]:
-        named = {"displayName": part.title} if isinstance(part, DocumentPart) and part.title is not None else {}
+        named = present(displayName=part.title if isinstance(part, DocumentPart) else None)
         if part.type == "base64":
-            return {"inlineData": {**_typed(part, part.data), "data": part.data, **named}}
+            typed = present(mimeType=binary.type_of(part.data, part.media_type))
+            return {"inlineData": {**typed, "data": part.data, **named}}
         if (inline := binary.data_url(part.data)) is not None:
             return {"inlineData": {"mimeType": inline[0], "data": inline[1], **named}}
         if part.type == "file_ref" and not is_held(part.data) and "://" not in part.data:
             raise UnsupportedError(
                 "a file that another provider holds", about=part, hint="send its bytes or an address"
             )
-        typed = {} if part.media_type is None else {"mimeType": part.media_type}
-        return {"fileData": {**typed, "fileUri": part.data, **named}}
+        return {"fileData": {**present(mimeType=part.media_type), "fileUri": part.data, **named}}
 
     def _resource(self, part: ResourcePart) -> dict[str, Any] | None:
         shown = loss.resource_as_text(FORMAT, part, message=self._message)
@@ -196,11 +196,6 @@ def _response(content: Any, *, is_error: bool) -> dict[str, Any]:
     if isinstance(content, tuple):
         content = result_text(content)
     return {"error" if is_error else "output": content}
-
-
-def _typed(part: MediaPart, data: str) -> dict[str, Any]:
-    kind = binary.type_of(data, part.media_type)
-    return {} if kind is None else {"mimeType": kind}
 
 
 _WRITERS: Final[dict[type, Callable[[Any, Any], dict[str, Any] | None]]] = {

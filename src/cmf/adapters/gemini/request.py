@@ -35,6 +35,7 @@ _SAMPLING: Final = {
     "seed": "seed",
     "stopSequences": "stop",
 }
+# Models that refuse calls in their history which nobody signed [GEM-26].
 _SIGNING: Final = re.compile(r"(?:models/)?gemini-(?:[3-9]|[1-9][0-9]|(?:[a-z]+-)+latest)")
 _UNSIGNED: Final = "skip_thought_signature_validator"  # the provider's word for calls that none of its models made
 _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "NONE": "none", "ANY": "required"}
@@ -83,11 +84,7 @@ def _read_content(raw: Any, index: int, path: str, *, system: bool = False) -> t
 
 
 def decode_content(content: Any, path: str, *, system: bool = False, reply: bool = False) -> list[Message]:
-    """The messages of one content in normal form: one, but for a user's turn, where each tool result is its own.
-
-    Raises:
-        UnknownRoleError: a role that the provider does not know, in a request's turn.
-    """
+    """The messages of one content in normal form: one, but for a user's turn, where each tool result is its own."""
     fields = Fields(content, path)
     raw_role = fields.peek("role")
     role = Role.SYSTEM if system else Role.ASSISTANT
@@ -218,17 +215,12 @@ def write_request(request: Request) -> dict[str, Any]:
     system, contents = _turns(request.messages, call_names(request.messages))
     if system is not None:
         body["systemInstruction"] = system
-    if _wants_signatures(request.model) and not _is_own(request):
+    if _SIGNING.match(request.model or "") and not _is_own(request):
         _sign(contents)
     if contents:
         body["contents"] = contents
     renamed: dict[str, Any] = spelt(body, shape.get("names") or {}, REQUEST)
     return renamed
-
-
-def _wants_signatures(model: str | None) -> bool:
-    """Whether the model refuses calls in its history that nobody signed [GEM-26]."""
-    return model is not None and _SIGNING.match(model) is not None
 
 
 def _is_own(request: Request) -> bool:
@@ -301,14 +293,13 @@ def _turns(messages: Sequence[Message], names: Names) -> tuple[Any, list[Any]]:
     """The system instruction, if any, and the contents; system text is hoisted [A5]."""
     system = [message for message in messages if message.role in (Role.SYSTEM, Role.DEVELOPER)]
     turns = [message for message in messages if message.role not in (Role.SYSTEM, Role.DEVELOPER)]
-    contents = [_content(group, names) for group in _together(grouped(turns, FORMAT))]
+    # The results of one turn stand in one content, if their grouping was not recorded.
+    together = joined(
+        grouped(turns, FORMAT), lambda group: first if (first := _loose(group[0])) == _loose(group[-1]) else None
+    )
+    contents = [_content(group, names) for group in together]
     head = _content(tuple(system), names, system=True) if system else None
     return head, [content for content in contents if content is not None]
-
-
-def _together(groups: list[tuple[Message, ...]]) -> list[tuple[Message, ...]]:
-    """Groups with the results of one turn in one content, if their grouping was not recorded."""
-    return joined(groups, lambda group: first if (first := _loose(group[0])) == _loose(group[-1]) else None)
 
 
 def _loose(message: Message) -> int | None:

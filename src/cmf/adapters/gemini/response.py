@@ -9,7 +9,7 @@ from cmf.adapters.gemini.parts_in import FORMAT, inside
 from cmf.adapters.gemini.parts_out import encode_group
 from cmf.adapters.gemini.request import decode_content
 from cmf.adapters.wire import loss
-from cmf.adapters.wire.fields import PARTIAL, Fields, count_in, extra_of, merge, unmarked
+from cmf.adapters.wire.fields import PARTIAL, Fields, as_text, count_in, extra_of, merge, unmarked
 from cmf.adapters.wire.layout import respell_one, shape_of, spelled_one
 from cmf.adapters.wire.replies import in_one_text, unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
@@ -89,12 +89,13 @@ def _decode(whole: dict[str, Any]) -> Response:
     blocked = inside(fields, "promptFeedback")
     if blocked is not None:
         if not candidates and error is None and blocked.peek("blockReason") is not None:
-            candidates = [_blocked(blocked.peek("blockReason"))]
+            candidates = [_empty(StopReason.CONTENT_FILTER, as_text(blocked.peek("blockReason")))]
         fields.leave("promptFeedback", blocked)
     if not candidates and error is None and fields.peek(COUNT) is None:
-        candidates = [_unsaid(None if cut else StopReason.OTHER)]
+        candidates = [_empty(None if cut else StopReason.OTHER)]  # it was cut, or the model did not say why
     if cut:
-        candidates = [_partial(each) for each in candidates]
+        partial = MessageStatus.PARTIAL
+        candidates = [replace(choice, message=replace(choice.message, status=partial)) for choice in candidates]
     return trusted(
         Response,
         choices=tuple(candidates),
@@ -103,10 +104,6 @@ def _decode(whole: dict[str, Any]) -> Response:
         error=error,
         extra=fields.rest(FORMAT),
     )
-
-
-def _partial(choice: Choice) -> Choice:
-    return replace(choice, message=replace(choice.message, status=MessageStatus.PARTIAL))
 
 
 def _candidate(raw: Any, index: int) -> Choice:
@@ -126,7 +123,7 @@ def _candidate(raw: Any, index: int) -> Choice:
         Choice,
         message=message,
         stop_reason=stop,
-        raw_stop_reason=reason if isinstance(reason, str) else None,
+        raw_stop_reason=as_text(reason),
         extra=fields.rest(FORMAT),
     )
 
@@ -141,16 +138,10 @@ def _stop(reason: Any, message: Message) -> tuple[StopReason | None, str | None]
     return (StopReason.CALL if stop is StopReason.END and calls else stop), name
 
 
-def _blocked(reason: Any) -> Choice:
-    """The answer of a prompt that was blocked: empty, and filtered."""
+def _empty(stop: StopReason | None, raw: str | None = None) -> Choice:
+    """An answer without content: of a prompt that was blocked, a stream that was cut, a model that gave none."""
     message = trusted(Message, role=Role.ASSISTANT, content=())
-    raw = reason if isinstance(reason, str) else None
-    return trusted(Choice, message=message, stop_reason=StopReason.CONTENT_FILTER, raw_stop_reason=raw)
-
-
-def _unsaid(stop: StopReason | None) -> Choice:
-    """The answer of a stream that was cut before it had one, or of a model that gave none and did not say why."""
-    return trusted(Choice, message=trusted(Message, role=Role.ASSISTANT, content=()), stop_reason=stop)
+    return trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=raw)
 
 
 def _usage(raw: Any) -> TokenUsage | None:
@@ -176,7 +167,7 @@ def _error(fields: Fields) -> ErrorInfo | None:
     if raw is None:
         return None
     if not isinstance(raw, dict):
-        return ErrorInfo(message=raw if isinstance(raw, str) else None)
+        return ErrorInfo(message=as_text(raw))
     error = Fields(fields.need("error", dict), "$.error")
     info = ErrorInfo(
         message=error.take("message", str),

@@ -137,7 +137,12 @@ class _Candidate:
         if not isinstance(before, dict):
             _set(self._fields, key, dict(value), self._superseded)
             return
-        more = {name: value[name] for name in _PIECES[key] if _brings_more(before.get(name), value.get(name))}
+        lists = {name: (before.get(name), value.get(name)) for name in _PIECES[key]}
+        more = {
+            name: new
+            for name, (old, new) in lists.items()
+            if isinstance(old, list) and isinstance(new, list) and new[: len(old)] != old  # it does not repeat them
+        }
         kept = len(self._superseded)
         if more.keys() < value.keys():
             rest = {name: item for name, item in value.items() if name not in more}
@@ -171,7 +176,7 @@ class _Candidate:
     def _add_part(self, part: Any, *, first: bool) -> None:
         parts = self._parts if self._parts is not None else []
         last: Any = parts[-1] if parts else None
-        if first and is_joined(last, part):
+        if first and _is_joined(last, part):
             self._text = self._text or [last["text"]]
             self._text.append(part["text"])
             return
@@ -252,12 +257,7 @@ class _Candidate:
         return body
 
 
-def _brings_more(old: Any, new: Any) -> bool:
-    """Whether a list brings more, rather than repeat what there was."""
-    return isinstance(old, list) and isinstance(new, list) and new[: len(old)] != old
-
-
-def is_joined(last: Any, part: Any) -> bool:
+def _is_joined(last: Any, part: Any) -> bool:
     """Whether two neighbours are pieces of one text: unsigned, and both thoughts or neither."""
     if not (is_text(last) and is_text(part)) and not (is_thought(last) and is_thought(part)):
         return False
@@ -464,7 +464,7 @@ def _pieces(parts: list[Any]) -> list[list[Any]]:
     """Parts in chunks, such that none of them joins with the chunk before."""
     pieces: list[list[Any]] = []
     for part in parts:
-        if pieces and is_joined(pieces[-1][-1], part):
+        if pieces and _is_joined(pieces[-1][-1], part):
             pieces[-1].append(part)
         else:
             pieces.append([part])

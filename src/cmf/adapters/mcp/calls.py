@@ -224,11 +224,7 @@ def drop_options(content: RpcContent, method: str) -> None:
 
 
 def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str | None = None) -> list[Message]:
-    """The messages of one `{role, content}`: results of tools are messages of their own, in their order [MCP-5].
-
-    Raises:
-        ShapeError: no role, or no content.
-    """
+    """The messages of one `{role, content}`: results of tools are messages of their own, in their order [MCP-5]."""
     fields = Fields(raw, path)
     role = fields.need("role", str)
     if role not in ("user", "assistant"):
@@ -285,11 +281,7 @@ def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
 
 
 def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
-    """Tool definitions; title, annotations, output schema and all else stay in `extra`.
-
-    Raises:
-        ShapeError: an item is no object with a name.
-    """
+    """Tool definitions; title, annotations, output schema and all else stay in `extra`."""
     made = []
     for index, item in enumerate(raw):
         fields = Fields(item, f"{path}[{index}]")
@@ -308,11 +300,7 @@ def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
 
 
 def write_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-    """The wire's definitions of these tools.
-
-    Raises:
-        UnsupportedError: a tool that a model's provider runs.
-    """
+    """The wire's definitions of these tools."""
     return [_write_tool(tool) for tool in tools]
 
 

@@ -64,9 +64,6 @@ def read(body: Any, path: str, known: AnsweredCall, *, alone: bool = False, answ
         known: the call that it answers, if it is an answer.
         alone: it is a whole request, which has fields for sampling options.
         answering: it is a whole response, which has fields for an error, a model and a stop reason.
-
-    Raises:
-        ShapeError: no object; or a list of tools or messages that is not one.
     """
     fields = Fields(body, path)
     method = fields.peek("method")
@@ -166,9 +163,6 @@ def write(
         own: the wire fields that were kept; empty for content of another format.
         asking: content of another format is a request, not an answer.
         response: the whole response, where this is one.
-
-    Raises:
-        UnsupportedError: content that the method or result has no place for.
     """
     whole = _whole(content.messages)
     envelope = object_in(own, "envelope") if isinstance(own.get("envelope"), dict) else None

@@ -30,11 +30,7 @@ Names = dict[str, str]
 
 
 def read_blocks(raw: list[Any], path: str, names: Names) -> tuple[Part, ...]:
-    """The parts of a list of content blocks, in order; a block of another type or shape is opaque [MCP-4].
-
-    Raises:
-        ShapeError: an item is no object.
-    """
+    """The parts of a list of content blocks, in order; a block of another type or shape is opaque [MCP-4]."""
     return tuple(read_block(item, f"{path}[{index}]", names) for index, item in enumerate(raw))
 
 

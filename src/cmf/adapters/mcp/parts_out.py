@@ -29,11 +29,7 @@ from cmf.message.message import (
 
 
 def write_blocks(parts: Iterable[Part], message: Message | None) -> list[dict[str, Any]]:
-    """The content blocks of these parts; what MCP has no block for is dropped with a record.
-
-    Raises:
-        UnsupportedError: media or a prompt that no block can carry [C8].
-    """
+    """The content blocks of these parts; what MCP has no block for is dropped with a record."""
     blocks = (write_block(part, message) for part in parts)
     return [block for block in blocks if block is not None]
 
@@ -133,11 +129,7 @@ def _result_blocks(content: Any, message: Message | None) -> list[dict[str, Any]
 
 
 def write_arguments(part: ToolCallPart) -> Any:
-    """The arguments as a JSON value; None where there are none.
-
-    Raises:
-        UnsupportedError: they are text that is no JSON, which has no place here.
-    """
+    """The arguments as a JSON value; None where there are none."""
     if part.arguments_raw is None:
         return part.arguments
     try:

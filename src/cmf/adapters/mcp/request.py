@@ -35,11 +35,7 @@ _HEADER_NAMES: Final = {"mcp-protocol-version": "MCP-Protocol-Version", "mcp-ses
 
 
 def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
-    """The canonical request of a JSON-RPC message or batch.
-
-    Raises:
-        ShapeError: no object and no list of objects, or a list of tools or messages that is not one.
-    """
+    """The canonical request of a JSON-RPC message or batch."""
     own = {name: text for key, text in headers.items() if (name := key.lower()) in _HEADERS}
     raw = freeze(body)
     request = _decode(raw, model, own)
@@ -67,11 +63,7 @@ def _decode(raw: Any, model: str | None, headers: Mapping[str, str]) -> Request:
 
 
 def write_request(request: Request) -> Any:
-    """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion.
-
-    Raises:
-        UnsupportedError: a response schema, provider-run tools, or content that no block can carry.
-    """
+    """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion."""
     if request.response_schema is not None:
         raise UnsupportedError(
             "mcp cannot ask for structured output", path="response_schema", hint="route to a model's own API"

@@ -32,23 +32,15 @@ from cmf.message.request import Choice, Request, Response
 
 
 def read_response(body: Any, context: Request | None = None) -> Response:
-    """The canonical response; `context` adds the names that an answer does not repeat.
-
-    Raises:
-        ShapeError: no object and no list of objects, or a list of tools or messages that is not one.
-    """
+    """The canonical response; `context` adds the names that an answer does not repeat."""
     raw = freeze(body)
-    if not isinstance(raw, dict | list) or (raw and not _has_messages(raw)):
+    has_messages = isinstance(raw, dict) or (isinstance(raw, list) and any(isinstance(entry, dict) for entry in raw))
+    if raw != [] and not has_messages:
         return unrecognized(raw, FORMAT)
     response = _decode(raw, _calls_of(context))
     if isinstance(raw, list) and raw and raw[-1] == CUT_SHORT:
         raw = raw[:-1]
     return spelled_one(response, _encode(response), raw, format_name=FORMAT)
-
-
-def _has_messages(raw: Any) -> bool:
-    """Whether a body can be a message, or a batch that contains one."""
-    return isinstance(raw, dict) or any(isinstance(entry, dict) for entry in raw)
 
 
 def _decode(raw: Any, calls: _AnsweredCalls) -> Response:

@@ -157,11 +157,7 @@ def _read_prompt_result(
 
 
 def write_answer(messages: Sequence[Message], content: RpcContent) -> dict[str, Any]:
-    """The result with these messages and tools.
-
-    Raises:
-        UnsupportedError: a message that no result has a place for.
-    """
+    """The result with these messages and tools."""
     result: dict[str, Any] = {}
     if content.tools:
         result["tools"] = write_tools(content.tools)
@@ -215,11 +211,9 @@ def _write_prompt_result(message: Message) -> dict[str, Any]:
 def read_stop(result: Fields, messages: Sequence[Message]) -> tuple[StopReason | None, str | None]:
     """Why the client's model stopped, with the wire's own word; a call is the reason only if there is one."""
     raw = result.take("stopReason", str)
-    return (
-        (None, None)
-        if raw is None
-        else (_stop_reason(raw, calls=any(has_client_call(one.content) for one in messages)), raw)
-    )
+    if raw is None:
+        return None, None
+    return _stop_reason(raw, calls=any(has_client_call(message.content) for message in messages)), raw
 
 
 def _stop_reason(raw: str, *, calls: bool) -> StopReason:

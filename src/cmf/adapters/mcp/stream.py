@@ -17,11 +17,7 @@ from cmf.message.request import Response
 
 
 def fold_events(events: Iterable[WireEvent | Any]) -> Any:
-    """The answer alone, or the batch of all messages of the stream; `CUT_SHORT` at its end if no answer came.
-
-    Raises:
-        ShapeError: an event is no JSON-RPC message.
-    """
+    """The answer alone, or the batch of all messages of the stream; `CUT_SHORT` at its end if no answer came."""
     bodies: list[Any] = []
     for event in events:
         data = event.get("data") if isinstance(event, dict) else event

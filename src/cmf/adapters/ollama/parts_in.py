@@ -40,11 +40,7 @@ class Calls:
 
 
 def decode_message(raw: Any, path: str, name: str | None = None, *, reply: bool = False) -> Message:
-    """The canonical message of one wire message; `name` is its tool's, where the wire has none.
-
-    Raises:
-        UnknownRoleError: a role that the provider does not know, in a request.
-    """
+    """The canonical message of one wire message; `name` is its tool's, where the wire has none."""
     fields = Fields(raw, path)
     role = fields.peek("role")
     of_role = _ROLES.get(role) if isinstance(role, str) else None

@@ -100,7 +100,8 @@ class _Gathered:
         self._own.discard(key)
         old = self.fields.get(key)
         self.fields[key] = value
-        has_text = isinstance(old, str | list | dict) and old and not (key == "created_at" and _is_moment(old))
+        is_moment = key == "created_at" and isinstance(old, str) and _MOMENT.fullmatch(old) is not None
+        has_text = isinstance(old, str | list | dict) and old and not is_moment
         if has_text and old != value:
             self._superseded.append({key: old})
 
@@ -112,10 +113,6 @@ class _Gathered:
     def _join(self, key: str) -> None:
         if (pieces := self._texts.pop(key, None)) is not None:
             self.fields[key] = "".join(pieces)
-
-
-def _is_moment(value: Any) -> bool:
-    return isinstance(value, str) and _MOMENT.fullmatch(value) is not None
 
 
 def error_event(text: str, reply: Any) -> WireEvent:

@@ -84,9 +84,6 @@ def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
 
     What was streamed but is not in the body stands in `cmf_stream`: `unfolded` (what is left of such events) and
     `padding` (the texts that only hide the length of a piece).
-
-    Raises:
-        ShapeError: data that is no JSON, or nested too deeply; an event that tells of another call than the body.
     """
     folding = _Fold()
     for event in events:
@@ -257,11 +254,7 @@ class _Fold:
     # -- what contradicts the body -------------------------------------------------------------------------------------
 
     def _refuse_contradictions(self, items: dict[int, Any]) -> None:
-        """Refuse events that tell of another call than the body does: clients act on events, and the body is judged.
-
-        Raises:
-            ShapeError: there is one.
-        """
+        """Refuse events that tell of another call than the body does: clients act on events, and the body is judged."""
         finals = _Finals(items)
         for data in self.lives:
             output = data["response"].get("output")
@@ -533,11 +526,7 @@ def _ids(item: Any) -> tuple[str, ...]:
 
 
 def _refuse_other_call(said: dict[str, Any], final: Any, path: str, *, begins: bool) -> None:
-    """Refuse an item of a call that is another one in the final response, or missing there.
-
-    Raises:
-        ShapeError: it is.
-    """
+    """Refuse an item of a call that is another one in the final response, or missing there."""
     if not _is_call(said):
         return
     held = final if isinstance(final, dict) else {}
@@ -553,11 +542,7 @@ def _is_call(item: Any) -> bool:
 
 
 def _refuse_other(said: Any, final: Any, path: str, *, begins: bool = False) -> None:
-    """Refuse what is not what the final response has in its place; what `begins` may still grow.
-
-    Raises:
-        ShapeError: it is not.
-    """
+    """Refuse what is not what the final response has in its place; what `begins` may still grow."""
     if not _agrees(said, final, begins=begins):
         raise contradiction(path)
 

@@ -64,11 +64,7 @@ class ItemReader:
             self._names.setdefault(part.tool_call_id, part.tool_name)
 
     def read(self, item: Any, path: str) -> tuple[Role, tuple[Part, ...]]:
-        """The role of an item, and its parts. An item that has no canonical shape is one opaque part.
-
-        Raises:
-            ShapeError: no JSON object, or a message without a role. UnknownRoleError.
-        """
+        """The role of an item, and its parts. An item that has no canonical shape is one opaque part."""
         if not isinstance(item, dict):
             raise ShapeError("an item must be an object", path=path, hint=_HINT)
         kind = item.get("type")

@@ -35,11 +35,7 @@ _SCHEMA_NAME: Final = "response"  # the format demands one
 
 
 def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
-    """The canonical request; `model` counts where the body names none.
-
-    Raises:
-        ShapeError: no JSON object; an item that is none, or a message without a role. UnknownRoleError.
-    """
+    """The canonical request; `model` counts where the body names none."""
     raw = freeze(body)
     request = _decode(raw, model)
     listed, instructions = raw.get("input"), raw.get("instructions")
@@ -247,11 +243,7 @@ def http_call(request: Request) -> HttpCall:
 
 
 def write_request(request: Request) -> dict[str, Any]:
-    """The body of a request.
-
-    Raises:
-        UnsupportedError: a tool, or media, that the format cannot say. LossyProjectionError: a critical drop.
-    """
+    """The body of a request."""
     drop_foreign_extras(FORMAT, request)
     body: dict[str, Any] = layout.respell_one(
         _encode(request),

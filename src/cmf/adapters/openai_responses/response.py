@@ -38,11 +38,7 @@ _INCOMPLETE: Final = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filte
 
 
 def read_response(body: Any, context: Request | None = None) -> Response:
-    """The canonical response; what is no response is an error.
-
-    Raises:
-        ShapeError: an output item that is no object.
-    """
+    """The canonical response; what is no response is an error."""
     raw = freeze(body)
     if not isinstance(raw, dict):
         return unrecognized(raw, FORMAT)

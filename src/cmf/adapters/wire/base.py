@@ -52,7 +52,8 @@ class HttpCall:
 class Adapter:
     """One wire format, both directions, whole and streamed. `body` is a plain JSON value.
 
-    A format gives the functions below; the methods add to them what holds for every format.
+    A format gives the functions below; the methods add to them what holds for every format. Readers raise ShapeError
+    where a body does not fit, writers UnsupportedError and LossyProjectionError for what the format cannot say.
 
     Attributes:
         name: the format's name, as in `cmf.adapters.get(name)`.
@@ -146,7 +147,7 @@ class Adapter:
         async for event in _arriving(events):
             received.append(event)
             try:
-                added = list(decode(event)) if _is_event(event) else []
+                added = list(decode(event)) if isinstance(event, dict) else []
             except CmfError:
                 continue  # text that is no text; the fold refuses it in a moment
             for live_event in added:
@@ -195,8 +196,3 @@ async def _arriving(events: Arriving) -> AsyncIterator[WireEvent]:
     else:
         for event in events:
             yield event
-
-
-def _is_event(event: Any) -> bool:
-    """Whether it is an event at all, which a caller's list need not hold; the fold refuses what is none."""
-    return isinstance(event, dict)

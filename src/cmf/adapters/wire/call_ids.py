@@ -135,11 +135,6 @@ def mark(format_name: str) -> str:
     return format_name + _MARKED
 
 
-def is_mark(key: str) -> bool:
-    """Whether this key of an `extra` is such a mark, which holds nothing that could be lost."""
-    return key.endswith(_MARKED)
-
-
 def with_mark(extra: FrozenDict | None, format_name: str) -> FrozenDict:
     """The `extra` of a part, and the mark."""
     return frozen_mapping({**(extra or {}), mark(format_name): FrozenDict()})
