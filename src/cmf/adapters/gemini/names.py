@@ -6,6 +6,7 @@ names listed here stood in snake_case, where one item stood for a list of one, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -29,64 +30,20 @@ class Shape:
     text: Literal["content", "part"] | None = None
 
 
-_SNAKE: Final = {
-    "allowedFunctionNames": "allowed_function_names",
-    "blockReason": "block_reason",
-    "cachedContent": "cached_content",
-    "cachedContentTokenCount": "cached_content_token_count",
-    "candidatesTokenCount": "candidates_token_count",
-    "codeExecution": "code_execution",
-    "codeExecutionResult": "code_execution_result",
-    "computerUse": "computer_use",
-    "displayName": "display_name",
-    "enterpriseWebSearch": "enterprise_web_search",
-    "executableCode": "executable_code",
-    "fileData": "file_data",
-    "fileSearch": "file_search",
-    "fileUri": "file_uri",
-    "finishReason": "finish_reason",
-    "frequencyPenalty": "frequency_penalty",
-    "functionCall": "function_call",
-    "functionCallingConfig": "function_calling_config",
-    "functionDeclarations": "function_declarations",
-    "functionResponse": "function_response",
-    "generationConfig": "generation_config",
-    "googleMaps": "google_maps",
-    "googleSearch": "google_search",
-    "googleSearchRetrieval": "google_search_retrieval",
-    "inlineData": "inline_data",
-    "maxOutputTokens": "max_output_tokens",
-    "mcpServers": "mcp_servers",
-    "mimeType": "mime_type",
-    "modelVersion": "model_version",
-    "parametersJsonSchema": "parameters_json_schema",
-    "partialArgs": "partial_args",
-    "presencePenalty": "presence_penalty",
-    "promptFeedback": "prompt_feedback",
-    "promptTokenCount": "prompt_token_count",
-    "responseId": "response_id",
-    "responseJsonSchema": "response_json_schema",
-    "responseMimeType": "response_mime_type",
-    "responseSchema": "response_schema",
-    "safetySettings": "safety_settings",
-    "stopSequences": "stop_sequences",
-    "systemInstruction": "system_instruction",
-    "thinkingConfig": "thinking_config",
-    "thinkingLevel": "thinking_level",
-    "thoughtSignature": "thought_signature",
-    "thoughtsTokenCount": "thoughts_token_count",
-    "toolCall": "tool_call",
-    "toolConfig": "tool_config",
-    "toolResponse": "tool_response",
-    "toolType": "tool_type",
-    "toolUsePromptTokenCount": "tool_use_prompt_token_count",
-    "topK": "top_k",
-    "topP": "top_p",
-    "totalTokenCount": "total_token_count",
-    "urlContext": "url_context",
-    "usageMetadata": "usage_metadata",
-    "willContinue": "will_continue",
-}
+_SNAKE_NAMES: Final = (
+    "allowed_function_names", "block_reason", "cached_content", "cached_content_token_count",
+    "candidates_token_count", "code_execution", "code_execution_result", "computer_use", "display_name",
+    "enterprise_web_search", "executable_code", "file_data", "file_search", "file_uri", "finish_reason",
+    "frequency_penalty", "function_call", "function_calling_config", "function_declarations", "function_response",
+    "generation_config", "google_maps", "google_search", "google_search_retrieval", "inline_data",
+    "max_output_tokens", "mcp_servers", "mime_type", "model_version", "parameters_json_schema", "partial_args",
+    "presence_penalty", "prompt_feedback", "prompt_token_count", "response_id", "response_json_schema",
+    "response_mime_type", "response_schema", "safety_settings", "stop_sequences", "system_instruction",
+    "thinking_config", "thinking_level", "thought_signature", "thoughts_token_count", "tool_call", "tool_config",
+    "tool_response", "tool_type", "tool_use_prompt_token_count", "top_k", "top_p", "total_token_count",
+    "url_context", "usage_metadata", "will_continue",
+)  # fmt: skip
+_SNAKE: Final = {re.sub("_(.)", lambda match: match[1].upper(), name): name for name in _SNAKE_NAMES}
 
 
 def _shape(*names: str, text: Literal["content", "part"] | None = None, **nested: Shape) -> Shape:
