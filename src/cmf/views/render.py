@@ -124,7 +124,7 @@ def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tup
 
 
 def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    properties = known(namespace=part.namespace, tool_id=part.tool_call_id, executed_by=part.executed_by)
+    properties = present(namespace=part.namespace, tool_id=part.tool_call_id, executed_by=part.executed_by)
     shown["uri"], keys = _call_address(part)
     arguments = part.arguments
     shown |= {"name": part.name, "content": "{}", "mime_type": "application/json"}
@@ -173,7 +173,7 @@ def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str,
         shown["name"] = name
     if not isinstance(part.content, str | tuple):
         shown["mime_type"] = "application/json"
-    tool = known(executed_by=part.executed_by, tool_name=name, tool_id=part.tool_call_id)
+    tool = present(executed_by=part.executed_by, tool_name=name, tool_id=part.tool_call_id)
     return {"is_error": part.is_error, **tool}, keys
 
 

@@ -239,8 +239,10 @@ def _image(block: FrozenDict, _path: str, _names: Names) -> Part | None:
 
 def _document(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     source = block.get("source")
-    is_of_blocks = isinstance(source, FrozenDict) and source.get("type") == BLOCKS
-    fields = _blocks_source(source) if is_of_blocks else _media(block)
+    if isinstance(source, FrozenDict) and source.get("type") == BLOCKS:
+        fields = _blocks_source(source)
+    else:
+        fields = _media(block)
     if fields is None:
         return None
     known = _IMAGE_KEYS

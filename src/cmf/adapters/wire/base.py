@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NotRequired, TypeAlias, TypedDict, TypeVar
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict, TypeVar, cast
 
 from cmf.adapters.wire.key_spelling import refuse_other_spellings
 from cmf.adapters.wire.loss import critical, path_of
@@ -144,10 +144,10 @@ class Adapter:
         """
         received: list[WireEvent] = []
         decode = self.live_decoder()
-        async for event in _arriving(events):
-            received.append(event)
+        async for item in _arriving(events):
+            received.append(item)
             try:
-                added = list(decode(event)) if isinstance(event, dict) else []
+                added = list(decode(cast("WireEvent", item))) if isinstance(item, dict) else []
             except CmfError:
                 continue  # text that is no text; the fold refuses it in a moment
             for live_event in added:
@@ -189,7 +189,8 @@ def _located(write: Callable[[_V], Any], value: _V) -> Any:
         raise
 
 
-async def _arriving(events: Arriving) -> AsyncIterator[WireEvent]:
+async def _arriving(events: Arriving) -> AsyncIterator[Any]:
+    """The events one by one; a caller's list may hold what is none, which the fold refuses."""
     if isinstance(events, AsyncIterable):
         async for event in events:
             yield event
