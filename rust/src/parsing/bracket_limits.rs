@@ -6,7 +6,7 @@
 
 use crate::failure::{column, PolicyFault};
 use crate::parsing::mentions::Mentions;
-use crate::parsing::names::{constant, Names};
+use crate::parsing::names::{constant, parts, Names};
 use crate::parsing::walk::mentions;
 use regorus::unstable::{Expr, Module, Ref, Span};
 
@@ -51,21 +51,6 @@ pub fn work(reference: &Expr) -> u64 {
 
 /// Brackets with variables, also those inside others.
 fn count(expr: &Expr) -> u32 {
-    let all = |items: &[Ref<Expr>]| items.iter().map(|item| count(item)).fold(0, u32::saturating_add);
-    match expr {
-        Expr::RefDot { refr, .. } => count(refr),
-        Expr::RefBrack { refr, index, .. } => {
-            let own = u32::from(constant(index).is_none());
-            own.saturating_add(count(refr)).saturating_add(count(index))
-        }
-        Expr::Array { items, .. } | Expr::Set { items, .. } => all(items),
-        Expr::Call { params, .. } => all(params),
-        Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } | Expr::BinExpr { lhs, rhs, .. } => {
-            count(lhs).saturating_add(count(rhs))
-        }
-        Expr::Object { fields, .. } => {
-            fields.iter().map(|(_, key, value)| count(key).saturating_add(count(value))).fold(0, u32::saturating_add)
-        }
-        _ => 0,
-    }
+    let own = matches!(expr, Expr::RefBrack { index, .. } if constant(index).is_none());
+    parts(expr).into_iter().map(|part| count(part)).fold(u32::from(own), u32::saturating_add)
 }

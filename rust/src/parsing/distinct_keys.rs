@@ -1,7 +1,7 @@
 //! Which comprehensions and partial objects cannot give one key two values.
 #![forbid(unsafe_code)]
 
-use crate::parsing::names::constant;
+use crate::parsing::names::{constant, parts};
 use regorus::unstable::{Expr, Literal, Query};
 use regorus::Value;
 use std::collections::BTreeSet;
@@ -55,20 +55,7 @@ pub fn loops_beside(expr: &Expr, key: &Expr) -> bool {
 }
 
 fn loops(expr: &Expr, bound: &str) -> bool {
-    let again = |expr: &Expr| loops(expr, bound);
-    match expr {
-        Expr::RefBrack { refr, index, .. } => {
-            matches!(index.as_ref(), Expr::Var { span, .. } if span.text() != bound) || again(index) || again(refr)
-        }
-        Expr::RefDot { refr, .. } => again(refr),
-        Expr::Call { params, .. } => params.iter().any(|p| again(p)),
-        Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::BinExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. }
-        | Expr::AssignExpr { lhs, rhs, .. } => again(lhs) || again(rhs),
-        Expr::Membership { value, collection, .. } => again(value) || again(collection),
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().any(|item| again(item)),
-        Expr::Object { fields, .. } => fields.iter().any(|(_, k, v)| again(k) || again(v)),
-        _ => false,
-    }
+    let iterates = |index: &Expr| matches!(index, Expr::Var { span, .. } if span.text() != bound);
+    matches!(expr, Expr::RefBrack { index, .. } if iterates(index))
+        || parts(expr).into_iter().any(|part| loops(part, bound))
 }

@@ -205,16 +205,36 @@ pub fn pattern_names(pattern: &Expr, names: &mut BTreeSet<String>) {
     }
 }
 
+/// The expressions directly inside another; those of comprehensions are not: see [`comprehension`].
+pub fn parts(expr: &Expr) -> Vec<&Ref<Expr>> {
+    match expr {
+        Expr::RefDot { refr, .. } => vec![refr],
+        Expr::RefBrack { refr, index, .. } => vec![refr, index],
+        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().collect(),
+        Expr::Object { fields, .. } => fields.iter().flat_map(|(_, key, value)| [key, value]).collect(),
+        Expr::Call { params, .. } => params.iter().collect(),
+        Expr::UnaryExpr { expr, .. } => vec![expr],
+        Expr::BinExpr { lhs, rhs, .. }
+        | Expr::BoolExpr { lhs, rhs, .. }
+        | Expr::ArithExpr { lhs, rhs, .. }
+        | Expr::AssignExpr { lhs, rhs, .. } => vec![lhs, rhs],
+        Expr::Membership { key, value, collection, .. } => key.iter().chain([value, collection]).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The terms of a comprehension, and its query; None for another expression.
+pub fn comprehension(expr: &Expr) -> Option<(Vec<&Ref<Expr>>, &Query)> {
+    match expr {
+        Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => Some((vec![term], query)),
+        Expr::ObjectCompr { key, value, query, .. } => Some((vec![key, value], query)),
+        _ => None,
+    }
+}
+
 /// Whether a value without references is computed.
 pub fn has_comprehension(value: &Expr) -> bool {
-    match value {
-        Expr::ArrayCompr { .. } | Expr::SetCompr { .. } | Expr::ObjectCompr { .. } => true,
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().any(|item| has_comprehension(item)),
-        Expr::Object { fields, .. } => {
-            fields.iter().any(|(_, key, value)| has_comprehension(key) || has_comprehension(value))
-        }
-        _ => false,
-    }
+    comprehension(value).is_some() || parts(value).into_iter().any(|part| has_comprehension(part))
 }
 
 /// The value of a scalar literal.

@@ -8,13 +8,15 @@ use crate::evaluation::loading;
 use crate::failure::{column, PolicyFault};
 use crate::parsing::known_text::{known, Known};
 use crate::parsing::mentions::Mentions;
-use crate::parsing::names::{assigned_names, first_span, head_of, locals, pattern_names, Names, Step};
+use crate::parsing::names::{
+    assigned_names, comprehension, first_span, head_of, locals, parts, pattern_names, Names, Step,
+};
 use crate::parsing::rule_graph::Graph;
 use crate::parsing::walk::mentions;
 use crate::policy_set::{check_modules, engine_of, Options};
 use crate::rewriting::edits::{assigned_value, head_value, range};
 use crate::rewriting::for_interpreter::is_defined;
-use regorus::unstable::{Expr, Import, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleBody, Span};
+use regorus::unstable::{Expr, Import, Literal, LiteralStmt, Module, Query, Rule, RuleBody, Span};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -303,7 +305,6 @@ impl<'a> Parts<'a> {
 
     /// The variables that an expression needs, and those that its brackets bind.
     fn mention(&mut self, expr: &Expr) {
-        let each = |found: &mut Self, items: &[Ref<Expr>]| items.iter().for_each(|item| found.mention(item));
         match expr {
             Expr::Var { span, .. } => {
                 let name = span.text();
@@ -311,7 +312,6 @@ impl<'a> Parts<'a> {
                     self.needs.insert(name.to_owned());
                 }
             }
-            Expr::RefDot { refr, .. } => self.mention(refr),
             Expr::RefBrack { refr, index, .. } => {
                 self.mention(refr);
                 match index.as_ref() {
@@ -326,29 +326,10 @@ impl<'a> Parts<'a> {
                     index => self.mention(index),
                 }
             }
-            Expr::Call { params, .. } => each(self, params),
-            Expr::Array { items, .. } | Expr::Set { items, .. } => each(self, items),
-            Expr::Object { fields, .. } => fields.iter().for_each(|(_, key, value)| {
-                self.mention(key);
-                self.mention(value);
-            }),
-            Expr::UnaryExpr { expr, .. } => self.mention(expr),
-            Expr::BinExpr { lhs, rhs, .. }
-            | Expr::BoolExpr { lhs, rhs, .. }
-            | Expr::ArithExpr { lhs, rhs, .. }
-            | Expr::AssignExpr { lhs, rhs, .. } => {
-                self.mention(lhs);
-                self.mention(rhs);
-            }
-            Expr::Membership { key, value, collection, .. } => {
-                key.iter().for_each(|key| self.mention(key));
-                self.mention(value);
-                self.mention(collection);
-            }
-            Expr::ArrayCompr { query, .. } | Expr::SetCompr { query, .. } | Expr::ObjectCompr { query, .. } => {
-                self.nested(query, BTreeSet::new());
-            }
-            _ => {}
+            _ => match comprehension(expr) {
+                Some((_, query)) => self.nested(query, BTreeSet::new()),
+                None => parts(expr).into_iter().for_each(|part| self.mention(part)),
+            },
         }
     }
 }

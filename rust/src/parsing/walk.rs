@@ -6,7 +6,9 @@ use crate::parsing::bracket_limits;
 use crate::parsing::distinct_keys::{keys_are_distinct, loops_beside};
 use crate::parsing::known_text::known;
 use crate::parsing::mentions::{Arithmetic, Call, Hoisted, Membership, Mentions, Reference};
-use crate::parsing::names::{constant, first_span, fixed_path, head_of, locals, pattern_names, steps, Names, Step};
+use crate::parsing::names::{
+    comprehension, constant, first_span, fixed_path, head_of, locals, parts, pattern_names, steps, Names, Step,
+};
 use regorus::unstable::{ArithOp, AssignOp, BoolOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead, Span};
 use regorus::Value;
 use std::collections::BTreeSet;
@@ -241,7 +243,12 @@ impl<'a> Walker<'a> {
         self.hoisting = hoisting;
     }
 
-    fn comprehension(&mut self, query: &Query, terms: &[&Ref<Expr>]) {
+    fn comprehension(&mut self, expr: &Expr, terms: &[&Ref<Expr>], query: &Query) {
+        if let Expr::ObjectCompr { span, key, value, .. } = expr {
+            if (!keys_are_distinct(key, query) || loops_beside(value, key)) && constant(value).is_none() {
+                self.found.keyed.get_or_insert_with(|| span.clone());
+            }
+        }
         self.inside(|walker| {
             walker.query(query);
             walker.scopes.push(locals(query));
@@ -254,7 +261,6 @@ impl<'a> Walker<'a> {
 
     fn expr(&mut self, expr: &Expr) {
         match expr {
-            Expr::String { .. } | Expr::RawString { .. } | Expr::Bool { .. } | Expr::Null { .. } => {}
             Expr::Number { span, .. } => {
                 let magnitude = span.text().parse::<f64>().unwrap_or_default().abs();
                 if magnitude > MAX_SAFE_INTEGER && !span.text().contains(['.', 'e', 'E']) {
@@ -262,22 +268,6 @@ impl<'a> Walker<'a> {
                 }
             }
             Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } => self.reference(expr),
-            Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().for_each(|item| self.expr(item)),
-            Expr::Object { fields, .. } => {
-                for (_, key, value) in fields {
-                    self.expr(key);
-                    self.expr(value);
-                }
-            }
-            Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {
-                self.comprehension(query, &[term])
-            }
-            Expr::ObjectCompr { span, key, value, query, .. } => {
-                if (!keys_are_distinct(key, query) || loops_beside(value, key)) && constant(value).is_none() {
-                    self.found.keyed.get_or_insert_with(|| span.clone());
-                }
-                self.comprehension(query, &[key, value]);
-            }
             Expr::Call { fcn, params, .. } => self.call(fcn, params, None),
             Expr::UnaryExpr { span, expr, .. } => {
                 self.found.minus.get_or_insert_with(|| span.clone());
@@ -285,10 +275,6 @@ impl<'a> Walker<'a> {
                     self.found.minus_of_expression.get_or_insert_with(|| span.clone());
                 }
                 self.expr(expr);
-            }
-            Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } => {
-                self.expr(lhs);
-                self.expr(rhs);
             }
             Expr::ArithExpr { span, op, lhs, rhs, .. } => {
                 let function = match op {
@@ -323,6 +309,10 @@ impl<'a> Walker<'a> {
                     collection: first_span(collection).clone(),
                 });
             }
+            _ => match comprehension(expr) {
+                Some((terms, query)) => self.comprehension(expr, &terms, query),
+                None => parts(expr).into_iter().for_each(|part| self.expr(part)),
+            },
         }
     }
 

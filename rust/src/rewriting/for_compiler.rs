@@ -7,10 +7,10 @@
 #![forbid(unsafe_code)]
 
 use crate::parsing::distinct_keys::has_bracket_variable;
-use crate::parsing::names::{dotted, Names};
+use crate::parsing::names::{comprehension, dotted, parts, Names};
 use crate::parsing::walk::mentions;
 use crate::rewriting::edits::{add_braces, apply, range, Edit};
-use regorus::unstable::{Expr, Literal, Module, Query, Ref, Rule, RuleHead};
+use regorus::unstable::{Expr, Literal, Module, Query, Rule, RuleHead};
 
 /// The module's text with imported names in full; None if it uses none.
 pub fn with_full_names(module: &Module) -> Option<String> {
@@ -81,20 +81,8 @@ fn query(found: &Query, edits: &mut Vec<Edit>) {
 
 /// Comprehensions have bodies too.
 fn inside(expr: &Expr, edits: &mut Vec<Edit>) {
-    let mut each = |items: &[Ref<Expr>]| items.iter().for_each(|item| inside(item, edits));
-    match expr {
-        Expr::ArrayCompr { query: body, .. }
-        | Expr::SetCompr { query: body, .. }
-        | Expr::ObjectCompr { query: body, .. } => {
-            query(body, edits);
-        }
-        Expr::Array { items, .. } | Expr::Set { items, .. } => each(items),
-        Expr::Call { params, .. } => each(params),
-        Expr::AssignExpr { lhs, rhs, .. }
-        | Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::BinExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. } => each(&[lhs.clone(), rhs.clone()]),
-        Expr::Membership { value, collection, .. } => each(&[value.clone(), collection.clone()]),
-        _ => {}
+    match comprehension(expr) {
+        Some((_, body)) => query(body, edits),
+        None => parts(expr).into_iter().for_each(|part| inside(part, edits)),
     }
 }

@@ -11,12 +11,12 @@
 #![forbid(unsafe_code)]
 
 use crate::parsing::mentions::{Arithmetic, Membership};
-use crate::parsing::names::{constant, head_of, locals, pattern_names, Names};
+use crate::parsing::names::{comprehension, constant, head_of, locals, parts, pattern_names, Names};
 use crate::parsing::walk::mentions;
 use crate::rewriting::edits::{
     add_condition, apply, assigned_value, head_value, line_breaks, range, skip_blanks, Edit,
 };
-use regorus::unstable::{Expr, Module, Ref, Rule};
+use regorus::unstable::{Expr, Module, Rule};
 use regorus::Value;
 use std::collections::BTreeSet;
 
@@ -140,33 +140,22 @@ fn joined_lines(text: &str) -> String {
 pub fn is_defined(value: &Expr, known: &BTreeSet<String>) -> bool {
     match value {
         Expr::Var { span, .. } => known.contains(span.text()) || span.text() == "input",
-        Expr::ArrayCompr { .. } | Expr::SetCompr { .. } | Expr::ObjectCompr { .. } => true,
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().all(|item| is_defined(item, known)),
-        Expr::Object { fields, .. } => {
-            fields.iter().all(|(_, key, value)| is_defined(key, known) && is_defined(value, known))
+        Expr::Array { .. } | Expr::Set { .. } | Expr::Object { .. } => {
+            parts(value).into_iter().all(|part| is_defined(part, known))
         }
-        other => constant(other).is_some(),
+        other => constant(other).is_some() || comprehension(other).is_some(),
     }
 }
 
 /// Whether a value may differ between solutions of the body. The interpreter evaluates one that cannot before the body,
 /// where it could fail although the body does not hold: it is left alone.
 fn varies(value: &Expr, known: &BTreeSet<String>) -> bool {
-    let any = |items: &[Ref<Expr>]| items.iter().any(|item| varies(item, known));
     match value {
         Expr::Var { span, .. } => known.contains(span.text()),
-        Expr::RefDot { refr, .. } => varies(refr, known),
         // A variable that nothing else binds iterates over all members.
-        Expr::RefBrack { refr, index, .. } => {
-            matches!(index.as_ref(), Expr::Var { .. }) || any(&[refr.clone(), index.clone()])
-        }
-        Expr::Array { items, .. } | Expr::Set { items, .. } => any(items),
-        Expr::Object { fields, .. } => fields.iter().any(|(_, key, value)| varies(key, known) || varies(value, known)),
-        Expr::Call { params, .. } => any(params),
-        Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
-            varies(lhs, known) || varies(rhs, known)
-        }
-        Expr::Membership { value, collection, .. } => varies(value, known) || varies(collection, known),
-        other => constant(other).is_none(),
+        Expr::RefBrack { index, .. } if matches!(index.as_ref(), Expr::Var { .. }) => true,
+        Expr::UnaryExpr { .. } | Expr::AssignExpr { .. } => true,
+        other if comprehension(other).is_some() => true,
+        other => parts(other).into_iter().any(|part| varies(part, known)),
     }
 }

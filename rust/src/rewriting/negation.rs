@@ -6,7 +6,7 @@
 //! between the operands, comes after them: `cmf_asked_8__ := input.a; not f(cmf_asked_8__)`. Lines keep their numbers.
 #![forbid(unsafe_code)]
 
-use crate::parsing::names::{constant, first_expr, steps};
+use crate::parsing::names::{constant, first_expr, parts, steps};
 use crate::rewriting::edits::{line_breaks, on_one_line, range, skip_blanks, spliced, words, Edit};
 use regorus::unstable::{AssignOp, BoolOp, Expr, LiteralStmt, Ref, Span};
 
@@ -49,15 +49,8 @@ pub fn operands_first(
 pub fn unbound_variable<'a>(expr: &'a Expr, rule: &str, is_rule: impl Fn(&str) -> bool) -> Option<&'a Span> {
     let mut found = Vec::new();
     match expr {
-        Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::AssignExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. }
-        | Expr::BinExpr { lhs, rhs, .. } => [lhs, rhs].into_iter().for_each(|side| variables(side, &mut found)),
-        Expr::Membership { key, value, collection, .. } => {
-            key.iter().chain([value, collection]).for_each(|side| variables(side, &mut found));
-        }
-        Expr::Call { params, .. } => params.iter().for_each(|param| variables(param, &mut found)),
-        other => variables(other, &mut found),
+        Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } => variables(expr, &mut found),
+        other => parts(other).into_iter().for_each(|part| variables(part, &mut found)),
     }
     found.iter().copied().find(|span| {
         let name = span.text();
@@ -71,11 +64,8 @@ pub fn unbound_variable<'a>(expr: &'a Expr, rule: &str, is_rule: impl Fn(&str) -
 fn variables<'a>(operand: &'a Expr, found: &mut Vec<&'a Span>) {
     match operand {
         Expr::Var { span, .. } => found.push(span),
-        Expr::RefDot { refr, .. } => variables(refr, found),
-        Expr::RefBrack { refr, index, .. } => [refr, index].into_iter().for_each(|part| variables(part, found)),
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().for_each(|item| variables(item, found)),
-        Expr::Object { fields, .. } => {
-            fields.iter().flat_map(|(_, key, value)| [key, value]).for_each(|part| variables(part, found));
+        Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Array { .. } | Expr::Set { .. } | Expr::Object { .. } => {
+            parts(operand).into_iter().for_each(|part| variables(part, found));
         }
         _ => {}
     }

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::{column, PolicyFault};
-use crate::parsing::names::{constant, head_of, pattern_names, Names};
+use crate::parsing::names::{comprehension, constant, head_of, parts, pattern_names, Names};
 use crate::rewriting::edits::{
     add_braces, apply, is_braced, line_breaks, on_one_line, range, skip_blanks, words, Edit,
 };
@@ -292,53 +292,20 @@ impl Rewriter<'_> {
 
     /// The bodies of comprehensions inside an expression.
     fn inside(&mut self, expr: &Expr) {
-        match expr {
-            Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {
-                self.inside(term);
-                self.query(query);
-            }
-            Expr::ObjectCompr { key, value, query, .. } => {
-                self.inside(key);
-                self.inside(value);
-                self.query(query);
-            }
-            Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().for_each(|item| self.inside(item)),
-            Expr::Object { fields, .. } => fields.iter().for_each(|(_, key, value)| {
-                self.inside(key);
-                self.inside(value);
-            }),
-            Expr::Call { params, .. } => params.iter().for_each(|param| self.inside(param)),
-            Expr::UnaryExpr { expr, .. } => self.inside(expr),
-            Expr::RefDot { refr, .. } => self.inside(refr),
-            Expr::RefBrack { refr, index, .. } => {
-                self.inside(refr);
-                self.inside(index);
-            }
-            Expr::BinExpr { lhs, rhs, .. }
-            | Expr::BoolExpr { lhs, rhs, .. }
-            | Expr::ArithExpr { lhs, rhs, .. }
-            | Expr::AssignExpr { lhs, rhs, .. } => {
-                self.inside(lhs);
-                self.inside(rhs);
-            }
-            Expr::Membership { key, value, collection, .. } => {
-                key.iter().for_each(|key| self.inside(key));
-                self.inside(value);
-                self.inside(collection);
-            }
-            _ => {}
-        }
+        let (terms, query) =
+            comprehension(expr).map_or_else(|| (parts(expr), None), |(terms, query)| (terms, Some(query)));
+        terms.into_iter().for_each(|part| self.inside(part));
+        query.into_iter().for_each(|query| self.query(query));
     }
 }
 
 /// Whether OPA takes it for the value of a default: outside of comprehensions it reads nothing.
 fn is_fixed(value: &Expr) -> bool {
     match value {
-        Expr::ArrayCompr { .. } | Expr::SetCompr { .. } | Expr::ObjectCompr { .. } => true,
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().all(|item| is_fixed(item)),
-        Expr::Object { fields, .. } => fields.iter().all(|(_, key, value)| is_fixed(key) && is_fixed(value)),
-        Expr::UnaryExpr { expr, .. } => is_fixed(expr),
-        other => constant(other).is_some(),
+        Expr::Array { .. } | Expr::Set { .. } | Expr::Object { .. } | Expr::UnaryExpr { .. } => {
+            parts(value).into_iter().all(|part| is_fixed(part))
+        }
+        other => constant(other).is_some() || comprehension(other).is_some(),
     }
 }
 
