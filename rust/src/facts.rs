@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use crate::addresses::facts as addresses;
-use crate::json::escape;
 use crate::json::selection::selected;
-use crate::letters::{encoded, escapes, find, folded_text, in_content, plain};
+use crate::json::{find, write_text};
+use crate::letters::{encoded, escapes, folded_text, in_content, plain};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -53,11 +53,11 @@ pub fn with_facts(view: &[u8], asked: Asked) -> Option<Vec<u8>> {
     let plain = if is_read { Cow::Borrowed(&*content) } else { plain(&content) };
     if asked.plain && !known[0] && plain != content {
         out.extend_from_slice(b",\"plain\":");
-        escape::text(&mut out, &plain);
+        write_text(&mut out, &plain);
     }
     if asked.folded && !known[1] && written.is_some() {
         out.extend_from_slice(b",\"folded\":");
-        escape::text(&mut out, &folded_text(&plain));
+        write_text(&mut out, &folded_text(&plain));
     }
     if asked.decoded && !known[2] && !is_read {
         write_decoded(&mut out, &content, &plain);
@@ -115,7 +115,7 @@ fn write_decoded(out: &mut Vec<u8>, content: &str, plain: &str) {
                     continue;
                 }
                 out.extend_from_slice(if out.len() > empty { b",{\"text\":" } else { b"{\"text\":" });
-                escape::text(out, &text);
+                write_text(out, &text);
                 out.extend_from_slice(format!(",\"span\":[{first},{end}]}}").as_bytes());
             }
         }
@@ -157,7 +157,7 @@ fn write_spelled(out: &mut Vec<u8>, name: &str, written: &[&[u8]]) {
     for (at, text) in texts.iter().enumerate() {
         let before = if at == 0 { format!(",\"{name}\":[") } else { ",".to_owned() };
         out.extend_from_slice(before.as_bytes());
-        escape::text(out, text);
+        write_text(out, text);
     }
     if !texts.is_empty() {
         out.push(b']');

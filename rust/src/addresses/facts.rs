@@ -3,7 +3,7 @@
 use super::address::{read, Address};
 use super::arguments::{self, Found, Place, MAX_FACTS};
 use super::markup::{self, Link, Use};
-use crate::json::escape;
+use crate::json::write_text;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -183,7 +183,7 @@ fn separate(out: &mut Vec<u8>, at: usize) {
 fn text(out: &mut Vec<u8>, name: &str, value: &str) {
     if !value.is_empty() {
         out.extend_from_slice(format!(",\"{name}\":").as_bytes());
-        escape::text(out, value);
+        write_text(out, value);
     }
 }
 

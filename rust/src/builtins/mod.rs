@@ -65,17 +65,21 @@ enum Bound {
 }
 
 pub struct Entry {
-    pub name: &'static str,
-    /// Called in place of an operator; a policy cannot name it.
-    internal: bool,
+    name: &'static str,
     pub call: Function,
 }
 
+impl Entry {
+    /// Whether it is called in place of an operator: a policy cannot name it.
+    fn is_internal(&self) -> bool {
+        self.name.starts_with("cmf.") || self.name.starts_with("__builtin")
+    }
+}
+
 macro_rules! entries {
-    ($($name:literal $bound:ident $internal:literal,)*) => {
-        &[$(Entry {
+    ($($bound:ident: $($name:literal)*;)*) => {
+        &[$($(Entry {
             name: $name,
-            internal: $internal,
             call: |span, params, args, _| {
                 static INNER: OnceLock<Option<Function>> = OnceLock::new();
                 match INNER.get_or_init(|| inner($name)) {
@@ -83,119 +87,37 @@ macro_rules! entries {
                     None => Err(watch::fail("engine.internal", $name)),
                 }
             },
-        },)*]
+        },)*)*]
     };
 }
 
 static ENTRIES: &[Entry] = entries! {
-    "__builtin_sets.intersection" Linear true,
-    "__builtin_sets.union" Linear true,
-    "abs" Linear false,
-    "array.concat" Linear false,
-    "array.reverse" Linear false,
-    "array.slice" Linear false,
-    "base64.decode" Linear false,
-    "base64.encode" Linear false,
-    "base64.is_valid" Linear false,
-    "base64url.decode" Linear false,
-    "base64url.encode" Linear false,
-    "base64url.encode_no_pad" Linear false,
-    "bits.and" Linear false,
-    "bits.lsh" Shift false,
-    "bits.negate" Linear false,
-    "bits.or" Linear false,
-    "bits.rsh" Shift false,
-    "bits.xor" Linear false,
-    "ceil" Linear false,
-    "cmf.divide" Linear true,
-    "cmf.member_2" Linear true,
-    "cmf.member_3" Linear true,
-    "cmf.minus" Linear true,
-    "cmf.plus" Linear true,
-    "cmf.remainder" Linear true,
-    "cmf.times" Linear true,
-    "concat" Concat false,
-    "contains" Linear false,
-    "count" Linear false,
-    "endswith" Linear false,
-    "floor" Linear false,
-    "format_int" Linear false,
-    "glob.match" Linear false,
-    "glob.quote_meta" Linear false,
-    "graph.reachable" Product false,
-    "hex.decode" Linear false,
-    "hex.encode" Linear false,
-    "indexof" Linear false,
-    "indexof_n" Linear false,
-    "intersection" Linear false,
-    "is_array" Linear false,
-    "is_boolean" Linear false,
-    "is_null" Linear false,
-    "is_number" Linear false,
-    "is_object" Linear false,
-    "is_set" Linear false,
-    "is_string" Linear false,
-    "json.filter" Product false,
-    "json.is_valid" Linear false,
-    "json.marshal" Tree false,
-    "json.remove" Product false,
-    "json.unmarshal" Linear false,
-    "lower" Linear false,
-    "max" Linear false,
-    "min" Linear false,
-    "net.cidr_contains" Linear false,
-    "net.cidr_is_valid" Linear false,
-    "numbers.range" Range false,
-    "numbers.range_step" Range false,
-    "object.filter" Linear false,
-    "object.get" Linear false,
-    "object.keys" Linear false,
-    "object.remove" Linear false,
-    "object.subset" Product false,
-    "object.union" Tree false,
-    "object.union_n" Tree false,
-    "product" Elements false,
-    "regex.find_all_string_submatch_n" Linear false,
-    "regex.find_n" Linear false,
-    "regex.is_valid" Linear false,
-    "regex.match" Linear false,
-    "regex.replace" Linear false,
-    "regex.split" Linear false,
-    "replace" Replace false,
-    "round" Linear false,
-    "semver.compare" Linear false,
-    "semver.is_valid" Linear false,
-    "sort" Linear false,
-    "split" Split false,
-    "sprintf" Format false,
-    "startswith" Linear false,
-    "strings.any_prefix_match" Product false,
-    "strings.any_suffix_match" Product false,
-    "strings.count" Linear false,
-    "strings.replace_n" ReplaceMany false,
-    "strings.reverse" Linear false,
-    "substring" Linear false,
-    "sum" Linear false,
-    "time.clock" Linear false,
-    "time.date" Linear false,
-    "time.parse_duration_ns" Linear false,
-    "time.parse_rfc3339_ns" Linear false,
-    "time.weekday" Linear false,
-    "to_number" Linear false,
-    "trim" Linear false,
-    "trim_left" Linear false,
-    "trim_prefix" Linear false,
-    "trim_right" Linear false,
-    "trim_space" Linear false,
-    "trim_suffix" Linear false,
-    "type_name" Linear false,
-    "union" Linear false,
-    "upper" Linear false,
-    "urlquery.decode" Linear false,
-    "urlquery.decode_object" Linear false,
-    "urlquery.encode" Linear false,
-    "urlquery.encode_object" Linear false,
-    "walk" Tree false,
+    Linear:
+        "__builtin_sets.intersection" "__builtin_sets.union" "abs" "array.concat" "array.reverse" "array.slice"
+        "base64.decode" "base64.encode" "base64.is_valid" "base64url.decode" "base64url.encode"
+        "base64url.encode_no_pad" "bits.and" "bits.negate" "bits.or" "bits.xor" "ceil" "cmf.divide" "cmf.member_2"
+        "cmf.member_3" "cmf.minus" "cmf.plus" "cmf.remainder" "cmf.times" "contains" "count" "endswith" "floor"
+        "format_int" "glob.match" "glob.quote_meta" "hex.decode" "hex.encode" "indexof" "indexof_n" "intersection"
+        "is_array" "is_boolean" "is_null" "is_number" "is_object" "is_set" "is_string" "json.is_valid"
+        "json.unmarshal" "lower" "max" "min" "net.cidr_contains" "net.cidr_is_valid" "object.filter" "object.get"
+        "object.keys" "object.remove" "regex.find_all_string_submatch_n" "regex.find_n" "regex.is_valid"
+        "regex.match" "regex.replace" "regex.split" "round" "semver.compare" "semver.is_valid" "sort" "startswith"
+        "strings.count" "strings.reverse" "substring" "sum" "time.clock" "time.date" "time.parse_duration_ns"
+        "time.parse_rfc3339_ns" "time.weekday" "to_number" "trim" "trim_left" "trim_prefix" "trim_right"
+        "trim_space" "trim_suffix" "type_name" "union" "upper" "urlquery.decode" "urlquery.decode_object"
+        "urlquery.encode" "urlquery.encode_object";
+    Shift: "bits.lsh" "bits.rsh";
+    Concat: "concat";
+    Product:
+        "graph.reachable" "json.filter" "json.remove" "object.subset" "strings.any_prefix_match"
+        "strings.any_suffix_match";
+    Tree: "json.marshal" "object.union" "object.union_n" "walk";
+    Range: "numbers.range" "numbers.range_step";
+    Elements: "product";
+    Replace: "replace";
+    Split: "split";
+    Format: "sprintf";
+    ReplaceMany: "strings.replace_n";
 };
 
 /// Cannot be compiled, and always has an output argument.
@@ -203,7 +125,7 @@ pub const WALK: &str = "walk";
 
 /// The builtins that a policy may call, sorted.
 pub fn allowed() -> Vec<&'static str> {
-    ENTRIES.iter().filter(|e| !e.internal).map(|e| e.name).collect()
+    entries().values().filter(|entry| !entry.is_internal()).map(|entry| entry.name).collect()
 }
 
 /// Every guarded builtin, by name.
@@ -221,7 +143,7 @@ pub enum Permission {
 
 pub fn permission(name: &str) -> Permission {
     match (entries().get(name), BUILTINS.get(name)) {
-        (Some(entry), Some(function)) if !entry.internal => Permission::Allowed { arity: usize::from(function.1) },
+        (Some(entry), Some(function)) if !entry.is_internal() => Permission::Allowed { arity: usize::from(function.1) },
         (None, None) if !is_reserved(name) => Permission::Unknown,
         _ => Permission::Banned,
     }
@@ -229,40 +151,42 @@ pub fn permission(name: &str) -> Permission {
 
 /// Builtins that OPA has and this engine has not: a policy that calls one is told that, and not that it does not exist.
 fn is_reserved(name: &str) -> bool {
-    const NAMESPACES: &[&str] = &[
-        "aws.",
-        "crypto.",
-        "graph.",
-        "graphql.",
-        "http.",
-        "io.",
-        "json.",
-        "net.",
-        "opa.",
-        "providers.",
-        "rand.",
-        "rego.",
-        "time.",
-        "units.",
-        "uuid.",
-        "yaml.",
-        "__builtin",
-    ];
-    const NAMES: &[&str] = &[
-        "array.flatten",
-        "cast_array",
-        "internal.template_string",
-        "print",
-        "re_match",
-        "regex.globs_match",
-        "set_diff",
-        "strings.render_template",
-        "strings.split_n",
-        "trace",
-        "uri.is_valid",
-        "uri.parse",
-    ];
-    NAMES.contains(&name) || NAMESPACES.iter().any(|n| name.starts_with(n))
+    let namespace = name.split_once('.').map_or("", |(namespace, _)| namespace);
+    let is_namespace = matches!(
+        namespace,
+        "aws"
+            | "crypto"
+            | "graph"
+            | "graphql"
+            | "http"
+            | "io"
+            | "json"
+            | "net"
+            | "opa"
+            | "providers"
+            | "rand"
+            | "rego"
+            | "time"
+            | "units"
+            | "uuid"
+            | "yaml"
+    );
+    let is_name = matches!(
+        name,
+        "array.flatten"
+            | "cast_array"
+            | "internal.template_string"
+            | "print"
+            | "re_match"
+            | "regex.globs_match"
+            | "set_diff"
+            | "strings.render_template"
+            | "strings.split_n"
+            | "trace"
+            | "uri.is_valid"
+            | "uri.parse"
+    );
+    is_namespace || is_name || name.starts_with("__builtin")
 }
 
 /// The function behind an entry: that of regorus, or one of ours where OPA answers otherwise.

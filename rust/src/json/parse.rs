@@ -5,7 +5,7 @@
 //! exactly or finitely.
 #![forbid(unsafe_code)]
 
-use crate::json::number;
+use crate::json::{find, number};
 use regorus::{Rc, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -223,17 +223,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The characters from here on that need no decoding. Sixteen bytes are tested at once.
+    /// The characters from here on that need no decoding.
     fn run(&mut self) -> &'a str {
-        let ends = |byte: &u8| *byte <= 0x1f || *byte == b'"' || *byte == b'\\';
-        let rest = &self.bytes[self.at..];
-        let mut length = 0;
-        while rest.get(length..length + 16).is_some_and(|some| !some.iter().fold(false, |any, byte| any | ends(byte))) {
-            length += 16;
-        }
-        length += rest[length..].iter().position(ends).unwrap_or(rest.len() - length);
-        let run = &self.text[self.at..self.at + length];
-        self.at += length;
+        let end = find(self.bytes, self.at, |byte| byte <= 0x1f || byte == b'"' || byte == b'\\');
+        let run = &self.text[self.at..end.unwrap_or(self.bytes.len())];
+        self.at += run.len();
         run
     }
 

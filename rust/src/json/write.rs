@@ -1,7 +1,7 @@
 //! Engine values to canonical JSON.
 #![forbid(unsafe_code)]
 
-use crate::json::{number, MAX_DEPTH};
+use crate::json::{find, number, MAX_DEPTH};
 use regorus::Value;
 
 /// Why a result cannot be written: it is too large or too deep, or has an undefined value inside.
@@ -9,6 +9,27 @@ use regorus::Value;
 pub enum Unwritable {
     TooLarge,
     Undefined,
+}
+
+/// Writes a text as a JSON string, with the same escapes as orjson.
+pub fn write_text(out: &mut Vec<u8>, text: &str) {
+    let (bytes, mut done) = (text.as_bytes(), 0);
+    out.push(b'"');
+    while let Some(at) = find(bytes, done, |byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        out.extend_from_slice(&bytes[done..at]);
+        match bytes[at] {
+            byte @ (b'"' | b'\\') => out.extend([b'\\', byte]),
+            0x08 => out.extend(b"\\b"),
+            b'\t' => out.extend(b"\\t"),
+            b'\n' => out.extend(b"\\n"),
+            0x0c => out.extend(b"\\f"),
+            b'\r' => out.extend(b"\\r"),
+            other => out.extend(format!("\\u{other:04x}").into_bytes()),
+        }
+        done = at + 1;
+    }
+    out.extend_from_slice(&bytes[done..]);
+    out.push(b'"');
 }
 
 struct Writer {
@@ -34,7 +55,7 @@ impl Writer {
                 let text = number::written(value).ok_or(Unwritable::Undefined)?;
                 self.out.extend_from_slice(text.as_bytes());
             }
-            Value::String(text) => self.string(text),
+            Value::String(text) => write_text(&mut self.out, text),
             Value::Array(items) => self.items(items.iter())?,
             Value::Set(items) => self.items(items.iter())?,
             Value::Object(members) => {
@@ -85,16 +106,11 @@ impl Writer {
 
     fn key(&mut self, key: &Value) -> Result<(), Unwritable> {
         if let Value::String(name) = key {
-            self.string(name);
+            write_text(&mut self.out, name);
             return Ok(());
         }
         let name = write(key, self.max_bytes)?;
-        self.string(&String::from_utf8_lossy(&name));
+        write_text(&mut self.out, &String::from_utf8_lossy(&name));
         Ok(())
-    }
-
-    fn string(&mut self, text: &str) {
-        // Writing to a Vec cannot fail; the alternative to ignoring it would be an unreachable branch.
-        let _ = serde_json::to_writer(&mut self.out, text);
     }
 }

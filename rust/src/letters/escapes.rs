@@ -1,8 +1,8 @@
 //! Escapes that stand for one character: of JSON and of program text, in addresses, in HTML.
 #![forbid(unsafe_code)]
 
-use super::find;
 use crate::addresses::markup::reference;
+use crate::json::find;
 
 /// Backslashes before an escape: it may stand in a text within texts.
 const MAX_BACKSLASHES: usize = 16;

@@ -10,6 +10,7 @@ pub mod escapes;
 mod look_alikes;
 mod origins;
 
+use crate::json::find;
 use icu_normalizer::{ComposingNormalizer, ComposingNormalizerBorrowed};
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointSetData};
@@ -80,14 +81,6 @@ fn next_unread(text: &str, from: usize) -> Option<usize> {
         at = find(bytes, at + 1, is_sign)?;
     }
     Some(at)
-}
-
-/// Where the first of some bytes stands, from a place on.
-pub(crate) fn find(bytes: &[u8], from: usize, is_sign: impl Fn(u8) -> bool) -> Option<usize> {
-    let rest = bytes.get(from..)?;
-    let has_none = |chunk: &&[u8]| !chunk.iter().fold(false, |found, byte| found | is_sign(*byte));
-    let skipped = rest.chunks_exact(32).take_while(has_none).count() * 32;
-    rest[skipped..].iter().position(|byte| is_sign(*byte)).map(|at| from + skipped + at)
 }
 
 /// `text` in lower case; of plain text, that of `folded`.

@@ -4,7 +4,6 @@
 //! in the same order and its numbers in the same spelling. Neither value has to be kept: everything in it is hashed
 //! with BLAKE3 under a random key. A value that cannot be hashed is equal to no other.
 
-use crate::python::tuples::{addresses, same_addresses};
 use crate::python::type_table::{Entries, TypeTable};
 use crate::python::value_writer::{next, of, place, tuple_of, Item};
 use pyo3::exceptions::PyValueError;
@@ -71,8 +70,7 @@ impl Fingerprints {
         given: &Bound<'py, PyTuple>,
     ) -> PyResult<(usize, Bound<'py, PyBytes>)> {
         let old = known.as_bytes();
-        let (before, now) = (addresses(held), addresses(given));
-        let start = same_addresses(before, now).min(old.len() / SIZE);
+        let start = same_items(held, given).min(old.len() / SIZE);
         if start == given.len() && start * SIZE == old.len() {
             return Ok((start, known.clone()));
         }
@@ -81,7 +79,7 @@ impl Fingerprints {
         let (mut same, mut bytes, mut kinds) = (start, Vec::new(), self.kinds.snapshot());
         for (at, item) in given.iter_borrowed().enumerate().skip(start) {
             let print = old.get(at * SIZE..(at + 1) * SIZE);
-            match print.filter(|_| before.get(at).is_some_and(|address| now.get(at) == Some(address))) {
+            match print.filter(|_| held.get_borrowed_item(at).is_ok_and(|before| before.is(item))) {
                 Some(print) => prints.extend_from_slice(print),
                 None => prints.extend_from_slice(&self.fingerprint(item, &mut bytes, &mut kinds)?),
             }
@@ -148,6 +146,18 @@ fn random_key() -> [u8; blake3::KEY_LEN] {
         word.copy_from_slice(&RandomState::new().hash_one(0_u8).to_le_bytes());
     }
     key
+}
+
+/// How many items at the beginning of two sequences are the same objects; their values are not compared.
+pub(crate) fn same_start(held: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if held.is(given) {
+        return held.len();
+    }
+    Ok(same_items(&tuple_of(held)?, &tuple_of(given)?))
+}
+
+fn same_items(held: &Bound<'_, PyTuple>, given: &Bound<'_, PyTuple>) -> usize {
+    held.iter_borrowed().zip(given.iter_borrowed()).take_while(|(one, other)| one.is(*other)).count()
 }
 
 /// The members of an enumeration; none for another type.

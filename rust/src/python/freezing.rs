@@ -2,12 +2,12 @@
 //! do, in a tenth of the time.
 //!
 //! Other types than the interpreter's own are left to those functions, which also word the errors.
+#![forbid(unsafe_code)]
 
-use crate::python::c_functions::{bytes_of, Method};
+use crate::python::value_writer::{next, tuple_of};
 use pyo3::exceptions::PyValueError;
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyType};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 /// Levels that are compared before Python is asked: more than a value may have.
 const LEVELS: u32 = 128;
@@ -16,6 +16,9 @@ const LEVELS: u32 = 128;
 struct Frozen {
     dict: Py<PyType>,
     list: Py<PyType>,
+    /// `dict.__new__` and `list.__new__`, which make empty ones of those types.
+    new_dict: Py<PyAny>,
+    new_list: Py<PyAny>,
     freeze: Py<PyAny>,
     same_json: Py<PyAny>,
     same_spelling: Py<PyAny>,
@@ -43,306 +46,175 @@ pub(crate) fn freezing<'py>(
     if !(dict.is_subclass_of::<PyDict>()? && list.is_subclass_of::<PyList>()?) {
         return Err(PyValueError::new_err("not subclasses of dict and list"));
     }
-    let (py, dict, list) = (dict.py(), dict.clone().unbind(), list.clone().unbind());
-    let frozen = Bound::new(py, Frozen { dict, list, freeze, same_json, same_spelling, levels })?;
-    let frozen = frozen.as_any();
-    Ok([FREEZE.of(frozen)?, SAME_JSON.of(frozen)?, SAME_SPELLING.of(frozen)?])
+    let py = dict.py();
+    let new_dict = py.get_type::<PyDict>().getattr("__new__")?.unbind();
+    let new_list = py.get_type::<PyList>().getattr("__new__")?.unbind();
+    let (dict, list) = (dict.clone().unbind(), list.clone().unbind());
+    let frozen = Frozen { dict, list, new_dict, new_list, freeze, same_json, same_spelling, levels };
+    let frozen = Bound::new(py, frozen)?;
+    Ok([frozen.getattr("freeze")?, frozen.getattr("same_json")?, frozen.getattr("same_spelling")?])
 }
 
-static FREEZE: Method = Method::of_several(c"freeze", freeze);
-static SAME_JSON: Method = Method::of_several(c"same_json", same_json);
-static SAME_SPELLING: Method = Method::of_several(c"same_spelling", same_spelling);
+type Item<'py> = Bound<'py, PyAny>;
 
-type Object = *mut ffi::PyObject;
-
-unsafe extern "C" fn freeze(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t) -> Object {
-    // SAFETY: the caller is attached, and holds `count` arguments; only `freezing` makes this function, for a `Frozen`.
-    unsafe {
-        let frozen = Borrowed::from_ptr(Python::assume_attached(), frozen).cast_unchecked::<Frozen>().get();
-        let levels = match count {
-            1 => frozen.levels,
-            2 => {
-                let levels = ffi::PyLong_AsUnsignedLong(*given.add(1));
-                if !ffi::PyErr_Occurred().is_null() {
-                    return std::ptr::null_mut();
-                }
-                u32::try_from(levels).map_or(frozen.levels, |levels| levels.min(frozen.levels))
-            }
-            _ => {
-                ffi::PyErr_SetString(ffi::PyExc_TypeError, c"freeze takes a value and levels".as_ptr());
-                return std::ptr::null_mut();
-            }
-        };
-        frozen.frozen(*given, levels)
-    }
-}
-
-unsafe extern "C" fn same_json(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t) -> Object {
-    // SAFETY: as above.
-    unsafe { same(frozen, given, count, By::Json) }
-}
-
-unsafe extern "C" fn same_spelling(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t) -> Object {
-    // SAFETY: as above.
-    unsafe { same(frozen, given, count, By::Spelling) }
-}
-
-/// SAFETY: as above.
-unsafe fn same(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t, by: By) -> Object {
-    unsafe {
-        let frozen = Borrowed::from_ptr(Python::assume_attached(), frozen).cast_unchecked::<Frozen>().get();
-        if count != 2 {
-            ffi::PyErr_SetString(ffi::PyExc_TypeError, c"two values are compared".as_ptr());
-            return std::ptr::null_mut();
-        }
-        match frozen.same(*given, *given.add(1), LEVELS, by) {
-            Some(true) => ffi::Py_NewRef(ffi::Py_True()),
-            Some(false) => ffi::Py_NewRef(ffi::Py_False()),
-            None => std::ptr::null_mut(),
-        }
-    }
-}
-
-// SAFETY, for all of these: the caller is attached and holds the arguments. A container is copied before what is inside
-// it is frozen, since Python may be asked meanwhile; no other code has a reference to the copy.
+#[pymethods]
 impl Frozen {
-    /// A new reference, or null with an error set.
-    unsafe fn frozen(&self, item: Object, levels: u32) -> Object {
-        unsafe {
-            if ffi::PyUnicode_CheckExact(item) != 0 {
-                return if bytes_of(&item).is_some() { ffi::Py_NewRef(item) } else { self.ask(item, levels) };
-            }
-            if self.is_atom(item) {
-                return ffi::Py_NewRef(item);
-            }
-            if levels > 0 && ffi::PyDict_CheckExact(item) != 0 {
-                return self.object(item, levels);
-            }
-            if levels > 0 && (ffi::PyList_CheckExact(item) != 0 || ffi::PyTuple_CheckExact(item) != 0) {
-                return self.array(item, levels);
-            }
-            self.ask(item, levels)
+    #[pyo3(signature = (item, levels=LEVELS, /))]
+    fn freeze<'py>(&self, item: &Item<'py>, levels: u32) -> PyResult<Item<'py>> {
+        self.frozen(item, levels.min(self.levels))
+    }
+
+    #[pyo3(signature = (left, right, /))]
+    fn same_json(&self, left: &Item<'_>, right: &Item<'_>) -> PyResult<bool> {
+        self.same(left, right, LEVELS, By::Json)
+    }
+
+    #[pyo3(signature = (left, right, /))]
+    fn same_spelling(&self, left: &Item<'_>, right: &Item<'_>) -> PyResult<bool> {
+        self.same(left, right, LEVELS, By::Spelling)
+    }
+}
+
+// A container is copied before what is inside it is frozen or compared, since Python may be asked meanwhile; no other
+// code has a reference to the copy.
+impl Frozen {
+    fn frozen<'py>(&self, item: &Item<'py>, levels: u32) -> PyResult<Item<'py>> {
+        if is_text(item) || self.is_atom(item)? {
+            return Ok(item.clone());
         }
+        if levels > 0 && item.is_exact_instance_of::<PyDict>() {
+            return self.object(item, levels);
+        }
+        if levels > 0 && (item.is_exact_instance_of::<PyList>() || item.is_exact_instance_of::<PyTuple>()) {
+            return self.array(item, levels);
+        }
+        self.ask(item, levels)
     }
 
     /// Whether it cannot change and is JSON: null, booleans, finite numbers, and what is frozen already.
-    unsafe fn is_atom(&self, item: Object) -> bool {
-        unsafe {
-            let kind = ffi::Py_TYPE(item).cast();
-            item == ffi::Py_None()
-                || ffi::PyLong_CheckExact(item) != 0
-                || ffi::PyBool_Check(item) != 0
-                || (ffi::PyFloat_CheckExact(item) != 0 && ffi::PyFloat_AsDouble(item).is_finite())
-                || kind == self.dict.as_ptr()
-                || kind == self.list.as_ptr()
-        }
+    fn is_atom(&self, item: &Item<'_>) -> PyResult<bool> {
+        Ok(item.is_none()
+            || item.is_exact_instance_of::<PyInt>()
+            || item.is_exact_instance_of::<PyBool>()
+            || has_type(item, &self.dict)
+            || has_type(item, &self.list)
+            || item.is_exact_instance_of::<PyFloat>() && item.extract::<f64>()?.is_finite())
     }
 
-    unsafe fn ask(&self, item: Object, levels: u32) -> Object {
-        unsafe {
-            let levels = ffi::PyLong_FromUnsignedLong(levels.into());
-            if levels.is_null() {
-                return levels;
-            }
-            let none = std::ptr::null_mut::<ffi::PyObject>();
-            let answer = ffi::PyObject_CallFunctionObjArgs(self.freeze.as_ptr(), item, levels, none);
-            ffi::Py_DECREF(levels);
-            answer
-        }
+    fn ask<'py>(&self, item: &Item<'py>, levels: u32) -> PyResult<Item<'py>> {
+        self.freeze.bind(item.py()).call1((item, levels))
     }
 
-    unsafe fn object(&self, item: Object, levels: u32) -> Object {
-        unsafe {
-            let made = blank(&raw mut ffi::PyDict_Type, self.dict.as_ptr().cast());
-            if made.is_null() || ffi::PyDict_Update(made, item) < 0 {
-                ffi::Py_XDECREF(made);
-                return std::ptr::null_mut();
+    fn object<'py>(&self, item: &Item<'py>, levels: u32) -> PyResult<Item<'py>> {
+        let made = self.new_dict.bind(item.py()).call1((&self.dict,))?;
+        let members = made.cast::<PyDict>()?;
+        members.update(item.cast()?)?;
+        let mut place = 0;
+        while let Some((key, held)) = next(members, &mut place) {
+            if !is_text(&key) {
+                return self.ask(item, levels);
             }
-            let (mut at, mut key, mut held) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-            while ffi::PyDict_Next(made, &mut at, &mut key, &mut held) != 0 {
-                if bytes_of(&key).is_none() {
-                    ffi::Py_DECREF(made);
-                    return self.ask(item, levels);
-                }
-                let inner = self.frozen(held, levels - 1);
-                // Only values of existing keys are replaced, so the iteration stays valid.
-                let failed = inner.is_null() || (inner != held && ffi::PyDict_SetItem(made, key, inner) < 0);
-                ffi::Py_XDECREF(inner);
-                if failed {
-                    ffi::Py_DECREF(made);
-                    return std::ptr::null_mut();
-                }
+            let inner = self.frozen(&held, levels - 1)?;
+            // Only values of existing keys are replaced, so the iteration stays valid.
+            if !inner.is(&*held) {
+                members.set_item(key, inner)?;
             }
-            made
         }
+        Ok(made)
     }
 
-    unsafe fn array(&self, item: Object, levels: u32) -> Object {
-        unsafe {
-            let items = ffi::PySequence_List(item);
-            if items.is_null() {
-                return items;
-            }
-            for at in 0..ffi::PyList_Size(items) {
-                let inner = self.frozen(ffi::PyList_GetItem(items, at), levels - 1);
-                if inner.is_null() || ffi::PyList_SetItem(items, at, inner) < 0 {
-                    ffi::Py_DECREF(items);
-                    return std::ptr::null_mut();
-                }
-            }
-            let made = blank(&raw mut ffi::PyList_Type, self.list.as_ptr().cast());
-            let failed = made.is_null() || ffi::PyList_SetSlice(made, 0, 0, items) < 0;
-            ffi::Py_DECREF(items);
-            if failed {
-                ffi::Py_XDECREF(made);
-                return std::ptr::null_mut();
-            }
-            made
-        }
+    fn array<'py>(&self, item: &Item<'py>, levels: u32) -> PyResult<Item<'py>> {
+        let items = tuple_of(item)?;
+        let items = items.iter_borrowed().map(|inner| self.frozen(&inner, levels - 1)).collect::<PyResult<Vec<_>>>()?;
+        let made = self.new_list.bind(item.py()).call1((&self.list,))?;
+        made.cast::<PyList>()?.set_slice(0, 0, PyList::new(item.py(), items)?.as_any())?;
+        Ok(made)
     }
 
-    /// None with an error set.
-    unsafe fn same(&self, left: Object, right: Object, levels: u32, by: By) -> Option<bool> {
-        unsafe {
-            if left == right {
-                return Some(true);
-            }
-            if ffi::PyUnicode_CheckExact(left) != 0 && ffi::PyUnicode_CheckExact(right) != 0 {
-                return Some(ffi::PyUnicode_Compare(left, right) == 0);
-            }
-            if levels > 0 && self.is_object(left) && self.is_object(right) {
-                return self.same_objects(left, right, levels, by);
-            }
-            if levels > 0 && self.is_array(left) && self.is_array(right) {
-                return self.same_arrays(left, right, levels, by);
-            }
-            if is_number(left) && is_number(right) {
-                // A boolean is the same only as itself, which was tested above.
-                let same_type = ffi::Py_TYPE(left) == ffi::Py_TYPE(right);
-                let may_be =
-                    same_type || (by == By::Json && ffi::PyBool_Check(left) == 0 && ffi::PyBool_Check(right) == 0);
-                return if may_be {
-                    truth(ffi::PyObject_RichCompareBool(left, right, ffi::Py_EQ))
-                } else {
-                    Some(false)
-                };
-            }
-            if self.kind(left).zip(self.kind(right)).is_some_and(|(mine, theirs)| mine != theirs) {
-                return Some(false);
-            }
-            let none = std::ptr::null_mut::<ffi::PyObject>();
-            let asked = if by == By::Json { &self.same_json } else { &self.same_spelling };
-            let answer = ffi::PyObject_CallFunctionObjArgs(asked.as_ptr(), left, right, none);
-            if answer.is_null() {
-                return None;
-            }
-            let is_same = truth(ffi::PyObject_IsTrue(answer));
-            ffi::Py_DECREF(answer);
-            is_same
+    fn same(&self, left: &Item<'_>, right: &Item<'_>, levels: u32, by: By) -> PyResult<bool> {
+        if left.is(right) {
+            return Ok(true);
         }
+        if left.is_exact_instance_of::<PyString>() && right.is_exact_instance_of::<PyString>() {
+            return left.eq(right);
+        }
+        if levels > 0 && self.is_object(left) && self.is_object(right) {
+            return self.same_objects(left.cast()?, right.cast()?, levels, by);
+        }
+        if levels > 0 && self.is_array(left) && self.is_array(right) {
+            return self.same_arrays(left, right, levels, by);
+        }
+        if is_number(left) && is_number(right) {
+            // A boolean is the same only as itself, which was tested above.
+            let is_bool = left.is_exact_instance_of::<PyBool>() || right.is_exact_instance_of::<PyBool>();
+            let same_type = left.get_type_ptr() == right.get_type_ptr();
+            return Ok((same_type || by == By::Json && !is_bool) && left.eq(right)?);
+        }
+        if self.kind(left).zip(self.kind(right)).is_some_and(|(mine, theirs)| mine != theirs) {
+            return Ok(false);
+        }
+        let asked = if by == By::Json { &self.same_json } else { &self.same_spelling };
+        asked.bind(left.py()).call1((left, right))?.is_truthy()
     }
 
-    unsafe fn same_objects(&self, left: Object, right: Object, levels: u32, by: By) -> Option<bool> {
-        unsafe {
-            if ffi::PyDict_Size(left) != ffi::PyDict_Size(right) {
-                return Some(false);
-            }
-            let (mut at, mut key, mut mine) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-            while ffi::PyDict_Next(left, &mut at, &mut key, &mut mine) != 0 {
-                let theirs = ffi::PyDict_GetItemWithError(right, key);
-                if theirs.is_null() {
-                    return if ffi::PyErr_Occurred().is_null() { Some(false) } else { None };
-                }
-                // Python may be asked, and may change the container.
-                let (mine, theirs) = (ffi::Py_NewRef(mine), ffi::Py_NewRef(theirs));
-                let same = self.same(mine, theirs, levels - 1, by);
-                ffi::Py_DECREF(mine);
-                ffi::Py_DECREF(theirs);
-                if same != Some(true) {
-                    return same;
-                }
-            }
-            Some(true)
+    fn same_objects(&self, left: &Bound<'_, PyDict>, right: &Bound<'_, PyDict>, levels: u32, by: By) -> PyResult<bool> {
+        if left.len() != right.len() {
+            return Ok(false);
         }
+        let mut place = 0;
+        while let Some((key, mine)) = next(left, &mut place) {
+            // Own references: Python may be asked, and may change the container.
+            let mine = mine.to_owned();
+            match right.get_item(key)? {
+                Some(theirs) if self.same(&mine, &theirs, levels - 1, by)? => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
-    unsafe fn same_arrays(&self, left: Object, right: Object, levels: u32, by: By) -> Option<bool> {
-        unsafe {
-            let size = ffi::PySequence_Size(left);
-            if size != ffi::PySequence_Size(right) {
-                return Some(false);
-            }
-            for at in 0..size {
-                let mine = ffi::PySequence_GetItem(left, at);
-                let theirs = ffi::PySequence_GetItem(right, at);
-                let same =
-                    if mine.is_null() || theirs.is_null() { None } else { self.same(mine, theirs, levels - 1, by) };
-                ffi::Py_XDECREF(mine);
-                ffi::Py_XDECREF(theirs);
-                if same != Some(true) {
-                    return same;
-                }
-            }
-            Some(true)
+    fn same_arrays(&self, left: &Item<'_>, right: &Item<'_>, levels: u32, by: By) -> PyResult<bool> {
+        let (left, right) = (tuple_of(left)?, tuple_of(right)?);
+        if left.len() != right.len() {
+            return Ok(false);
         }
+        for (mine, theirs) in left.iter_borrowed().zip(right.iter_borrowed()) {
+            if !self.same(&mine, &theirs, levels - 1, by)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The type of JSON, as a number; None for other types.
-    unsafe fn kind(&self, item: Object) -> Option<u8> {
-        unsafe {
-            let kinds = [
-                ffi::PyUnicode_CheckExact(item) != 0,
-                self.is_object(item),
-                self.is_array(item),
-                is_number(item),
-                item == ffi::Py_None(),
-            ];
-            kinds.iter().zip(0..).find(|(is_one, _)| **is_one).map(|(_, kind)| kind)
-        }
+    fn kind(&self, item: &Item<'_>) -> Option<usize> {
+        let is_text = item.is_exact_instance_of::<PyString>();
+        [is_text, self.is_object(item), self.is_array(item), is_number(item), item.is_none()]
+            .iter()
+            .position(|is_kind| *is_kind)
     }
 
-    unsafe fn is_object(&self, item: Object) -> bool {
-        unsafe { ffi::PyDict_CheckExact(item) != 0 || ffi::Py_TYPE(item).cast() == self.dict.as_ptr() }
+    fn is_object(&self, item: &Item<'_>) -> bool {
+        item.is_exact_instance_of::<PyDict>() || has_type(item, &self.dict)
     }
 
-    unsafe fn is_array(&self, item: Object) -> bool {
-        unsafe {
-            ffi::PyList_CheckExact(item) != 0
-                || ffi::PyTuple_CheckExact(item) != 0
-                || ffi::Py_TYPE(item).cast() == self.list.as_ptr()
-        }
+    fn is_array(&self, item: &Item<'_>) -> bool {
+        item.is_exact_instance_of::<PyList>() || item.is_exact_instance_of::<PyTuple>() || has_type(item, &self.list)
     }
 }
 
-/// An empty instance of `cls`, made by the `__new__` of its base `kind`, whatever `__new__` of its own `cls` has; or
-/// null with an error set.
-///
-/// SAFETY: the caller is attached; both are types, `kind` is `dict` or `list`, and a base of `cls`.
-unsafe fn blank(kind: *mut ffi::PyTypeObject, cls: *mut ffi::PyTypeObject) -> *mut ffi::PyObject {
-    // SAFETY: the `tp_new` of these two makes instances of `cls`, and ignores arguments.
-    unsafe {
-        let new = ffi::PyType_GetSlot(kind, ffi::Py_tp_new);
-        let new = std::mem::transmute::<*mut std::ffi::c_void, ffi::newfunc>(new);
-        let nothing = ffi::PyTuple_New(0);
-        if nothing.is_null() {
-            return nothing;
-        }
-        let made = new(cls, nothing, std::ptr::null_mut());
-        ffi::Py_DECREF(nothing);
-        made
-    }
+/// Whether it is a `str` without lone surrogates.
+fn is_text(item: &Item<'_>) -> bool {
+    item.is_exact_instance_of::<PyString>() && item.cast::<PyString>().is_ok_and(|text| text.to_str().is_ok())
+}
+
+fn has_type(item: &Item<'_>, cls: &Py<PyType>) -> bool {
+    item.get_type_ptr().cast() == cls.as_ptr()
 }
 
 /// Whether it is a number or boolean of JSON.
-unsafe fn is_number(item: Object) -> bool {
-    unsafe { ffi::PyLong_CheckExact(item) != 0 || ffi::PyFloat_CheckExact(item) != 0 || ffi::PyBool_Check(item) != 0 }
-}
-
-/// A truth value as the interpreter returns it; None for an error.
-const fn truth(answer: std::ffi::c_int) -> Option<bool> {
-    match answer {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
-    }
+fn is_number(item: &Item<'_>) -> bool {
+    item.is_exact_instance_of::<PyInt>()
+        || item.is_exact_instance_of::<PyFloat>()
+        || item.is_exact_instance_of::<PyBool>()
 }

@@ -3,14 +3,12 @@
 //! - The engine: `PolicySet` and the functions here take and give bytes, and release the interpreter lock while they
 //!   work.
 //! - Values: [`named_fields`] makes them, [`value_writer`] writes them, [`freezing`] freezes and compares JSON.
-//! - Repeated conversations: [`fingerprints`] tells what was there before, with the help of [`tuples`].
-//! - [`type_table`] holds what Python told of its types; [`c_functions`] defines functions without PyO3's wrapper.
+//! - Repeated conversations: [`fingerprints`] tells what was there before.
+//! - [`type_table`] holds what Python told of its types.
 
-mod c_functions;
 mod fingerprints;
 mod freezing;
 mod named_fields;
-mod tuples;
 mod type_table;
 mod value_writer;
 
@@ -178,7 +176,7 @@ fn traceless_errors() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        quiet_panics, refused, traceless_errors, tuples, PyAny, PyBackedBytes, PyBackedStr, PyBytes, PyModule,
+        fingerprints, quiet_panics, refused, traceless_errors, PyAny, PyBackedBytes, PyBackedStr, PyBytes, PyModule,
         PyModuleMethods, PyResult, Python,
     };
     use crate::addresses::address;
@@ -277,7 +275,7 @@ mod _native {
     /// How many items at the beginning of two sequences are the same objects.
     #[pyfunction]
     fn same_start(held: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<usize> {
-        tuples::same_start(held, given)
+        fingerprints::same_start(held, given)
     }
 
     #[pymodule_init]

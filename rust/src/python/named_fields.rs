@@ -3,12 +3,13 @@
 //! Python tells the fields of a type once, when it is first used. Python checks what it passes: nothing is checked
 //! here.
 
-use crate::python::c_functions::Method;
 use crate::python::value_writer::place;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
 
 struct Slot {
     name: Py<PyString>,
@@ -39,8 +40,35 @@ pub(crate) fn filler<'py>(fields_of: &Bound<'py, PyAny>) -> PyResult<(Bound<'py,
     Ok((MAKE.of(filler.as_any())?, COPY.of(filler.as_any())?))
 }
 
-static MAKE: Method = Method::of_named(c"make", make);
-static COPY: Method = Method::of_named(c"copy", copy);
+/// A function that the interpreter calls by its C calling convention, without the wrapper of PyO3, which takes some 400
+/// instructions and makes a dict of the fields. It must not panic, since nothing around it catches panics.
+struct Method(UnsafeCell<ffi::PyMethodDef>);
+
+// SAFETY: nothing writes to the definition, the interpreter included.
+unsafe impl Sync for Method {}
+
+impl Method {
+    const fn new(name: &'static CStr, call: ffi::PyCFunctionFastWithKeywords) -> Self {
+        Self(UnsafeCell::new(ffi::PyMethodDef {
+            ml_name: name.as_ptr(),
+            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: call },
+            ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+            ml_doc: std::ptr::null(),
+        }))
+    }
+
+    /// The Python function. It holds a reference to `bound`, and every call gets that as its first argument (`self`).
+    fn of<'py>(&'static self, bound: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: the definition lives as long as the process.
+        unsafe {
+            let made = ffi::PyCFunction_NewEx(self.0.get(), bound.as_ptr(), std::ptr::null_mut());
+            Bound::from_owned_ptr_or_err(bound.py(), made)
+        }
+    }
+}
+
+static MAKE: Method = Method::new(c"make", make);
+static COPY: Method = Method::new(c"copy", copy);
 
 unsafe extern "C" fn make(
     filler: *mut ffi::PyObject,

@@ -8,7 +8,7 @@
 //! The garbage collector may still run Python code (CPython 3.11 collects while it makes the iterator of a set), so
 //! references are held to everything that is walked; only leaves are borrowed, and used at once.
 
-use crate::json::escape::text;
+use crate::json::write_text;
 use crate::python::type_table::{Entries, TypeTable};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -155,7 +155,7 @@ fn form(cls: &Bound<'_, PyType>, told: &Bound<'_, PyAny>) -> PyResult<Form> {
 fn field(cls: &Bound<'_, PyType>, told: &Bound<'_, PyAny>) -> PyResult<Field> {
     let (name, default, absent) = told.extract::<(Bound<'_, PyString>, Bound<'_, PyAny>, String)>()?;
     let mut key = Vec::new();
-    text(&mut key, name.to_str()?);
+    write_text(&mut key, name.to_str()?);
     key.push(b':');
     let absent = match absent.as_str() {
         "never" => Absent::Never,
@@ -196,7 +196,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn value(&mut self, item: Item<'_, '_>) -> Written {
         if let Ok(held) = item.cast_exact::<PyString>() {
-            text(self.out, held.to_str()?);
+            write_text(self.out, held.to_str()?);
         } else if let Ok(members) = item.cast_exact::<PyDict>() {
             self.object(&members.to_owned())?;
         } else if let Ok(held) = item.cast_exact::<PyBool>() {
@@ -229,7 +229,7 @@ impl Writer<'_> {
             return Err(Stop::Type(item.get_type().unbind()));
         };
         match form {
-            Form::Text => text(self.out, item.cast::<PyString>().map_err(|_| Stop::Unsupported)?.to_str()?),
+            Form::Text => write_text(self.out, item.cast::<PyString>().map_err(|_| Stop::Unsupported)?.to_str()?),
             Form::Object => self.object(&*item.cast::<PyDict>().map_err(|_| Stop::Unsupported)?)?,
             Form::Array => self.array(&*item.cast::<PyList>().map_err(|_| Stop::Unsupported)?)?,
             Form::Set => self.set(&*item.cast::<PyFrozenSet>().map_err(|_| Stop::Unsupported)?)?,
@@ -264,7 +264,7 @@ impl Writer<'_> {
         self.open(b'{')?;
         let mut place = 0;
         while let Some((key, item)) = next(members, &mut place) {
-            text(self.out, key.cast_exact::<PyString>().map_err(|_| Stop::Unsupported)?.to_str()?);
+            write_text(self.out, key.cast_exact::<PyString>().map_err(|_| Stop::Unsupported)?.to_str()?);
             self.out.push(b':');
             self.value(item)?;
             self.out.push(b',');
@@ -292,7 +292,7 @@ impl Writer<'_> {
         texts.sort_unstable();
         self.open(b'[')?;
         for item in texts {
-            text(self.out, item);
+            write_text(self.out, item);
             self.out.push(b',');
         }
         self.close(b']');
