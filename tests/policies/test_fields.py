@@ -200,6 +200,8 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "mathematical letters": lambda text: "".join(
         chr(0x1D41A + ord(sign) - 97) if sign.islower() else sign for sign in text
     ),
+    "letters that look alike": lambda text: text.replace("e", "\u0435").replace("o", "\u03bf"),
+    "letters that nobody sees": "\u200b".join,
     "other blanks": lambda text: text.replace(" ", "\u00a0"),
     "references": lambda text: "".join(f"&#{ord(sign)};" for sign in text),
     "escapes": lambda text: "".join(f"\\u{ord(sign):04x}" for sign in text),

@@ -28,7 +28,7 @@ deny contains {
 } if {
 	not _of_a_server
 	some name, pattern in _settings.patterns
-	regex.match(pattern, _text)
+	regex.match(pattern, scan.everything)
 }
 
 deny contains {
@@ -39,7 +39,7 @@ deny contains {
 	_of_a_server
 	some told in _told
 	some name, pattern in _settings.patterns
-	regex.match(pattern, _as_read(told))
+	regex.match(pattern, told)
 }
 
 warn contains {
@@ -48,7 +48,7 @@ warn contains {
 } if {
 	not _of_a_server
 	some pattern in _settings.other_tools
-	regex.match(pattern, _text)
+	regex.match(pattern, scan.everything)
 }
 
 _of_a_server if input.kind in {"request", "resource", "response", "text"}
@@ -94,25 +94,6 @@ _describes(message) if message.error.data.elicitations
 _describing := {
 	"initialize", "prompts/get", "prompts/list", "resources/list", "resources/templates/list", "server/discover",
 	"tools/list",
-}
-
-_text := _as_read(scan.everything)
-
-# As a model reads it: without what nobody sees, letters that look Latin as Latin ones.
-_as_read(text) := strings.replace_n(_alike, regex.replace(text, _unseen, "")) if {
-	regex.match(`[^\x00-\x7f]`, text)
-} else := text
-
-_unseen := `[\x{AD}\x{200B}-\x{200F}\x{2060}-\x{2064}\x{FE00}-\x{FE0F}\x{FEFF}]`
-
-# Cyrillic and Greek look-alikes, and wide letters.
-_alike := {
-	"\u0430": "a", "\u0435": "e", "\u043e": "o", "\u0440": "p", "\u0441": "c", "\u0443": "y", "\u0445": "x",
-	"\u0456": "i", "\u0458": "j", "\u0455": "s", "\u0501": "d", "\u04bb": "h", "\u03bf": "o", "\u03b1": "a",
-	"\uff41": "a", "\uff42": "b", "\uff43": "c", "\uff44": "d", "\uff45": "e", "\uff46": "f", "\uff47": "g",
-	"\uff48": "h", "\uff49": "i", "\uff4a": "j", "\uff4b": "k", "\uff4c": "l", "\uff4d": "m", "\uff4e": "n",
-	"\uff4f": "o", "\uff50": "p", "\uff51": "q", "\uff52": "r", "\uff53": "s", "\uff54": "t", "\uff55": "u",
-	"\uff56": "v", "\uff57": "w", "\uff58": "x", "\uff59": "y", "\uff5a": "z",
 }
 
 _settings := data.cmf.defaults.tools.definition_poisoned
