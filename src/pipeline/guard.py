@@ -94,6 +94,7 @@ class Guard:
             overrides=overrides,
         )
         self._tools: list[ToolFunction] = []
+        self._pipeline.own_tools(self._own_tool)
         self._own = object()  # identifies the blocks of this guard
 
     def __repr__(self) -> str:
@@ -428,6 +429,10 @@ class Guard:
     def active_model(self, *, subject: Subject | None = None, session: str | None = None) -> str | None:
         """The session's active model; None if it was never swapped."""
         return self._sessions.read(self._context(None, subject, session)).active_model
+
+    def _own_tool(self, name: str, namespace: str | None) -> ToolDefinition | None:
+        named = (tool.definition for tool in self._tools if (tool.name, tool.namespace) == (name, namespace))
+        return next(named, None)
 
     def _wrapped(self, function: Callable[P, R], begin: Begin) -> Callable[P, R]:
         def judge(value: Traffic, context: Context) -> Outcome:

@@ -335,9 +335,16 @@ def _view(view: ViewDecision, where: str, masked: list[str]) -> dict[str, Any]:
     shown["hits"] = [_hit(hit) for hit in view.hits]
     if view.origins is not None:
         shown["origins"] = _origins(view.origins)
+        call = view.origins[0] if view.origins else {}
+        if "inferred" in call:
+            shown["inferred"] = {name: call[name] for name in _INFERRED}
     if view.reused:
         shown["reused"] = True
     return shown
+
+
+_INFERRED: Final = ("inference", "inferred", "actions", "sink", "irreversible")
+"""What is on record of a call of which something was inferred: facts of its tool, no content."""
 
 
 def _origins(origins: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

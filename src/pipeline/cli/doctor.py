@@ -140,6 +140,7 @@ def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
         yield _warning("store", message, "correct the settings first: they say where these are")
         return
     yield from _safe("policies", lambda: _policies(settings, known))
+    yield from _safe("tools", lambda: _tools(settings))
     yield from storage_checks(settings)
     yield from remote_checks(settings, connects=upstreams)
 
@@ -267,6 +268,22 @@ def _policies(settings: Settings, known: _Known) -> Iterator[CheckResult]:
     yield from results
     if known.refused is not None and all(result.status is Status.OK for result in results):
         yield _refusal("policies", known.refused)  # the sets that the review site compares with
+
+
+def _tools(settings: Settings) -> Iterator[CheckResult]:
+    """What is known of tools: how many have a profile, and what becomes of the others."""
+    from pipeline.gateway.service import inference_modes
+    from pipeline.provenance.profiles import Profiles
+
+    modes = inference_modes(settings)
+    shown = "; ".join(f"{mode} for {', '.join(judged)}" for mode, judged in modes.items())
+    described = counted(len(Profiles.load(*settings.profiles)), "profile")
+    message = f"{described}; what they leave out is inferred from definitions: {shown}"
+    if "off" in modes and not settings.profiles:
+        hint = "set `inference: enforce`, or describe the tools in `profiles`"
+        yield _warning("tools", f"nothing is known of the tools of {', '.join(modes['off'])}", hint)
+    else:
+        yield CheckResult(check="tools", message=message)
 
 
 def _own_policies() -> Iterator[CheckResult]:

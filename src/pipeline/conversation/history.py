@@ -28,13 +28,14 @@ from pipeline.decisions.stage import Traffic
 from pipeline.decisions.traffic import identical_start
 from pipeline.provenance.claims import Claims
 from pipeline.provenance.index import Index, Origin
-from pipeline.provenance.inference import InferenceMode, ToolFacts
+from pipeline.provenance.inference import InferenceMode, OwnTool, ToolFacts
 from pipeline.provenance.profiles import Profiles
 from pipeline.sessions.base import SessionStore
 
 MAX_SESSIONS: Final = 256  # whose conversations are kept; the least recently used are forgotten first
 MAX_WORK: Final = 4_000_000  # words of text, about, in all conversations that are kept
 MAX_TRAILS: Final = 4  # per session: it has one as the client sent it, one as edited, and one for each of its agents
+MAX_TOOLS: Final = 1_024  # definitions that are kept of a session
 MAX_MESSAGES: Final = 10_000  # of a conversation that is judged message by message; older ones are forgotten
 
 Look: TypeAlias = Callable[[Collection[str]], frozenset[str]]
@@ -234,7 +235,7 @@ class History:
             self._trails,
             lambda known: self._continued(known, released),
             self.keep,
-            tools=released.tools if isinstance(released, Request) else None,
+            tools=released.tools if isinstance(released, Request | Response) else (),
             turn=turn,
             found=self.found,
         )
@@ -293,6 +294,8 @@ class Histories:
         self._trusted = trusted
         self._noting = noting
         self._inference: InferenceMode = inference
+        self.own_tool: OwnTool | None = None
+        """Finds the definition of one of the host's own functions; asked where nobody offered a tool of the name."""
         self._max_sessions = max_sessions
         self._max_work = max_work
         self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
@@ -316,7 +319,7 @@ class Histories:
             trails, kept.trails = kept.trails, []
             self._work -= sum(trail.work for trail in trails)
             known, turn = kept.messages, kept.turn if given is None else None
-            offered = value.tools if isinstance(value, Request) else tools or kept.tools
+            offered = (value.tools if isinstance(value, Request) else tools) or kept.tools
             found = set(kept.found)
         seen = self._seen(context, found)
         return History(
@@ -328,7 +331,7 @@ class Histories:
             look=frozenset if self._trusted else seen,
             seen=seen,
             tools=tools,
-            facts=ToolFacts(self.profiles.find, offered, mode=self._inference),
+            facts=ToolFacts(self.profiles.find, offered, mode=self._inference, own=self.own_tool),
             turn=turn,
             found=found,
         )
@@ -340,7 +343,7 @@ class Histories:
         continued: Callable[[tuple[Message, ...] | None], tuple[Message, ...] | None],
         keep: Keep = FOREVER,
         *,
-        tools: Sequence[ToolDefinition] | None = None,
+        tools: Sequence[ToolDefinition] = (),
         turn: KeptTurn | None = None,
         found: Collection[str] = (),
     ) -> None:
@@ -362,7 +365,7 @@ class Histories:
             self._work -= kept.work
             kept.trails = [*trails, *kept.trails][:MAX_TRAILS]
             kept.turn = kept.turn if turn is None else turn
-            kept.tools = kept.tools if tools is None else tuple(tools)
+            kept.tools = _replaced(kept.tools, tools) if tools else kept.tools
             kept.found = kept.found.union(found) if self._noting else kept.found
             self._work += kept.work
             while len(self._kept) > self._max_sessions or (self._kept and self._work > self._max_work):
@@ -400,6 +403,12 @@ class Histories:
 
 def _item(key: SessionKey) -> str:
     return f"{key.subject}/{key.session}"
+
+
+def _replaced(known: Sequence[ToolDefinition], newer: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+    """The tools, the newer in place of those of their name: a server lists its tools page by page."""
+    names = {(tool.namespace, tool.name) for tool in newer}
+    return (*(tool for tool in known if (tool.namespace, tool.name) not in names), *newer)[-MAX_TOOLS:]
 
 
 def _alike(held: Sequence[Message], messages: Sequence[Message]) -> int:

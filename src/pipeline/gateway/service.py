@@ -36,6 +36,7 @@ from pipeline.gateway.upstreams.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.upstreams.upstream import Upstream
 from pipeline.guard import Guard
 from pipeline.policy.bundle_signature import Key, Verification
+from pipeline.provenance.inference import InferenceMode
 from pipeline.provenance.profiles import Profiles
 from pipeline.run.assembly import Config, Policies, open_sessions, vetted
 from pipeline.run.recording import Records
@@ -237,7 +238,7 @@ def _wait_seconds(route: Route, settings: Settings) -> float:
     return settings.approvals.wait_seconds if own is None else own
 
 
-_GuardKey = tuple[tuple[Path, ...] | None, Mode]
+_GuardKey = tuple[tuple[Path, ...] | None, Mode, InferenceMode]
 
 
 def _judged(settings: Settings) -> dict[str, Route | Check]:
@@ -247,20 +248,32 @@ def _judged(settings: Settings) -> dict[str, Route | Check]:
 
 
 def _guard_key(route: Route | McpServer | Check, settings: Settings) -> _GuardKey:
-    """The policies and the mode of a route; routes with the same share a guard."""
+    """The policies and the modes of a route; routes with the same share a guard."""
     policies = settings.policies if route.policies is None else route.policies
-    return policies, route.mode or settings.mode
+    return policies, route.mode or settings.mode, route.inference or settings.inference
 
 
 def policy_sets(settings: Settings) -> dict[tuple[Path, ...] | None, list[str]]:
     """What each policy set (None: the shipped one) judges: `route …`, `mcp …`, `checks`."""
+    sets: dict[tuple[Path, ...] | None, list[str]] = {}
+    for name, (policies, _, _) in _keys_by_name(settings):
+        sets.setdefault(policies, []).append(name)
+    return sets
+
+
+def inference_modes(settings: Settings) -> dict[InferenceMode, list[str]]:
+    """For which of `route …`, `mcp …`, `checks` tools are known by their definitions, by mode."""
+    modes: dict[InferenceMode, list[str]] = {}
+    for name, (_, _, inference) in _keys_by_name(settings):
+        modes.setdefault(inference, []).append(name)
+    return modes
+
+
+def _keys_by_name(settings: Settings) -> Iterator[tuple[str, _GuardKey]]:
     judged: list[tuple[str, Route | McpServer | Check]] = [(f"route {route.name}", route) for route in settings.routes]
     judged += [(f"mcp {name}", server) for name, server in settings.mcp.items()]
     judged += [] if settings.check is None else [("checks", settings.check)]
-    sets: dict[tuple[Path, ...] | None, list[str]] = {}
-    for name, one in judged:
-        sets.setdefault(_guard_key(one, settings)[0], []).append(name)
-    return sets
+    return ((name, _guard_key(one, settings)) for name, one in judged)
 
 
 def vet_policies(settings: Settings) -> None:
@@ -283,7 +296,7 @@ def _guards(
     guards: dict[_GuardKey, Guard] = {}
     judged = (*_judged(settings).values(), *settings.mcp.values())
     for each in {_guard_key(one, settings): None for one in judged}:
-        directories, mode = each
+        directories, mode, inference = each
         policies: Policies = None if directories is None else list(directories)
         config = Config(
             mode=mode,
@@ -291,6 +304,7 @@ def _guards(
             sessions=settings.sessions.choice,
             history=settings.history,
             unreadable_calls=settings.unreadable_calls,
+            inference=inference,
             seal_key=key,
             bundle_keys=signed_by,
             content=settings.audit.content,

@@ -22,6 +22,7 @@ from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
 from pipeline.provenance.words import inferred_words
 
 Find: TypeAlias = Callable[[str, str | None], Profile | None]
+OwnTool: TypeAlias = Callable[[str, str | None], ToolDefinition | None]
 InferenceMode: TypeAlias = Literal["off", "observe", "enforce"]
 MAX_KEPT: Final = 4_096  # inferred profiles in this process
 MAX_CHARACTERS: Final = 4_096  # of a description that are read; 256 of one of an argument, or of a name
@@ -115,11 +116,20 @@ def merged(written: Profile | None, inferred: Profile) -> Described:
 class ToolFacts:
     """What is known of tools in one conversation: profiles, and what the definitions of the tools tell.
 
-    `tools` are those that are offered. Of two with one name, a call may mean either, so it is held to both.
+    `tools` are those that are offered. Of two with one name, a call may mean either, so it is held to both. `own` finds
+    a tool that nobody offered.
     """
 
-    def __init__(self, find: Find, tools: Sequence[ToolDefinition] = (), *, mode: InferenceMode = "off") -> None:
+    def __init__(
+        self,
+        find: Find,
+        tools: Sequence[ToolDefinition] = (),
+        *,
+        mode: InferenceMode = "off",
+        own: OwnTool | None = None,
+    ) -> None:
         self.mode = mode
+        self._own = own
         self._find = find
         self._tools = tools
         self._by_name: dict[str, list[ToolDefinition]] | None = None
@@ -139,7 +149,9 @@ class ToolFacts:
             for tool in self._tools:
                 self._by_name.setdefault(tool.name, []).append(tool)
         named = self._by_name.get(name, [])
-        return [tool for tool in named if tool.namespace == namespace] or named
+        same = [tool for tool in named if tool.namespace == namespace] or named
+        own = self._own(name, namespace) if not same and self._own is not None else None
+        return same if own is None else [own]
 
 
 def _strictest(profiles: Sequence[Profile]) -> Profile:
@@ -555,6 +567,7 @@ __all__ = [
     "Fact",
     "InferenceMode",
     "Inferred",
+    "OwnTool",
     "ToolFacts",
     "infer",
     "infer_call",

@@ -35,6 +35,7 @@ from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.retention import Holder
 from pipeline.decisions.stage import Stage, StageCall, Traffic
 from pipeline.policy.policy_set import PolicySet
+from pipeline.provenance.inference import OwnTool
 from pipeline.provenance.profiles import Profiles
 from pipeline.run.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
 from pipeline.run.kept_content import KeepingContent
@@ -150,6 +151,10 @@ class Pipeline:
         )
         trusted, noting = settings.history == "trusted", content is not None
         self._histories = Histories(known, self._sessions, trusted=trusted, noting=noting, inference=settings.inference)
+
+    def own_tools(self, find: OwnTool) -> None:
+        """Have the definitions of the host's own functions looked up by `find`, where traffic brings none."""
+        self._histories.own_tool = find
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """Judge a message, request or response, and return the outcome; a refusal is returned too, never raised."""

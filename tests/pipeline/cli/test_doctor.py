@@ -106,16 +106,25 @@ def test_a_gateway_that_works_has_a_line_for_each_thing_and_leaves_with_0(run: D
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
     assert result.exit_code == 0, result.output
     assert [line[0] for line in lines[:-1]] == [
-        *("python", "engine", "clock", "settings", "policies", "store", "audit", "upstreams")
+        *("python", "engine", "clock", "settings", "policies", "tools", "store", "audit", "upstreams")
     ]
     assert {line[1] for line in lines[:-1]} == {"ok"}
     assert result.stdout.endswith("\n0 problems, 0 warnings\n")
     assert "~/cmf.yaml: 1 route, 1 upstream" in result.stdout
     assert "route all: 1 rule, revision" in result.stdout
+    assert "0 profiles; what they leave out is inferred from definitions: enforce for route all" in result.stdout
     assert "~/cmf.db: can be written, schema" in result.stdout
     assert "over 2 records" in result.stdout
     assert "up: connections not tested" in result.stdout
     assert sorted({*before, "cmf.yaml"}) == sorted({one.name for one in home.iterdir()})
+
+
+@pytest.mark.spec("CLI-78")
+def test_tools_of_which_nothing_is_known_are_a_warning(run: Doctor) -> None:
+    result = run(inference="off")
+
+    assert result.exit_code == 0
+    assert "tools      warning  nothing is known of the tools of route all; set `inference: enforce`" in result.stdout
 
 
 @pytest.mark.spec("CLI-78")

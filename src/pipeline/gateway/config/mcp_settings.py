@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from pipeline.decisions.decision import Mode
 from pipeline.gateway.config.settings_base import PageOrigin, Seconds, Secret, Section, address
+from pipeline.provenance.inference import InferenceMode
 
 PATH: Final = "/mcp/"  # then the server's name
 STDIO_KEYS: Final = ("args", "command", "stdio", "transport")  # keys of stdio servers in other products' settings
@@ -38,6 +39,8 @@ class McpServer(Section):
     """Policy directories or bundles; by default those of the gateway."""
     mode: Mode | None = None
     """`enforce` or `observe`; by default that of the gateway."""
+    inference: InferenceMode | None = None
+    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
     pins: Path | None = None
     """A file that keeps the tool definitions first seen; by default they are kept as long as the process."""
     origins: tuple[PageOrigin, ...] = ()

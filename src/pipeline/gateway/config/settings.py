@@ -37,6 +37,7 @@ from pipeline.gateway.config.settings_base import (
     repeated_end,
 )
 from pipeline.provenance.claims import HistoryTrust
+from pipeline.provenance.inference import InferenceMode
 from pipeline.review.access import Role
 from pipeline.run.kept_content import ContentMode
 from pipeline.run.tool_schemas import UnreadableCalls
@@ -146,6 +147,8 @@ class Route(Destinations):
     """Policy directories or bundles; by default those of the gateway."""
     mode: Mode | None = None
     """`enforce`, or `observe`: recorded, and nothing refused; by default that of the gateway."""
+    inference: InferenceMode | None = None
+    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
     limits: RouteLimits = RouteLimits()
     """Limits of this route."""
     approvals: RouteApprovals = RouteApprovals()
@@ -206,6 +209,8 @@ class Check(Section):
     """Policy directories or bundles; by default those of the gateway."""
     mode: Mode | None = None
     """`enforce` or `observe`; by default that of the gateway."""
+    inference: InferenceMode | None = None
+    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
     limits: RouteLimits = RouteLimits()
     """Limits of checks."""
     answers: HistoryTrust = "claimed"
@@ -359,6 +364,9 @@ class Settings(Section):
     """The key that must have signed all policies but the shipped ones."""
     profiles: tuple[Path, ...] = ()
     """Files of profiles: what is known of tools, prompts and resources."""
+    inference: InferenceMode = "enforce"
+    """Whether tools without a profile are known by their definitions: `enforce`; `observe`: what rules find by it is a
+    warning; `off`."""
     mode: Mode = Mode.ENFORCE
     """`enforce`, or `observe`: recorded, and nothing refused."""
     environment: str | None = None

@@ -25,6 +25,7 @@ RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 # Keys in a record: a quote within a text has a backslash before it, so that no text can look like one.
 _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
 _OVERRIDDEN: Final = b'"override":"'
+_INFERRED: Final = b'"inference":"'
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
 
 _HELP: Final = {
@@ -46,6 +47,7 @@ _HELP: Final = {
     "cmf_forwarded_on_failure_total": "Decisions that let traffic pass although policy was unavailable.",
     "cmf_forwarded_unevaluated_total": "Parts that passed without being evaluated.",
     "cmf_decisions_overridden_total": "Decisions in which an override let pass what a rule denied.",
+    "cmf_inferred_calls_total": "Judged tool calls of which something was inferred, because no profile says it.",
     "cmf_upstream_up": "1 if an upstream is in use, 0 while it is skipped.",
     "cmf_decision_seconds": "Time taken by a decision.",
     "cmf_loop_pause_seconds": "Time for which the event loop paused, and all clients of this process waited.",
@@ -115,6 +117,7 @@ class Metrics:
         self._on_failure = 0
         self._unevaluated = 0
         self._overridden = 0
+        self._inferred = 0
         self._runs = _Histogram(RUN_BUCKETS)
         self._seconds = _Histogram(BUCKETS)
         self._pauses = _Histogram(PAUSE_BUCKETS)
@@ -138,6 +141,7 @@ class Metrics:
         self._decisions[record.verdict, record.action] += 1
         if record.action in _FORWARDED:
             self._unevaluated += record.unevaluated
+        self._inferred += record.body.count(_INFERRED)
         rules = rules_in(record)
         if rules:
             self._rules.update(rules)
@@ -185,6 +189,7 @@ class Metrics:
         yield from _family("cmf_forwarded_on_failure_total", "counter", [({}, self._on_failure)])
         yield from _family("cmf_forwarded_unevaluated_total", "counter", [({}, self._unevaluated)])
         yield from _family("cmf_decisions_overridden_total", "counter", [({}, self._overridden)])
+        yield from _family("cmf_inferred_calls_total", "counter", [({}, self._inferred)])
         yield from _family("cmf_upstream_up", "gauge", [({"upstream": name}, int(is_up)) for name, is_up in ups])
         yield from self._runs.lines("cmf_decision_seconds")
         yield from self._seconds.lines("cmf_gateway_seconds")

@@ -74,7 +74,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         ({"mode": "off"}, "config.invalid", "", "every route is judged"),
         ({"mode": "off", "routes": [], **server(url="http://h/mcp")}, "config.invalid", "", "every route is judged"),
         ({"check": {"mode": "off"}}, "config.invalid", "", "every route is judged"),
-        ({"check": {"upstream": "up"}}, "config.unknown-key", "check.upstream", "policies, mode, limits, answers"),
+        ({"check": {"upstream": "up"}}, "config.unknown-key", "check.upstream", "policies, mode, inference, limits"),
         ({"check": {}} | route(name="check"), "config.invalid", "", "with `check`, no route is called check"),
         (route(mode="off"), "config.invalid", "", "every route is judged"),
         ({"anonymous": False}, "config.invalid", "", "nobody could send requests"),
