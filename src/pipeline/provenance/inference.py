@@ -198,6 +198,12 @@ class _Vocabulary(NamedTuple):
     content: Set[str]
     other: Set[str]
     people: Set[str]
+    weighs: Set[str]
+    decides: Set[str]
+    graver: Set[str]
+    traces: Set[str]
+    typed: Set[str]
+    gathered: Set[str]
 
 
 @cache
@@ -222,7 +228,10 @@ def _vocabulary() -> _Vocabulary:
         frozenset(roles["control"]),
         frozenset(roles["content"]),
         frozenset(roles["other"]),
-        frozenset(roles["to_people"]),
+        *(
+            frozenset(roles[role])
+            for role in ("to_people", "weighs", "decides", "graver", "traces", "typed", "gathered")
+        ),
     )
 
 
@@ -247,7 +256,8 @@ def _act_of(name: tuple[str, ...]) -> _Act:
     known = _vocabulary()
     verbs = [(at, word) for at, word in enumerate(name) if word in known.acts or word in known.reads]
     plain = [(at, word) for at, word in verbs if word not in known.ambiguous or at == 0]
-    for at, word in plain[:1] or verbs[:1]:
+    heads = verbs[-1:] if verbs and verbs[-1][0] == len(name) - 1 else verbs[:1]  # "text search" is a search
+    for at, word in plain[:1] or heads:
         reads = word in known.reads and (word not in known.acts or (at == 0 and word not in _BOTH_ACT))
         if not reads:
             return _weighed(known.acts[word], word, name, at)
@@ -313,7 +323,7 @@ class _Argument(NamedTuple):
     name: str
     types: frozenset[str]
     form: str
-    choices: bool
+    choices: int
     description: str
     required: bool
 
@@ -359,7 +369,7 @@ class _Schema:
                 name,
                 frozenset(kind for node in nodes for kind in _types(node)),
                 next((form for node in nodes if isinstance(form := node.get("format"), str)), ""),
-                any(isinstance(node.get("enum"), list | tuple) or "const" in node for node in nodes),
+                max((_choices(node) for node in nodes), default=0),
                 next((text[:MAX_NAME] for node in nodes if isinstance(text := node.get("description"), str)), ""),
                 required,
             )
@@ -393,6 +403,12 @@ class _Schema:
         return found
 
 
+def _choices(node: Mapping[str, Any]) -> int:
+    """How many values a schema leaves; 0 for any."""
+    words = node.get("enum")
+    return len(words) if isinstance(words, list | tuple) else int("const" in node)
+
+
 def _types(node: Mapping[str, Any]) -> Iterable[str]:
     kind = node.get("type")
     return (kind,) if isinstance(kind, str) else filter(_is_text, kind) if isinstance(kind, list | tuple) else ()
@@ -402,18 +418,35 @@ def _is_text(given: Any) -> bool:
     return isinstance(given, str)
 
 
-def _role_of(argument: _Argument) -> tuple[str, str]:
-    """What an argument is for (`control`, `content`, `other`), and why."""
+def _role_of(argument: _Argument, made: Set[str] | None) -> tuple[str, str]:
+    """What an argument is for (`control`, `content`, `other`), and why; `made`: the words of what the call makes."""
     known = _vocabulary()
+    words = words_of(argument.name)
     if argument.types and argument.types <= {"boolean", "null"}:
-        return "other", "it is true or false"
+        graver = next((word for word in words if word in known.graver), None)
+        return ("other", "it is true or false") if graver is None else ("control", f'its name says "{graver}"')
     if argument.form in _FORMS:
         return _FORMS[argument.form], f'its format is "{argument.form}"'
-    words = words_of(argument.name)
+    if not known.traces.isdisjoint(words):
+        return "other", "it only tells calls apart"
     numeric = bool(argument.types) and argument.types <= {"integer", "number", "null"}
-    if words and words[0] in ("max", "min", "limit", "num", "per", "total", "is", "has", "include", "show"):
-        return "other", f'its name begins with "{words[0]}"'
     heads = words[: words.index("of")] if "of" in words[1:] else words
+    last = heads[-1] if heads else ""
+    weight = next((word for word in heads if _in(word, known.weighs)), None)
+    if weight is not None and (numeric or _in(last, known.weighs)):
+        return "control", f'it says how much: "{weight}"'
+    if numeric and words and words[0] in ("start", "end", "display"):
+        return "other", f'its name begins with "{words[0]}"'
+    if words and words[0] in ("max", "min", "limit", "num", "per", "is", "has", "include", "show"):
+        return "other", f'its name begins with "{words[0]}"'
+    if last in ("type", "kind") and not known.typed.isdisjoint(heads):
+        return "control", "it says which kind of thing is meant"
+    if argument.choices > 1 and last in known.decides and len(heads) == 1:
+        return "control", "it says which act this is"
+    if last == "name" and made is not None and (len(heads) == 1 or heads[0] in _OF_PEOPLE or made >= {*heads[:-1]}):
+        return "content", "it names what the call makes"
+    if "object" in argument.types and (last in known.gathered or _in(last, known.content) is None):
+        return "control", "it can hold anything"
     for word in reversed(heads):
         if _in(word, known.content) and not numeric and not argument.choices:
             return "content", f'its name says "{word}"'
@@ -452,10 +485,13 @@ def _inferred(tool: ToolDefinition, more: tuple[str, ...], *, whole: bool) -> In
     schema = _Schema(tool.input_schema)
     arguments = [
         *schema.arguments,
-        *(_Argument(_quoted(each), each, frozenset(), "", False, "", False) for each in more),
+        *(_Argument(_quoted(each), each, frozenset(), "", 0, "", False) for each in more),
     ]
-    roles = [(argument, *_role_of(argument)) for argument in arguments]
-    act = _stricter(act, tool, roles)
+    made = None
+    if act.kind == "change" and act.verb in _NAMES:
+        made = frozenset(name) if act.verb in _BRINGS_OUT else frozenset[str]()
+    roles = [(argument, *_role_of(argument, made)) for argument in arguments]
+    act = _stricter(act, name, tool, roles)
     control = tuple(argument.pattern for argument, role, _ in roles if role == "control")
     content = tuple(argument.pattern for argument, role, _ in roles if role == "content")
     facts = [Fact(f"{role}.{argument.pattern}", True, why) for argument, role, why in roles]
@@ -497,12 +533,15 @@ def _is_odd(name: str) -> bool:
     return not name or len(name) > MAX_NAME or _ODD_KEY.search(name) is not None
 
 
-def _stricter(act: _Act, tool: ToolDefinition, roles: Sequence[tuple[_Argument, str, str]]) -> _Act:
+def _stricter(
+    act: _Act, name: Sequence[str], tool: ToolDefinition, roles: Sequence[tuple[_Argument, str, str]]
+) -> _Act:
     """The act, made stricter by what description, annotations and arguments add to the name."""
     known = _vocabulary()
     hints = ((tool.extra or {}).get("mcp") or {}).get("annotations")
     hints = hints if isinstance(hints, Mapping) else {}
-    told = _described_act((tool.description or "")[:MAX_CHARACTERS])
+    description = (tool.description or "")[:MAX_CHARACTERS]
+    told = _described_act(description)
     heads = [(argument, words_of(argument.name)) for argument, role, _ in roles if role == "control"]
     people = next((argument.name for argument, words in heads if words and _in(words[-1], known.people)), None)
     has_content = any(role == "content" for _, role, _ in roles)
@@ -514,6 +553,9 @@ def _stricter(act: _Act, tool: ToolDefinition, roles: Sequence[tuple[_Argument, 
         opened = next((each.name for each, words in heads if _is_opened(each, words)), None)
         if opened is not None:
             return _Act("open", act.verb, f'it opens "{opened}"')
+        asks_web = not known.outside.isdisjoint(name) or _WEB.search(description)
+        if act.verb in _SEARCHES and asks_web:
+            return _Act("open", act.verb, "what it searches for goes to the web")
         if hints.get("destructiveHint") is True or hints.get("readOnlyHint") is False:
             return _Act("change", act.verb, "its server says that it changes something")
         return act
@@ -526,6 +568,14 @@ def _stricter(act: _Act, tool: ToolDefinition, roles: Sequence[tuple[_Argument, 
     return act
 
 
+_NAMES: Final = _BRINGS_OUT | {
+    "update", "edit", "rename", "modify", "change", "set", "aktualisieren", "umbenennen", "modifier", "renommer",
+    "actualizar", "renombrar", "modificare", "rinominare", "atualizar", "renomear",
+}  # fmt: skip
+"""Verbs whose object gets a name by the call: it is read by people, and aims at nothing."""
+_OF_PEOPLE: Final = frozenset({"first", "last", "middle", "full", "given", "family", "display"})
+_SEARCHES: Final = frozenset({"search", "find", "lookup", "browse", "research", "explore", "discover", "query"})
+_WEB: Final = re.compile(r"\b(?:web|internet|online)\b", re.I)
 _OPENED: Final = frozenset({"uri", "url", "iri", "hostname"})
 _SURE_READS: Final = frozenset({"get", "list", "read", "search", "find", "show", "view", "describe", "count"})
 
