@@ -65,10 +65,13 @@ class SessionFacts:
         return {"labels": sorted(self.labels), "counters": dict(self.counters), **shown, "approvals": approvals}
 
     def shown(self, view: MessageView) -> dict[str, Any]:
-        """The `session` block for a reader: labels need `read_labels`, the rest `read_agent` [B8]."""
+        """The `session` block for a reader: labels and their events need `read_labels`, the rest `read_agent` [B8]."""
         rest, grants = self.whole(), view.scope.grants
         labels = {"labels": rest.pop("labels")}
-        return (labels if grants(Capability.READ_LABELS) else {}) | (rest if grants(Capability.READ_AGENT) else {})
+        if not grants(Capability.READ_LABELS):
+            labels = {}
+            rest["events"] = [event for event in rest["events"] if event.get("type") != "label"]
+        return labels | (rest if grants(Capability.READ_AGENT) else {})
 
 
 def shared_bytes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cmf.strategies import values
+from tests.pipeline.conftest import write_rules
 
 from cmf import (
     AgentExtension,
@@ -32,6 +34,7 @@ from cmf import (
 )
 from cmf.enums import Capability, Hook
 from cmf.json.codec import dumps, loads
+from pipeline import Guard
 from pipeline.authoring.schemas import schema_of
 from pipeline.decisions.policy_input import SessionFacts, shared_bytes, view_bytes, whole
 from pipeline.policy.schemas import decision_schema, message_schema
@@ -108,6 +111,28 @@ def test_the_session_is_gated() -> None:
     assert shown() == {}
     assert shown("read_labels") == {"labels": ["x"]}
     assert shown("read_agent") == {"counters": {"calls": 1}, "events": [{"kind": "k"}], "approvals": [{"id": "a"}]}
+
+
+TOLD = {
+    "tag": 'label contains {"label": "secret", "code": "t.l", "reason": "x"} if input.name == "read"',
+    "told": """\
+warn contains {"code": "t.w", "reason": "x", "detail": {"seen": input.session.events}} if input.content == "x"
+""",
+}
+
+
+@pytest.mark.spec("INP-3")
+@pytest.mark.parametrize(
+    ("capabilities", "types"), [("read_agent", ["tool_call"]), ("read_agent, read_labels", ["label", "tool_call"])]
+)
+def test_events_tell_of_labels_to_those_who_may_read_them(tmp_path: Path, capabilities: str, types: list[str]) -> None:
+    call = ToolCallPart(tool_call_id="c", name="read", arguments={})
+    with Guard(write_rules(tmp_path, TOLD, capabilities=capabilities)) as guard:
+        guard.check(Message(role="assistant", content=[call]), session="s")
+        decision = guard.decide(Message(role="user", content=[TextPart(text="x")]), session="s")
+
+    [hit] = decision.hits
+    assert [event["type"] for event in hit.detail["seen"]] == types
 
 
 @pytest.mark.spec("INP-5")
