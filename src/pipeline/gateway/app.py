@@ -17,8 +17,8 @@ from pipeline.gateway.auth.identity import Identities
 from pipeline.gateway.config.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.config.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.http import dialects, endpoints
-from pipeline.gateway.http.client_response import Answer, Reply
-from pipeline.gateway.http.dialects import JSON, Dialect
+from pipeline.gateway.http.client_response import Answer, Reply, json_answer
+from pipeline.gateway.http.dialects import Dialect
 from pipeline.gateway.http.endpoints import CHECKS, Endpoint, Operation
 from pipeline.gateway.http.incoming import (
     CLIENT_CLOSED,
@@ -267,7 +267,7 @@ class Gateway:
         with runtime.admission.entered(subject, size):
             if incoming.endpoint.operation is Operation.COUNT:
                 tokens = get(dialect.name).estimate_input_tokens(request)
-                return _json(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})
+                return json_answer(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})
             return await exchange(runtime, incoming, request, receive, reply)
 
     def _answers(self, operation: Operation) -> bool:
@@ -286,12 +286,12 @@ class Gateway:
         """The list of models; or one that some route would serve, named by the path or in the body."""
         dialect, name = endpoint.dialect, endpoint.model
         if endpoint.operation is Operation.MODELS:
-            return _json(200, dialects.listed_models(dialect, self._models()))
+            return json_answer(200, dialects.listed_models(dialect, self._models()))
         if name is None:
             name = model_in(json_of(await self._body(endpoint, headers, receive), self._limits))
         if not any(runtime.route.fits(None, name) for runtime in self._runtimes):
             raise Refusal(404, "route.no-model", "No route serves this model.")
-        return _json(200, dialects.described_model(dialect, name))
+        return json_answer(200, dialects.described_model(dialect, name))
 
     def _models(self) -> list[str]:
         """The models that routes list by name; patterns are left out."""
@@ -304,16 +304,18 @@ class Gateway:
         try:
             self._identities.check_host(headers_of(scope["headers"]), or_address=True)
         except Refusal as refusal:
-            return _json(refusal.status, {"status": refusal.code, "reason": refusal.message}, refusal.headers)
+            return json_answer(refusal.status, {"status": refusal.code, "reason": refusal.message}, refusal.headers)
         if scope["method"] not in ("GET", "HEAD"):
-            return _json(405, {"status": "use GET"}, {"allow": "GET"})
+            return json_answer(405, {"status": "use GET"}, {"allow": "GET"})
         if path == "/metrics":
             text = await self._operations.metrics()
             return Answer(status=200, media_type=measured.MEDIA_TYPE, body=text.encode(), headers={})
         if path == "/healthz":
-            return _json(200, {"status": "ok"})
+            return json_answer(200, {"status": "ok"})
         is_ready, report = await self._operations.ready()
-        return _json(200 if is_ready else 503, {name: report[name] for name in _SHOWN_TO_CLIENTS if name in report})
+        return json_answer(
+            200 if is_ready else 503, {name: report[name] for name in _SHOWN_TO_CLIENTS if name in report}
+        )
 
 
 def _read(raw: bytes, limits: Limits) -> tuple[Any, str]:
@@ -324,11 +326,7 @@ def _read(raw: bytes, limits: Limits) -> tuple[Any, str]:
 def _refused(refusal: Refusal, dialect: Dialect, request_id: str) -> Answer:
     headers = {"x-cmf-code": refusal.code, **refusal.headers}
     status = 200 if refusal.status in dialect.answers else refusal.status
-    return _json(status, dialect.error(refusal, request_id), headers)
-
-
-def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Answer:
-    return Answer(status=status, media_type=JSON, body=dumps(body), headers=headers or {})
+    return json_answer(status, dialect.error(refusal, request_id), headers)
 
 
 def _line(request_id: str, line: _AccessLine, seconds: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pipeline.gateway.checks.check_request import placed, read_as, would_change,
 from pipeline.gateway.checks.guardrail_api import guarded
 from pipeline.gateway.config.settings import CHECK_ROUTE, Check, LitellmCheck
 from pipeline.gateway.config.settings_base import Name, Section
-from pipeline.gateway.http.client_response import Answer, decision_headers
+from pipeline.gateway.http.client_response import Answer, decision_headers, json_answer
 from pipeline.gateway.http.dialects import JSON
 from pipeline.gateway.http.endpoints import Operation
 from pipeline.gateway.http.refusal import FINAL, Refusal, of_decision
@@ -279,4 +279,4 @@ async def authorized(checks: Checks, incoming: IncomingRequest) -> Answer:
     outcome, left = await checks.left_of(incoming, request, name)
     if await apart(canonical_bytes, left) != await apart(canonical_bytes, incoming.body):
         raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
-    return Answer(status=200, media_type=JSON, body=b"{}", headers=decision_headers(outcome.decision))
+    return json_answer(200, {}, decision_headers(outcome.decision))

@@ -19,8 +19,7 @@ from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import Request, Response
 from pipeline.gateway.checks.check_request import placed, read_as, would_change, wrong
 from pipeline.gateway.config.settings_base import Section
-from pipeline.gateway.http.client_response import Answer, decision_headers
-from pipeline.gateway.http.dialects import JSON
+from pipeline.gateway.http.client_response import Answer, decision_headers, json_answer
 from pipeline.gateway.http.incoming import SESSION_HEADER
 from pipeline.gateway.http.refusal import Refusal
 from pipeline.gateway.proxy.proxy import IncomingRequest, request_in
@@ -91,12 +90,11 @@ def _answer_for(
 ) -> Answer:
     headers = decision_headers(outcome.decision)
     if canonical_bytes(left) == canonical_bytes(body):
-        return Answer(status=200, media_type=JSON, body=dumps({"action": "NONE"}), headers=headers)
+        return json_answer(200, {"action": "NONE"}, headers)
     texts = _edited(body, left, places) if edit_answers or sent.input_type == "request" else None
     if texts is None:
         raise would_change(outcome, "Policy allows this only with changes that LiteLLM would not make.")
-    edited = {"action": "GUARDRAIL_INTERVENED", "texts": texts}
-    return Answer(status=200, media_type=JSON, body=dumps(edited), headers=headers)
+    return json_answer(200, {"action": "GUARDRAIL_INTERVENED", "texts": texts}, headers)
 
 
 # -- what was sent, as a chat request or answer -----------------------------------------------------------------------

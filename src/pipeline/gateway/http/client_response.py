@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from cmf.json.codec import dumps
 from pipeline.decisions.decision import Decision
+from pipeline.gateway.http.dialects import JSON
 from pipeline.gateway.http.incoming import ClientDisconnected, Event, Send
 from pipeline.gateway.http.timeouts import SharedTimeout
 
@@ -22,6 +24,11 @@ class Answer:
     media_type: str
     body: bytes
     headers: Mapping[str, str]
+
+
+def json_answer(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Answer:
+    """An answer whose body is this value as JSON."""
+    return Answer(status=status, media_type=JSON, body=dumps(body), headers=headers or {})
 
 
 def decision_headers(decision: Decision) -> dict[str, str]:

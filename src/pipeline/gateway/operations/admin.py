@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMap
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from cmf.json.codec import dumps
 from pipeline.gateway.auth.identity import hash_of, is_own_name, presented_in
-from pipeline.gateway.http.dialects import JSON
+from pipeline.gateway.http.client_response import Answer, json_answer
 from pipeline.gateway.http.incoming import Receive, Scope, Send, headers_of, path_of
 from pipeline.gateway.http.refusal import Refusal
 from pipeline.gateway.operations import metrics as measured
@@ -62,11 +61,11 @@ class AdminApp:
                 if self._review is not None and is_review:
                     await self._review({**scope, "root_path": REVIEW}, receive, send)
                     return
-                status, media_type, body, more = await self._answer(scope)
+                answer = await self._answer(scope)
             except Refusal as refusal:
-                more = refusal.headers
-                status, media_type, body = refusal.status, JSON, _refusal_body(refusal)
-            await _send(send, status, media_type, body, more)
+                error = {"code": refusal.code, "message": refusal.message}
+                answer = json_answer(refusal.status, {"error": error}, refusal.headers)
+            await _send(send, answer)
 
     def _check_page(self, scope: Scope, *, is_review: bool) -> None:
         """Refuse what pages in a browser send; the review site has pages of its own, and looks at `Origin` [GW-168]."""
@@ -79,7 +78,7 @@ class AdminApp:
         if "origin" in headers and not is_review:
             raise Refusal(403, "http.origin", "Pages in a browser may not ask here.")
 
-    async def _answer(self, scope: Scope) -> tuple[int, str, bytes, Mapping[str, str]]:
+    async def _answer(self, scope: Scope) -> Answer:
         path, method = path_of(scope), scope["method"]
         wanted = _METHODS.get(path)
         if wanted is None:
@@ -87,16 +86,17 @@ class AdminApp:
         if method not in wanted:
             raise Refusal(405, "http.method", f"Use {wanted[0]}.", headers={"allow": ", ".join(wanted)})
         if path == "/metrics":
-            return 200, measured.MEDIA_TYPE, (await self._operations.metrics()).encode(), {}
+            text = await self._operations.metrics()
+            return Answer(status=200, media_type=measured.MEDIA_TYPE, body=text.encode(), headers={})
         if path == "/healthz":
-            return 200, JSON, dumps({"status": "ok"}), {}
+            return json_answer(200, {"status": "ok"})
         if path == "/readyz":
             is_ready, report = (False, _ENDING) if self.is_ending() else await self._operations.ready()
-            return 200 if is_ready else 503, JSON, dumps(report), {}
+            return json_answer(200 if is_ready else 503, report)
         by = self._admitted(headers_of(scope["headers"]))
         entries = await self._operations.reload(by=by)
         refused = any("refused" in entry for entry in entries)
-        return 409 if refused else 200, JSON, dumps({"policies": entries}), {}
+        return json_answer(409 if refused else 200, {"policies": entries})
 
     def _admitted(self, headers: Mapping[str, str]) -> str | None:
         """The admin who asks; None if unknown."""
@@ -132,17 +132,8 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-def _refusal_body(refusal: Refusal) -> bytes:
-    error: dict[str, Any] = {"code": refusal.code, "message": refusal.message}
-    return dumps({"error": error})
-
-
-async def _send(send: Send, status: int, media_type: str, body: bytes, more: Mapping[str, str]) -> None:
-    headers = [
-        (b"content-type", media_type.encode()),
-        (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-store"),
-        *((name.encode(), text.encode()) for name, text in more.items()),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _send(send: Send, answer: Answer) -> None:
+    own = {"content-type": answer.media_type, "content-length": str(len(answer.body)), "cache-control": "no-store"}
+    headers = [(name.encode(), text.encode()) for name, text in {**own, **answer.headers}.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
