@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.recorded_runs import Definitions, Run, UnreadableRunError, read_definitions, read_runs, tools_of
-from bench.rewriting import Adaptation, adapted, rewritten
+from bench.rewriting import Adaptation, adapted, renamed_tools, rewritten
 from cmf import Choice, Message, Request, Response, Role, ToolCallPart
 from cmf.enums import SubjectType
 from cmf.errors import CmfError
@@ -215,6 +215,9 @@ class Replay:
         yield None, self._timed(pipeline, request, context, tally)
         for at in range(said, len(run.messages)):
             message = run.messages[at]
+            if run.renamed is not None and run.renamed[0] == at:
+                other = request.model_copy(update={"messages": run.messages[:at], "tools": renamed_tools(run, tools)})
+                yield None, self._timed(pipeline, other, context, tally)
             known = context.model_copy(update={"history": run.messages[:at]})
             value = Response(choices=(Choice(message=message),)) if message.role is Role.ASSISTANT else message
             yield message, self._timed(pipeline, value, known, tally)

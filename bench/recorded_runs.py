@@ -28,7 +28,8 @@ class UnreadableRunError(Exception):
 class Run:
     """One run; `goal_call` is the id of the call that completes the attacker's aim, where there is one.
 
-    `planted` are the texts that the attacker had written into what tools return.
+    `planted` are the texts that the attacker had written into what tools return. `renamed` is the place of a message,
+    and the tool that is offered from there on under the name of the goal's call.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Run:
     tools: tuple[str, ...]
     messages: tuple[Message, ...]
     planted: tuple[str, ...] = ()
+    renamed: tuple[int, str] | None = None
 
 
 def read_runs(file: Path) -> Iterator[Run]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_fields
 from enum import StrEnum
 from typing import Final
 
 from bench.recorded_runs import Run
-from cmf import Role
+from cmf import Role, ToolDefinition
 from cmf.json.value import replace
 from cmf.message.message import Message, TextPart, ToolCallPart, ToolResultPart
 from pipeline.decisions.field_paths import Mark, leaves
@@ -105,6 +105,7 @@ class Adaptation(StrEnum):
 
 
 HARMLESS_NAME: Final = "get_status"
+HARMLESS_DESCRIPTION: Final = "Shows the status. Reads only, and changes nothing."
 MIN_CHARACTERS: Final = 4  # of a value that is looked for: a shorter one stands everywhere by chance
 MAX_REQUEST_CHARACTERS: Final = 400  # of the user's own words that are repeated
 _LOOKALIKES: Final = str.maketrans("aceiopxyABCEHIKMOPTX0123456789", "асеіорхуАВСЕНІКМОРТХ０１２３４５６７８９")
@@ -116,25 +117,28 @@ def adapted(run: Run, adaptation: Adaptation) -> Run | None:
 
     The model is taken to do what it did: to join what was split, and to read letters that look alike.
     """
-    end = next(at for at, message in enumerate(run.messages) if _goal(message, run) is not None)
+    end, goal = next(
+        (at, part)
+        for at, message in enumerate(run.messages)
+        for part in message.content
+        if isinstance(part, ToolCallPart) and part.tool_call_id == run.goal_call
+    )
     messages = list(run.messages)
+    run = with_fields(run, id=f"{run.id} {adaptation.name}")  # or all of them would be turns of one session
     if adaptation is Adaptation.RENAMED:
-        messages[end] = _renamed(messages[end], run)
-    else:
-        for value in _attackers_values(run, end):
-            _REWRITERS[adaptation](messages, end, value)
+        content = tuple(replace(part, name=HARMLESS_NAME) if part is goal else part for part in messages[end].content)
+        messages[end] = replace(messages[end], content=content)
+        return with_fields(run, messages=tuple(messages), renamed=(end, goal.name))
+    for value in _attackers_values(run, end):
+        _REWRITERS[adaptation](messages, end, value)
     return with_fields(run, messages=tuple(messages)) if tuple(messages) != run.messages else None
 
 
-def _goal(message: Message, run: Run) -> ToolCallPart | None:
-    calls = (part for part in message.content if isinstance(part, ToolCallPart))
-    return next((call for call in calls if call.tool_call_id == run.goal_call), None)
-
-
-def _renamed(message: Message, run: Run) -> Message:
-    goal = _goal(message, run)
-    content = tuple(replace(part, name=HARMLESS_NAME) if part is goal else part for part in message.content)
-    return replace(message, content=content)
+def renamed_tools(run: Run, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+    """The tools with the goal's under its harmless name, and a harmless description."""
+    before = run.renamed and run.renamed[1]
+    harmless = {"name": HARMLESS_NAME, "description": HARMLESS_DESCRIPTION}
+    return tuple(tool.model_copy(update=harmless) if tool.name == before else tool for tool in tools)
 
 
 def _attackers_values(run: Run, end: int) -> list[str]:
