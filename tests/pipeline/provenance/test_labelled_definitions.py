@@ -1,4 +1,7 @@
-"""What is inferred of tools that other people wrote agrees with what a careful reader says of them."""
+"""What is inferred of tools that other people wrote agrees with what a careful reader says of them.
+
+The shares are what was reached, so that no change makes it worse unseen; docs/efficacy.md has the figures.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ DEFINITIONS = Path(__file__).resolve().parents[3] / "bench" / "definitions"
 
 
 @pytest.mark.spec("PRF-15")
-@pytest.mark.parametrize(("half", "share"), [("dev", 0.90)])
+@pytest.mark.parametrize(("half", "share"), [("dev", 0.95), ("held_back", 0.91)])
 def test_what_acts_and_what_reads_is_told_as_a_reader_tells_it(half: str, share: float) -> None:
     acts = compare(DEFINITIONS / f"{half}.jsonl").facts["acts"]
 
@@ -20,7 +23,7 @@ def test_what_acts_and_what_reads_is_told_as_a_reader_tells_it(half: str, share:
 
 
 @pytest.mark.spec("PRF-16")
-@pytest.mark.parametrize(("half", "share"), [("dev", 0.74)])
+@pytest.mark.parametrize(("half", "share"), [("dev", 0.91), ("held_back", 0.78)])
 def test_control_arguments_are_told_as_a_reader_tells_them(half: str, share: float) -> None:
     control = compare(DEFINITIONS / f"{half}.jsonl").facts["control"]
 
