@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.groups import command_group
-from pipeline.cli.options import OutputAs, Person, SealKey, SessionStore, SigningKey, WrittenAs
+from pipeline.cli.options import OutputAs, Person, SealKey, SessionStore, SigningKey
 from pipeline.cli.reading import one_line_errors, read_seal_key
 from pipeline.cli.rendering import write_line
 from pipeline.cli.stores import acting, opened_store
@@ -34,12 +34,12 @@ ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id
 @command.command("list")
 def list_approvals(
     store: SessionStore,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """List pending approvals, oldest first."""
     with _approvals(store, None) as approvals:
         waiting = approvals.pending()
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_line([_document(approval) for approval in waiting])
         return
     if not waiting:
@@ -56,14 +56,14 @@ def show(
     store: SessionStore,
     id: ApprovalId,
     seal_key: SealKey = None,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Show one approval; with the seal key, also its content."""
     with _approvals(store, seal_key) as approvals:
         approval = approvals.get(id)
         about = approvals.shown(id) if seal_key is not None else None
     document = _document(approval) | ({} if about is None else {"about": about})
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_line(document)
     else:
         typer.echo(escaped_json(document))

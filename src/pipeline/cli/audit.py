@@ -70,7 +70,7 @@ def verify(
         bool,
         typer.Option("--unsigned", help="Accept an unsigned bundle: removals from it are not detected."),
     ] = False,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Check that no record was changed, removed, moved or added. Works offline and changes nothing.
 
@@ -92,7 +92,7 @@ def verify(
         else:
             with _evidence(place) as evidence:
                 report = check_store(evidence, exported=exported, keys=trusted)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_line(report.to_json())
     else:
         _print_report(report)
@@ -193,7 +193,7 @@ def _signer(store: str, named: Path | None, signers: Collection[str]) -> Signer 
 
 
 @command.command("find", cls=QueryCommand)
-def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = WrittenAs.TEXT) -> None:
+def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = "text") -> None:
     """List the newest records that match a query.
 
     Names are id, kind, verdict, action, subject, session, revision; rule, code, effect, severity, tool, uri, view,
@@ -216,7 +216,7 @@ def tail(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new records as they arrive, until interrupted.")
     ] = False,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """List the newest records, newest last."""
     from pipeline.store.records import newest, rows_after
@@ -342,7 +342,7 @@ def _print_record(record: Placed, output: WrittenAs) -> None:
 
     at = instant_of(record.at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     subject = shown_subject(record.subject)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_line(asdict(record) | {"at": at, "subject": subject})
         return
     who = shortened(subject) + (f" in {shortened(record.session)}" if record.session else "")

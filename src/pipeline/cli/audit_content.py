@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
 
@@ -46,11 +45,7 @@ _MOMENTS: Final = frozenset({"at", "expires_at", "released_at"})
 Listed = TypeVar("Listed", "Ask", "RevealGrant", "Override", "Hold")
 
 
-class Requirement(StrEnum):
-    """Whether a requirement is on."""
-
-    ON = "on"
-    OFF = "off"
+Requirement = Literal["on", "off"]
 
 
 Subject = Annotated[str | None, typer.Option("--subject", help="The subject: an id, or anonymous.")]
@@ -89,7 +84,7 @@ def ask(
 
 
 @command.command("asks")
-def asks(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
+def asks(store: Place, output: OutputAs = "text") -> None:
     """List the requests that are not granted yet."""
     with one_line_errors(), opened_for_search(store) as opened:
         asks = opened.contents().four_eyes.asks()
@@ -114,7 +109,7 @@ def grant(
 
 
 @command.command("grants")
-def grants(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
+def grants(store: Place, output: OutputAs = "text") -> None:
     """List the grants in force: until when, who may see what, granted by whom."""
     with one_line_errors(), opened_for_search(store) as opened:
         grants = opened.contents().four_eyes.grants()
@@ -207,7 +202,7 @@ def override(
 
 
 @command.command("overrides")
-def overrides(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
+def overrides(store: Place, output: OutputAs = "text") -> None:
     """List the overrides in force: until when, which rule, for what, by whom."""
     with one_line_errors(), opened_for_search(store) as opened:
         overrides = opened.overrides().read()
@@ -236,7 +231,7 @@ def two_people(
     """Require two people to show or export content, or to release a hold. Turning it off takes two people."""
     with one_line_errors(), _contents(store, key) as contents:
         actor, other = acting(person, "two-people"), agreeing(second, "two-people")
-        contents.four_eyes.need_two(needed is Requirement.ON, actor=actor, reason=reason, seconder=other)
+        contents.four_eyes.need_two(needed == "on", actor=actor, reason=reason, seconder=other)
 
 
 def take(
@@ -296,7 +291,7 @@ def hold(
 
 
 @command.command("holds")
-def holds(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
+def holds(store: Place, output: OutputAs = "text") -> None:
     """List the holds in force."""
     from pipeline.decisions.context import shown_subject
 

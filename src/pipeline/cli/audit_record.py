@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import typer
 
 from cmf.json.codec import loads
-from pipeline.cli.options import OutputAs, Place, RecordId, WrittenAs
+from pipeline.cli.options import OutputAs, Place, RecordId
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.stores import reading
 from pipeline.decisions.display import counted, escaped_json, shortened, visible
@@ -30,7 +30,7 @@ _ELSEWHERE: Final = frozenset({"schema", "id", "timestamp"})  # fields of an act
 def show(
     store: Place,
     id: RecordId,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Describe one record, with the file and line of each rule that hit.
 
@@ -49,7 +49,7 @@ def show(
             problem = f"{store} has no record {id}; `cmf audit find` and `cmf audit tail` list them"
             fail(visible(problem), Exit.INPUT)
         body = None if record.body is None else loads(record.body)
-        if output is WrittenAs.JSON:
+        if output == "json":
             kept = {"erased": True} if body is None else body
             place = {"log": record.log, "place": record.place, "digest": record.digest}
             typer.echo(escaped_json(place | {"record": kept}))

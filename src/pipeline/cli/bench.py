@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cmf.errors import CmfError
 from cmf.json.codec import loads
-from pipeline.cli.options import OutputAs, PolicyOption, ProfilesOption, WrittenAs
+from pipeline.cli.options import OutputAs, PolicyOption, ProfilesOption
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import console, progress, write_json
@@ -38,7 +38,7 @@ def command(
         typer.Option("--max-regress", metavar="PERCENT", help="How much slower p50 and p95 may be than --baseline."),
     ] = "10%",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often to judge each record.")] = 5,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
     profiles: ProfilesOption = None,
 ) -> None:
     """Measure how long decisions take on recorded inputs, and which rules take longest.
@@ -79,7 +79,7 @@ def command(
             slower = regressions(shown, before, float(percent[1]) / 100)
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             fail(f"{baseline}: not the output of `cmf bench --format json`; measure again", Exit.INPUT)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_json(shown | ({} if before is None else {"slower": slower}))
     else:
         _text(figures)

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from pipeline.cli.groups import command_group
-from pipeline.cli.options import Algorithm, AlgorithmOption, OutputAs, PolicyOption, WrittenAs
+from pipeline.cli.options import AlgorithmOption, OutputAs, PolicyOption
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console, write_json
@@ -43,7 +43,7 @@ def build(
         Path | None,
         typer.Option("--signing-key", metavar="FILE", help="Sign it: the private key in PEM; for HS…, the secret."),
     ] = None,
-    algorithm: AlgorithmOption = Algorithm.RS256,
+    algorithm: AlgorithmOption = "RS256",
     key_id: KeyId = "",
     scope: Scope = "",
 ) -> None:
@@ -79,7 +79,7 @@ def build(
 def sign_in_place(
     bundle: Bundle,
     key: PrivateKey,
-    algorithm: AlgorithmOption = Algorithm.RS256,
+    algorithm: AlgorithmOption = "RS256",
     key_id: KeyId = "",
     scope: Scope = "",
 ) -> None:
@@ -111,7 +111,7 @@ def verify_signature(
         Path,
         typer.Option("--public-key", metavar="FILE", help="The public key or certificate in PEM; for HS…, the secret."),
     ],
-    algorithm: AlgorithmOption = Algorithm.RS256,
+    algorithm: AlgorithmOption = "RS256",
     scope: Scope = "",
 ) -> None:
     """Report whether this key signed exactly the content of a bundle.
@@ -139,7 +139,7 @@ def verify_signature(
 @command.command("inspect")
 def inspect(
     bundle: Bundle,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Show the content of a bundle: revision, roots, signature, rules, files.
 
@@ -154,7 +154,7 @@ def inspect(
         loaded = _loaded(files)
     manifest = _manifest(files)
     stated = manifest.get("revision") if isinstance(manifest, dict) else None
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_json(_document(loaded, files, manifest, signature))
         return
     out = console()

@@ -9,9 +9,8 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -24,22 +23,17 @@ from pipeline.cli.rendering import write_json
 from pipeline.cli.test import case_files
 from pipeline.decisions.display import counted
 
-
-class BuiltinErrors(StrEnum):
-    """What a failing builtin does."""
-
-    STRICT = "strict"
-    UNDEFINED = "undefined"
+BuiltinErrors = Literal["strict", "undefined"]
 
 
 def command(
     directory: Project = Path(),
     policies: PolicyOption = None,
-    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
+    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = "text",
     entrypoint: Entrypoint = None,
     builtin_errors: Annotated[
         BuiltinErrors, typer.Option("--builtin-errors", help="How failing builtins are handled when the set is loaded.")
-    ] = BuiltinErrors.STRICT,
+    ] = "strict",
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", metavar="CODE", help="Ignore findings with this code (repeatable).")
     ] = None,
@@ -79,7 +73,7 @@ def command(
         cases=case_files(directory),
         today=datetime.now(UTC).date(),  # noqa: TID251 - a command may read the clock
         entrypoint=entrypoint,
-        builtin_errors=cast("Literal['strict', 'undefined']", builtin_errors),
+        builtin_errors=builtin_errors,
     )
     report = check(job)
     listed = [
@@ -111,18 +105,18 @@ def command(
 
 def _write(findings: Sequence[Finding], output: FindingsAs, *, fails_on_warnings: bool) -> None:
     match output:
-        case FindingsAs.TEXT:
+        case "text":
             write_text(findings)
             errors = sum(finding.severity == "error" for finding in findings)
             typer.echo(f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
-        case FindingsAs.JSON:
+        case "json":
             write_json({"findings": [dataclasses.asdict(finding) for finding in findings]})
-        case FindingsAs.JUNIT:
+        case "junit":
             cases = [
                 _junit_case(finding, fails=finding.severity == "error" or fails_on_warnings) for finding in findings
             ]
             write_junit("cmf check", cases or [JUnitCase(suite="cmf check", name="clean")])
-        case FindingsAs.GITHUB:
+        case "github":
             write_github(findings)
         case _:
             write_sarif(findings)

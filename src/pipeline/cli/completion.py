@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer._completion_shared import get_completion_script
 
-
-class Shell(StrEnum):
-    """The shells with completion."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
+Shell = Literal["bash", "zsh", "fish"]
 
 
 def command(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:

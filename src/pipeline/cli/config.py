@@ -14,7 +14,7 @@ import typer
 
 from cmf.json.codec import dumps
 from pipeline.cli.groups import command_group
-from pipeline.cli.options import OutputAs, WrittenAs
+from pipeline.cli.options import OutputAs
 from pipeline.cli.reading import one_line_errors
 from pipeline.decisions.display import counted
 from pipeline.decisions.errors import ConfigError, needs
@@ -53,12 +53,12 @@ def new() -> None:
 @command.command("show")
 def show(
     config: ConfigOption = DEFAULT,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Print every effective setting and its origin. Secrets are named, never shown."""
     with one_line_errors():
         loaded = load_settings(config)
-    if output is WrittenAs.JSON:
+    if output == "json":
         values = {path: {"value": value, "source": source} for path, value, source in loaded.effective()}
         typer.echo(dumps(values).decode())
         return

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -23,19 +22,14 @@ NDJSON_FORMATS: Final = frozenset({"ollama"})
 """The formats whose streams are JSON lines; all others are server-sent events."""
 
 
-class ConvertKind(StrEnum):
-    """What a file to convert holds."""
-
-    REQUEST = "request"
-    RESPONSE = "response"
-    STREAM = "stream"
+ConvertKind = Literal["request", "response", "stream"]
 
 
 def command(
     file: File,
     source: From,
     target: Annotated[Wire, typer.Option("--to", help="The format to write.")],
-    kind: Annotated[ConvertKind, typer.Option("--kind", help="What FILE holds.")] = ConvertKind.REQUEST,
+    kind: Annotated[ConvertKind, typer.Option("--kind", help="What FILE holds.")] = "request",
     strict: Annotated[bool, typer.Option("--strict", help="Fail if anything would be lost.")] = False,
 ) -> None:
     """Translate between wire formats. What the target cannot express is dropped and listed on standard error.

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import typer
 
 from cmf.errors import CmfError
-from pipeline.cli.options import OutputAs, WrittenAs
+from pipeline.cli.options import OutputAs
 from pipeline.decisions.display import counted, visible
 from pipeline.decisions.errors import PipelineError, PolicyError, StoreError
 
@@ -80,7 +80,7 @@ def command(
     upstreams: Annotated[
         bool, typer.Option("--upstreams", help="Connect to upstreams, MCP servers and issuers; nothing is sent.")
     ] = False,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Check that everything needed is present and works, and say what to do if not.
 
@@ -91,7 +91,7 @@ def command(
     file = config if config is not None or not DEFAULT.exists() else DEFAULT
     results = [pasteable(result) for result in examined(file, upstreams=upstreams)]
     counts = {status: sum(result.status is status for result in results) for status in Status}
-    if output is WrittenAs.JSON:
+    if output == "json":
         checks = [asdict(result) for result in results]
         typer.echo(json.dumps({"ok": not counts[Status.PROBLEM], "checks": checks}, indent=1))
     else:

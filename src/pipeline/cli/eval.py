@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -24,8 +23,8 @@ from pipeline.cli.options import (
     SealKey,
     SessionId,
     SubjectId,
+    TraceLevel,
     Wire,
-    WrittenAs,
 )
 from pipeline.cli.policy_places import Places, chosen
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_seal_key, read_wire
@@ -33,7 +32,7 @@ from pipeline.decisions.display import visible
 
 if TYPE_CHECKING:
     from cmf.adapters.wire.loss import Loss
-    from pipeline.cli.trace import Level, Tracing
+    from pipeline.cli.trace import Tracing
     from pipeline.decisions.context import Context
     from pipeline.engines.recording import Tap
     from pipeline.policy.policy_set import PolicySet
@@ -42,19 +41,7 @@ if TYPE_CHECKING:
     from pipeline.sessions.observed import WatchedSessions
 
 
-class EngineChoice(StrEnum):
-    """Where policy is evaluated."""
-
-    EMBEDDED = "embedded"
-    OPA = "opa"
-
-
-class Trace(StrEnum):
-    """How much `cmf eval` explains; the levels are OPA's."""
-
-    NOTES = "notes"
-    FAILS = "fails"
-    FULL = "full"
+EngineChoice = Literal["embedded", "opa"]
 
 
 def command(
@@ -64,17 +51,15 @@ def command(
     kind: KindOrSeen = None,
     policies: PolicyOption = None,
     context: ContextFile = None,
-    output: OutputAs = WrittenAs.TEXT,
-    engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where policy is evaluated.")
-    ] = EngineChoice.EMBEDDED,
+    output: OutputAs = "text",
+    engine: Annotated[EngineChoice, typer.Option("--engine", help="Where policy is evaluated.")] = "embedded",
     opa_url: Annotated[str | None, typer.Option("--opa-url", help="The OPA server, for --engine opa.")] = None,
     entrypoint: Entrypoint = None,
     bundle_key: Annotated[
         Path | None,
         typer.Option("--bundle-key", metavar="FILE", help="The public key that the policies must be signed with."),
     ] = None,
-    algorithm: AlgorithmOption = Algorithm.RS256,
+    algorithm: AlgorithmOption = "RS256",
     store: Annotated[
         str | None,
         typer.Option("--store", help="The session store: a SQLite file, sqlite:////…, postgresql://… or redis://…"),
@@ -90,7 +75,7 @@ def command(
         bool, typer.Option("--without-secrets", help="With --record: replace secrets by placeholders.")
     ] = False,
     trace: Annotated[
-        Trace | None,
+        TraceLevel | None,
         typer.Option("--trace", help="Explain what policies print, where rules stopped, or both."),
     ] = None,
     trace_lines: Annotated[int, typer.Option("--trace-lines", min=1, help="Print at most this many lines.")] = 200,
@@ -118,17 +103,16 @@ def command(
     from pipeline.run.masking import Masking
     from pipeline.run.recorded_input import append, entry_of
 
-    tracing = _tracing(None if trace is None else trace.value, lines=trace_lines, out=trace_out)
+    tracing = _tracing(trace, lines=trace_lines, out=trace_out)
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()), ExitStack() as opened:
         sealing = None if seal_key is None else read_seal_key(seal_key)
         config = Config(opa_url=opa_url, entrypoint=entrypoint, seal_key=sealing)
         watched = _watched_sessions(store, opened)
         sessions = cast("SessionStore", watched)
-        name = cast("Literal['embedded', 'opa']", engine)
         loaded = _loaded(policies, entrypoint, bundle_key, algorithm)
-        tap = Tap(build_engine(loaded, name, config)) if tracing is not None or prints(loaded) else None
-        guard = opened.enter_context(Guard(loaded, engine=tap or name, config=config, sessions=sessions))
+        tap = Tap(build_engine(loaded, engine, config)) if tracing is not None or prints(loaded) else None
+        guard = opened.enter_context(Guard(loaded, engine=tap or engine, config=config, sessions=sessions))
         judged_in = _context(context, subject, session)
         with one_line_errors(file):
             read = read_wire(file, source, kind)
@@ -140,7 +124,7 @@ def command(
             if read.entry is None:
                 outcome = guard.run(traffic, context=judged_in)
             else:
-                outcome = Replay(loaded, engine=tap or build_engine(loaded, name, config)).outcome(read.entry)
+                outcome = Replay(loaded, engine=tap or build_engine(loaded, engine, config)).outcome(read.entry)
         if record is not None:
             entry = entry_of(traffic, judged_in, noted.session, outcome.decision, seen=noted.seen)
             append(record, Masking().masked(entry) if without_secrets else entry)
@@ -150,7 +134,7 @@ def command(
     if tap is not None and tracing is not None:
         with one_line_errors(policies=policies or ()):
             tracing.write(Traced(policies=loaded, directories=policies, tap=tap, outcome=outcome, wire=wire))
-    if output is WrittenAs.JSON:
+    if output == "json":
         rendering.write_line(outcome.decision.to_json() | {"request": wire})
     else:
         rendering.show_outcome(outcome, None if diff else wire, target, losses, Places(loaded, policies).of)
@@ -204,13 +188,13 @@ def _emitted(outcome: Outcome, target: str, file: str) -> tuple[Any, Sequence[Lo
         return emit(outcome, target) if outcome.value is not None else None, losses
 
 
-def _tracing(level: str | None, *, lines: int, out: Path | None) -> Tracing | None:
+def _tracing(level: TraceLevel | None, *, lines: int, out: Path | None) -> Tracing | None:
     """The trace that the options request, if any."""
     from pipeline.cli.trace import Tracing
 
     if level is None and out is not None:
         fail("--trace-out needs --trace notes, fails or full", Exit.USAGE)
-    return None if level is None else Tracing(level=cast("Level", level), lines=lines, out=out)
+    return None if level is None else Tracing(level=level, lines=lines, out=out)
 
 
 def _exit_code(outcome: Outcome, engine: EngineChoice) -> Exit:
@@ -219,7 +203,7 @@ def _exit_code(outcome: Outcome, engine: EngineChoice) -> Exit:
     from pipeline.run.outcome import is_outage
 
     decision = outcome.decision
-    if engine is EngineChoice.OPA and any(hit.code == "engine.unavailable" for hit in decision.reasons):
+    if engine == "opa" and any(hit.code == "engine.unavailable" for hit in decision.reasons):
         typer.echo(
             "cmf: the OPA server did not answer; check --opa-url, and that `opa run --server` is running", err=True
         )

@@ -44,7 +44,7 @@ def command(
         int | None,
         typer.Option("--max-newly-denied", min=0, help="Exit with 1 if more records than this are newly denied."),
     ] = None,
-    output: Annotated[ReportAs, typer.Option("--format", help="The output format.")] = ReportAs.TEXT,
+    output: Annotated[ReportAs, typer.Option("--format", help="The output format.")] = "text",
     profiles: ProfilesOption = None,
     key: RecordsKey = None,
     jobs: Annotated[
@@ -80,12 +80,12 @@ def command(
     silent = _silent(impact, before, after)
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
     match output:
-        case ReportAs.TEXT:
+        case "text":
             _text(impact, total, silent, same=before.revision == after.revision)
-        case ReportAs.JSON:
+        case "json":
             revisions = {"base": before.revision, "head": after.revision}
             write_json({"records": total, **revisions, **impact.to_json(), "silent": silent})
-        case ReportAs.JUNIT:
+        case "junit":
             _junit(impact, max_newly_denied, exceeded=exceeded)
         case _:
             write_github(_findings(impact, records, exceeded=exceeded))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-from enum import StrEnum
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,18 +15,12 @@ from pipeline.cli.reading import Exit, fail
 HIDDEN = "dot-"  # stands for a leading dot in the templates, because packaging tools skip dotfiles
 
 
-class Template(StrEnum):
-    """The templates of `cmf init`."""
-
-    TOOLS = "tools"
-    PII = "pii"
-    MCP = "mcp"
-    EMPTY = "empty"
+Template = Literal["tools", "pii", "mcp", "empty"]
 
 
 def command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")] = Path(),
-    template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = Template.TOOLS,
+    template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = "tools",
 ) -> None:
     """Start a policy project: rules with tests, test cases, settings for editors and CI. All tests pass."""
     from pipeline.authoring.case import case_schema  # here, so that help and completion are fast

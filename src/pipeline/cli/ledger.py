@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pipeline.cli.groups import command_group
-from pipeline.cli.options import OutputAs, Place, WrittenAs
+from pipeline.cli.options import OutputAs, Place
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import write_line, write_rows
 from pipeline.cli.stores import reading
@@ -28,14 +27,7 @@ if TYPE_CHECKING:
     from pipeline.store.conversations import Ledger
 
 
-class Conversation(StrEnum):
-    """The file formats of a conversation."""
-
-    CANONICAL = "canonical"
-    AGENT_THREADS = "agent_threads"
-    OPENAI_CHAT = "openai_chat"
-    ANTHROPIC_MESSAGES = "anthropic_messages"
-    AISDK = "aisdk"
+Conversation = Literal["canonical", "agent_threads", "openai_chat", "anthropic_messages", "aisdk"]
 
 
 StoredId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
@@ -50,7 +42,7 @@ command = command_group("Stored conversations.")
 def list_sessions(
     store: Place,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many.")] = 20,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """List the most recently changed conversations: id, subject, the client's session id, time."""
     from pipeline.decisions.context import shown_subject
@@ -89,7 +81,7 @@ def read(
 def write(
     store: Place,
     session: StoredId,
-    target: Annotated[Conversation, typer.Option("--to", help="The format to write.")] = Conversation.CANONICAL,
+    target: Annotated[Conversation, typer.Option("--to", help="The format to write.")] = "canonical",
 ) -> None:
     """Print the committed messages of a conversation, in order."""
     from cmf.adapters.wire import loss
@@ -109,7 +101,7 @@ def cost(
     session: StoredId,
     prices: Prices = None,
     reprice: Annotated[bool, typer.Option("--write", help="Store the new costs in the conversation.")] = False,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Print the exact cost of a conversation by model. Exits with 1 if a model has no price."""
     from pipeline.store.conversation_costs import cost_of
@@ -120,7 +112,7 @@ def cost(
         if reprice and table is None:
             raise ConfigError("--write needs a price table", hint="give it with --prices")
         cost = ledger.reprice(session, table) if reprice and table else cost_of(ledger.messages(session), table)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_line(_cost_shown(cost))
     else:
         for model, amount in sorted(cost.by_model.items()):
@@ -137,7 +129,7 @@ def tally(
         int, typer.Option("--limit", "-n", min=1, help="Show at most this many, the most recently changed.")
     ] = 100,
     prices: Prices = None,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Print the cost, unanswered calls and tool failures of each conversation."""
     from pipeline.store.conversation_totals import tallies
@@ -163,7 +155,7 @@ def calls(
     failed: Annotated[
         bool, typer.Option("--failed", help="Failed calls instead, counted by tool and conversation.")
     ] = False,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """List the tool calls without a result."""
     with _opened(store) as ledger:
@@ -180,7 +172,7 @@ def calls(
         return
     if not by_session:
         typer.echo("cmf: no failed calls", err=True)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_line(by_session)
         return
     for session, tools in by_session.items():

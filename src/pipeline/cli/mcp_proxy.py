@@ -9,9 +9,8 @@ import signal
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -31,11 +30,7 @@ _READS, _WRITES = 0, 1
 POLICY_SECONDS: Final = 5.0  # generous, because a workstation may be busy
 
 
-class ProxyMode(StrEnum):
-    """Whether decisions are enforced."""
-
-    ENFORCE = "enforce"
-    OBSERVE = "observe"
+ProxyMode = Literal["enforce", "observe"]
 
 
 def command(
@@ -52,7 +47,7 @@ def command(
     policies: Annotated[
         list[Path] | None, typer.Option("--policies", "-p", metavar="DIR", help="A policy directory (repeatable).")
     ] = None,
-    mode: Annotated[ProxyMode, typer.Option("--mode", help="Whether policy is enforced.")] = ProxyMode.ENFORCE,
+    mode: Annotated[ProxyMode, typer.Option("--mode", help="Whether policy is enforced.")] = "enforce",
     profiles: Annotated[
         list[Path] | None, typer.Option("--profiles", metavar="FILE", help="Tool profiles (repeatable).")
     ] = None,
@@ -117,7 +112,7 @@ def command(
             pins=pinned,
             clock=time.monotonic,
             answer_seconds=answer_seconds,
-            enforce=mode is ProxyMode.ENFORCE,
+            enforce=mode == "enforce",
         )
         ended = asyncio.run(_serve(link, server))
     if not ended:

@@ -4,65 +4,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from cmf.adapters import FORMATS
 
 Wire = StrEnum("Wire", {"canonical": "canonical", **{name: name for name in FORMATS}})  # type: ignore[misc]  # known at run time
-
-
-class Kind(StrEnum):
-    """Which side of an exchange a file holds."""
-
-    REQUEST = "request"
-    RESPONSE = "response"
-
-
-class ReportAs(StrEnum):
-    """The formats of a report."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
-
-
-class FindingsAs(StrEnum):
-    """The formats of findings: those of a report, and SARIF."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
-    SARIF = "sarif"
-
-
-class WrittenAs(StrEnum):
-    """The output formats of most commands: for people, or for programs."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class Algorithm(StrEnum):
-    """The signing algorithms."""
-
-    RS256 = "RS256"
-    RS384 = "RS384"
-    RS512 = "RS512"
-    PS256 = "PS256"
-    PS384 = "PS384"
-    PS512 = "PS512"
-    ES256 = "ES256"
-    ES384 = "ES384"
-    ES512 = "ES512"
-    HS256 = "HS256"
-    HS384 = "HS384"
-    HS512 = "HS512"
-
-
+Kind = Literal["request", "response"]
+ReportAs = Literal["text", "json", "junit", "github"]
+FindingsAs = Literal["text", "json", "junit", "github", "sarif"]
+WrittenAs = Literal["text", "json"]
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "HS256", "HS384", "HS512"
+]  # fmt: skip
+TraceLevel = Literal["notes", "fails", "full"]  # as OPA names them
 SHIPPED: Final = "shipped"
 """The word for the shipped policies, wherever a command takes the path of policies."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pipeline.cli.groups import command_group
-from pipeline.cli.options import FromOrSeen, OutputAs, ProfilesOption, Records, RecordsKey, WrittenAs
+from pipeline.cli.options import FromOrSeen, OutputAs, ProfilesOption, Records, RecordsKey
 from pipeline.cli.reading import Exit, fail, one_line_errors, tools_in
 from pipeline.cli.rendering import write_json
 from pipeline.cli.stores import lines_of
@@ -71,7 +71,7 @@ def show(
     server: Server = None,
     namespace: Namespace = None,
     profiles: ProfilesOption = None,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Show what is known of one tool, and where each fact comes from. Without a definition, the name says it."""
     from cmf.message.tools import ToolDefinition
@@ -87,7 +87,7 @@ def show(
             fail(f"no definition of {visible(tool)} there", Exit.INPUT)
         definition = named[-1] if named else ToolDefinition(name=name, namespace=within or namespace)
         facts = known_facts(definition, known)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_json([fact._asdict() for fact in facts])
         return
     for fact in facts:
@@ -100,7 +100,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="PROFILES", help="A file of profiles.")],
     records: Records,
     key: RecordsKey = None,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Report patterns of profiles that name no field of any recorded result or call. Exit code 1 if there are some."""
     from pipeline.authoring.profile_drafts import unmatched_patterns
@@ -108,7 +108,7 @@ def check(
 
     with one_line_errors(), _traffic(records, key) as traffic:
         findings = unmatched_patterns(Profiles.load(file).written, traffic)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_json([finding._asdict() for finding in findings])
     else:
         for finding in findings:

@@ -59,7 +59,7 @@ def write_rows(
     if not rows:
         typer.echo(f"cmf: {nothing}", err=True)
     for row in rows:
-        if output is WrittenAs.JSON:
+        if output == "json":
             write_line(document(row))
         else:
             typer.echo(visible(line(row)))

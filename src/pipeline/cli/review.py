@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,13 +23,7 @@ HOST = "127.0.0.1"
 _KEEP_ALIVE_SECONDS = 10
 
 
-class RoleChoice(StrEnum):
-    """The roles on the site; each includes the ones before it."""
-
-    VIEWER = "viewer"
-    REVIEWER = "reviewer"
-    SIGNER = "signer"
-    ADMIN = "admin"
+RoleChoice = Literal["viewer", "reviewer", "signer", "admin"]
 
 
 def command(
@@ -39,7 +32,7 @@ def command(
     person: Annotated[
         str | None, typer.Option("--as", metavar="WHO", help="Your id; recorded with everything you do.")
     ] = None,
-    role: Annotated[RoleChoice, typer.Option("--role", help="Your role.")] = RoleChoice.REVIEWER,
+    role: Annotated[RoleChoice, typer.Option("--role", help="Your role.")] = "reviewer",
     policies: Annotated[
         list[Path] | None,
         typer.Option(
@@ -86,7 +79,7 @@ def command(
         trusted = [PublicKey.at(file) for file in (keys or ())] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
         hand = PoliciesAtHand.of_directories(policies or ())
-    reads = person is not None and Role(role.value) is Role.VIEWER  # viewers record nothing, so no key is needed
+    reads = person is not None and Role(role) is Role.VIEWER  # viewers record nothing, so no key is needed
     with (
         one_line_errors(),
         listening_at(port) as listening,
@@ -98,7 +91,7 @@ def command(
         if person is None:
             keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"
         else:
-            named = Named(Person(person, Role(role.value)), f"cmf_review_{port}")
+            named = Named(Person(person, Role(role)), f"cmf_review_{port}")
             keeper, hosts = named, own_hosts(port)
             where = f"http://{HOST}:{port}/?t={named.token}"
         site = Site(opened, policies=hand, seal_key=opens, heads=heads, keys=trusted)

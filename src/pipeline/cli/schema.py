@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-
-class SchemaName(StrEnum):
-    """The schemas of `cmf schema`."""
-
-    VIEW = "view"
-    MESSAGE = "message"
-    DECISION = "decision"
-    PROFILES = "profiles"
-    CASE = "case"
-    CONFIG = "config"
+SchemaName = Literal["view", "message", "decision", "profiles", "case", "config"]
 
 
 def command(
-    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = SchemaName.VIEW,
+    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = "view",
 ) -> None:
     """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, test cases, or cmf.yaml."""
     typer.echo(json.dumps(_schema(name), indent=2))

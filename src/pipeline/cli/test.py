@@ -46,7 +46,7 @@ def command(
         Path, typer.Argument(metavar="DIR", help="A project: policies in DIR/policy, cases in DIR/cases.")
     ] = Path(),
     policies: PolicyOption = None,
-    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = FindingsAs.TEXT,
+    output: Annotated[FindingsAs, typer.Option("--format", help="The output format.")] = "text",
     select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name contains this.")] = None,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="Report rules that hit in no case, and lines not reached.")
@@ -223,13 +223,13 @@ def _shown(report: TestReport, output: FindingsAs, *, shows_coverage: bool, thre
     """Print the report, and return the exit code."""
     short = report.coverage.percent < (threshold or 0)
     match output:
-        case FindingsAs.TEXT:
+        case "text":
             _text(report, shows_coverage=shows_coverage or short)
-        case FindingsAs.JSON:
+        case "json":
             _json(report)
-        case FindingsAs.JUNIT:
+        case "junit":
             _junit(report)
-        case FindingsAs.GITHUB:
+        case "github":
             write_github(_findings(report))
         case _:
             write_sarif(_findings(report))

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import typer
 
 from pipeline.authoring.explain import Body, Why
+from pipeline.cli.options import TraceLevel
 from pipeline.cli.policy_places import Places
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.rendering import progress
@@ -29,15 +30,11 @@ from pipeline.run.outcome import Outcome
 LINES: Final = 200  # printed by default
 
 
-Level: TypeAlias = Literal["notes", "fails", "full"]
-"""How much is explained; the levels are OPA's."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracing:
     """The options: the level, the maximum number of lines, and a file to write to instead of standard error."""
 
-    level: Level
+    level: TraceLevel
     lines: int = LINES
     out: Path | None = None
 
@@ -76,7 +73,7 @@ class Traced:
     outcome: Outcome
     wire: Any
 
-    def lines(self, level: Level) -> Iterator[str]:
+    def lines(self, level: TraceLevel) -> Iterator[str]:
         """A headline for each view with something to report, and the report below it."""
         views, seen = self.outcome.decision.views, self.tap.documents()
         notes = self._notes() if level != "fails" else {}
@@ -110,7 +107,7 @@ class Traced:
         return notes
 
 
-def _bodies(explanation: ViewExplanation, level: Level, places: Mapping[str, str], shown: Shown) -> Iterator[str]:
+def _bodies(explanation: ViewExplanation, level: TraceLevel, places: Mapping[str, str], shown: Shown) -> Iterator[str]:
     """For each rule that did not hit, the body that got furthest; or all bodies of all rules."""
     chosen: list[tuple[str, str, Body]] = []
     for rule in explanation.rules:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -13,20 +12,14 @@ from pipeline.cli.reading import one_line_errors, read_wire
 from pipeline.cli.rendering import console, write_line
 from pipeline.decisions.display import escaped_json, rego_paths, visible
 
-
-class ViewFormat(StrEnum):
-    """The output formats of `cmf view`."""
-
-    TREE = "tree"
-    JSON = "json"
-    PATHS = "paths"
+ViewFormat = Literal["tree", "json", "paths"]
 
 
 def command(
     file: File,
     source: FromOrSeen = None,
     kind: KindOrSeen = None,
-    output: Annotated[ViewFormat, typer.Option("--format", help="The output format.")] = ViewFormat.TREE,
+    output: Annotated[ViewFormat, typer.Option("--format", help="The output format.")] = "tree",
 ) -> None:
     """Show what a policy sees of FILE: every value with its Rego path."""
     from cmf.views.iterate import iter_views  # here, so that help and completion are fast

@@ -22,7 +22,6 @@ from pipeline.cli.options import (
     OutputAs,
     PolicyOption,
     SubjectId,
-    WrittenAs,
     policy_place,
 )
 from pipeline.cli.policy_places import chosen, file_of
@@ -62,7 +61,7 @@ def command(
         str | None, typer.Option("--case", metavar="NAME", help="The case to explain, if FILE is a file of test cases.")
     ] = None,
     entrypoint: Entrypoint = None,
-    output: OutputAs = WrittenAs.TEXT,
+    output: OutputAs = "text",
 ) -> None:
     """Explain a decision: which rules hit and with which values, and at which expression the others stopped.
 
@@ -108,7 +107,7 @@ def command(
                 explanation_of(why, loaded, asked, seen.get(asked.path, []), done, rule=rule) for asked in views
             ]
     places = files_by_module(loaded, policies)
-    if output is WrittenAs.JSON:
+    if output == "json":
         write_json(_document(decision, explanations, places))
     else:
         _show(explanations, places, rule)
