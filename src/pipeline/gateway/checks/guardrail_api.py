@@ -91,7 +91,8 @@ def _answer_for(
     headers = decision_headers(outcome.decision)
     if canonical_bytes(left) == canonical_bytes(body):
         return json_answer(200, {"action": "NONE"}, headers)
-    texts = _edited(body, left, places) if edit_answers or sent.input_type == "request" else None
+    may_edit = edit_answers or sent.input_type == "request"
+    texts = _edited(body, left, places, joined=_is_joined(sent)) if may_edit else None
     if texts is None:
         raise would_change(outcome, "Policy allows this only with changes that LiteLLM would not make.")
     return json_answer(200, {"action": "GUARDRAIL_INTERVENED", "texts": texts}, headers)
@@ -121,7 +122,7 @@ def _body(sent: GuardrailRequest) -> _Object:
 
 
 def _loose(sent: GuardrailRequest, role: str) -> Iterator[_Object]:
-    """Messages for what was sent without any: one for each text, as nothing tells which belong together.
+    """Messages for what was sent without any: one for each text and one for all, as none tells which belong together.
 
     Calls come first: then no text counts as a request for what is in them.
     """
@@ -129,9 +130,16 @@ def _loose(sent: GuardrailRequest, role: str) -> Iterator[_Object]:
     if calls:
         yield {"role": "assistant", "content": None, "tool_calls": calls}
     yield from ({"role": role, "content": text} for text in sent.texts or ())
+    if _is_joined(sent):
+        yield {"role": role, "content": "".join(sent.texts or ())}
     images = [{"type": "image_url", "image_url": {"url": url}} for url in sent.images or ()]
     if images:
         yield {"role": role, "content": images}
+
+
+def _is_joined(sent: GuardrailRequest) -> bool:
+    """Whether the last text of the body joins those before it, as readers may: they may be blocks of one answer."""
+    return not sent.structured_messages and len(sent.texts or ()) > 1
 
 
 def _unnumbered(call: _Object) -> _Object:
@@ -225,12 +233,21 @@ def _unknown(path: str) -> Refusal:
     )
 
 
-def _edited(body: _Object, left: Any, places: Sequence[int]) -> list[str] | None:
-    """LiteLLM's texts as policy left them; None if anything else was changed, or the place is ambiguous."""
+def _edited(body: _Object, left: Any, places: Sequence[int], *, joined: bool) -> list[str] | None:
+    """LiteLLM's texts as policy left them; None if anything else was changed, or the place is ambiguous.
+
+    `joined`: the last text joins the others. What was found across them is in none of them.
+    """
     now = loads(dumps(left))
     before, after = list(_texts(body)), list(_texts(now))
     if len(before) != len(after):
         return None
+    if joined:
+        *before, old = before
+        *after, new = after
+        if new.text not in (old.text, "".join(each.text for each in after)):
+            return None
+        new.holder[new.key] = old.text
     texts = [after[at].text for at in places]
     became: defaultdict[str, set[str]] = defaultdict(set)
     for old, new in zip(before, after, strict=True):

@@ -139,6 +139,8 @@ def test_what_cannot_all_be_judged_is_blocked(url: str, body: Any, code: str, wo
     [
         handed("fine", "forbidden"),
         handed("forbidden", kind="response"),
+        handed("forb", "idden", kind="response"),
+        handed("hi", "forb", "idden"),
         handed(structured_messages=[said("user", "forbidden")]),
         handed("hi", structured_messages=[said("user", "hi"), said("system", [{"type": "text", "text": "forbidden"}])]),
         handed(TELL, tool_calls=[TO_BOB]),
@@ -176,6 +178,7 @@ def test_what_the_shipped_rules_know_nothing_of_is_blocked(tmp_path: Path, body:
     "body",
     [
         handed("my pin is 1234", kind="response"),
+        handed("my pin is 12", "34"),
         handed("hi", structured_messages=[said("user", "hi"), said("user", "my pin is 1234")]),
         handed("1234", structured_messages=[said("user", "1234"), said("user", "1234")]),
         handed("once", "once", structured_messages=[said("user", "once"), said("system", "once"), said("user", "x")]),
@@ -241,6 +244,7 @@ def test_what_may_go_on_as_it_is_is_none_of_its_business(url: str, body: Any) ->
     ("body", "texts"),
     [
         (handed("hi", "my pin is 1234"), ["hi", "my pin is [MASKED]"]),
+        (handed("once", "my pin is 1234", "once"), ["once", "my pin is [MASKED]", "once"]),
         (
             handed("1234", "b", "b", structured_messages=[
                 said("tool", [{"type": "text", "text": "b"}, {"type": "text", "text": "1234"}], tool_call_id="c1"),
