@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cmf.adapters.aisdk.version4 import modernized
-from cmf.adapters.wire.fields import Fields
+from cmf.adapters.wire.fields import Fields, role_named
 from cmf.adapters.wire.layout import capped, grouped_as, spelling
 from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError
+from cmf.errors import ShapeError
 from cmf.json.codec import dumps
 from cmf.json.frozen import FrozenDict, freeze
 from cmf.json.value import replace, trusted
@@ -75,9 +75,7 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
     """
     raw, version4 = modernized(raw, path)
     fields = Fields(raw, path)
-    role = ROLES.get(fields.need("role", str))
-    if role is None:
-        raise UnknownRoleError("unknown role", path=f"{path}.role", hint="use system, user or assistant")
+    role = role_named(fields.need("role", str), ROLES, path)
     reading = _Reading()
     parts = fields.take("parts", list)
     shape: dict[str, Any] = {}

@@ -79,8 +79,7 @@ def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[st
     def decode(spelt: Any) -> Sequence[Message]:
         return read_message(spelt, "$", index=index, split=split, encode=lambda _: spelt, names=names_in(group))
 
-    body: dict[str, Any] = respell(write_plain(group, index=index), group, format_name=FORMAT, decode=decode)
-    return body
+    return respell(write_plain(group, index=index), group, format_name=FORMAT, decode=decode)
 
 
 def older(body: dict[str, Any], group: Sequence[Message]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from cmf.adapters.wire.call_ids import from_plain_form, is_plain, with_mark
+from cmf.adapters.wire.fields import as_text, object_in
 from cmf.errors import ShapeError
 from cmf.json.codec import dumps
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
@@ -217,24 +218,22 @@ def _provider_result(block: FrozenDict, path: str, names: Names) -> Part | None:
     )
 
 
+BLOCKS: Final = "content"  # the type of a source that is a document's own blocks, and the key of these
 _SOURCE_KEYS: Final = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
-_BASE64_KEYS: Final = frozenset({"type", "media_type", "data"})
-_URL_KEYS: Final = frozenset({"type", "url"})
-_FILE_KEYS: Final = frozenset({"type", "file_id"})
-_PLAIN_TEXT_KEYS: Final = frozenset({"media_type", "data"})
 _TAKEN: Final = {
-    "base64": _BASE64_KEYS, "url": _URL_KEYS, "file": _FILE_KEYS, "text": _PLAIN_TEXT_KEYS,
-    "content": frozenset({"content"}),
-}  # fmt: skip
-_IMAGE_KEYS: Final = frozenset({"type", "source"})
-_DOCUMENT_KEYS: Final = frozenset({"type", "source", "title"})
+    "base64": ("type", "media_type", "data"),
+    "url": ("type", "url"),
+    "file": ("type", "file_id"),
+    "text": ("media_type", "data"),
+    BLOCKS: (BLOCKS,),
+}
 
 
 def _image(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     fields = _media(block)
     if fields is None or "text" in fields:
         return None
-    return trusted(ImagePart, **fields, extra=_media_extra(block, _IMAGE_KEYS, fields))
+    return trusted(ImagePart, **fields, extra=_media_extra(block, {"type", "source"}, fields))
 
 
 def _document(block: FrozenDict, _path: str, _names: Names) -> Part | None:
@@ -245,32 +244,29 @@ def _document(block: FrozenDict, _path: str, _names: Names) -> Part | None:
         fields = _media(block)
     if fields is None:
         return None
-    known = _IMAGE_KEYS
+    keys = {"type", "source"}
     if type(block.get("title")) is str:
-        known, fields["title"] = _DOCUMENT_KEYS, block["title"]
-    return trusted(DocumentPart, **fields, extra=_media_extra(block, known, fields))
+        keys, fields["title"] = {*keys, "title"}, block["title"]
+    return trusted(DocumentPart, **fields, extra=_media_extra(block, keys, fields))
 
 
 def _media(block: FrozenDict) -> dict[str, Any] | None:
     """The canonical fields of a media source; None where it has no canonical shape."""
-    source = block.get("source")
-    kind = source.get("type") if isinstance(source, dict) else None
-    data = source.get(_SOURCE_KEYS.get(kind, "")) if isinstance(source, dict) and isinstance(kind, str) else None
+    source = object_in(block, "source")
+    kind = as_text(source.get("type"))
+    data = source.get(_SOURCE_KEYS.get(kind or "", ""))
     if type(data) is not str:
         return None
     if kind == "url":
         return {"type": "url", "data": data}
     if kind == "file":
         return {"type": "file_ref", "data": data}
-    media_type = source.get("media_type") if isinstance(source, dict) else None
+    media_type = source.get("media_type")
     if type(media_type) is not str:
         return None
     if kind == "base64":
         return {"type": "base64", "data": data, "media_type": media_type}
     return _text_source(data, media_type)
-
-
-BLOCKS: Final = "content"  # the type of a source that is a document's own blocks, and the key of these
 
 
 def _blocks_source(source: FrozenDict) -> dict[str, Any] | None:
@@ -288,27 +284,19 @@ def _text_source(text: str, media_type: str) -> dict[str, Any] | None:
     return {"type": "base64", "data": base64.b64encode(raw).decode("ascii"), "media_type": media_type}
 
 
-def _media_extra(block: FrozenDict, known: frozenset[str], fields: dict[str, Any]) -> FrozenDict | None:
+def _media_extra(block: FrozenDict, known: Collection[str], fields: dict[str, Any]) -> FrozenDict | None:
     source = block["source"]
     kind = source["type"]
-    taken = _TAKEN[kind]
-    left = {key: item for key, item in source.items() if key not in taken}
+    left = {key: item for key, item in source.items() if key not in _TAKEN[kind]}
     if kind == BLOCKS and type(source[BLOCKS]) is not str:
         left[BLOCKS] = freeze(list(map(_cut, source[BLOCKS])))
     if not left:
         # Writing treats a part of another format differently; the mark keeps this one as it is.
-        return rest_of(block, known, always=kind == "file" or _rewritten_if_foreign(fields))
+        is_text = binary.agrees(fields.get("media_type") or "", "text/plain")
+        rewritten = fields["data"].startswith("data:") if fields["type"] == "url" else is_text
+        return rest_of(block, known, always=kind == "file" or rewritten)
     own = {key: item for key, item in block.items() if key not in known} | {"source": frozen_mapping(left)}
     return frozen_mapping({FORMAT: frozen_mapping(own)})
-
-
-def _rewritten_if_foreign(fields: dict[str, Any]) -> bool:
-    if fields["type"] == "url":
-        return bool(fields["data"].startswith("data:"))
-    return binary.agrees(fields.get("media_type") or "", "text/plain")
-
-
-_SEARCH_KEYS: Final = frozenset({"source", "title", "content"})
 
 
 def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
@@ -317,7 +305,7 @@ def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     texts = _texts(content)
     if type(source) is not str or type(title) is not str or not isinstance(content, list) or not texts:
         return None
-    extra = rest_of(block, _SEARCH_KEYS, always=True)
+    extra = rest_of(block, {"source", "title", "content"}, always=True)
     if extra is not None and (len(content) > 1 or content[0].keys() != {"type", "text"}):
         extra = frozen_mapping({FORMAT: frozen_mapping({**extra[FORMAT], "content": freeze(list(map(_cut, content)))})})
     return trusted(ResourcePart, uri=source, name=title, content=SEARCH_TEXTS.join(texts), extra=extra)

@@ -22,12 +22,12 @@ from cmf.adapters.anthropic_messages.parts_out import encode_content
 from cmf.adapters.wire import layout
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import marked_again, with_ids
-from cmf.adapters.wire.fields import Fields, extra_of, merge
+from cmf.adapters.wire.fields import Fields, extra_of, merge, opened, role_named
 from cmf.adapters.wire.layout import user_runs
 from cmf.adapters.wire.loss import drop, narrowed, own_extra
 from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
+from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import present, replace, trusted
 from cmf.message.message import Layout, Message, Part, TextPart, ToolCallPart, ToolResultPart
@@ -68,9 +68,7 @@ _NO_PARAMETERS: Final = FrozenDict({"type": "object", "properties": {}})
 
 def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
     """The request that a body describes, or a body for counting tokens. It keeps the `anthropic-*` headers."""
-    if not isinstance(body, dict):
-        raise ShapeError("expected a JSON object", path="$", hint="see the Messages API reference")
-    raw = freeze(body)
+    raw = opened(body)
     messages = raw.get("messages")
     names: Names = {}
     if not isinstance(messages, list):
@@ -192,10 +190,7 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
     """The canonical messages of one wire message: one, but for results, which are a message of their own each."""
     if not isinstance(item, dict):
         raise ShapeError("expected a message", path=path, hint="see the Messages API reference")
-    raw_role, content = item.get("role"), item.get("content")
-    role = _ROLES.get(raw_role) if isinstance(raw_role, str) else None
-    if role is None:
-        raise UnknownRoleError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(_ROLES)}")
+    role, content = role_named(item.get("role"), _ROLES, path), item.get("content")
     if isinstance(content, str):
         parts: list[Part] = [trusted(TextPart, text=content)]
     elif isinstance(content, list):
@@ -226,11 +221,11 @@ def write_request(request: Request) -> dict[str, Any]:
     """The body of a request."""
 
     def decode(spelt: Any) -> Request:
-        head = frozen_mapping({key: item for key, item in spelt.items() if key != "system"})
-        return _decode_head(head, model=request.model, headers=extra_of(request, HTTP))
+        spelt_head = frozen_mapping({key: item for key, item in spelt.items() if key != "system"})
+        return _decode_head(spelt_head, model=request.model, headers=extra_of(request, HTTP))
 
-    body: dict[str, Any] = _encode_head(request)
-    body = layout.respell_one(body, replace(request, messages=()), format_name=FORMAT, decode=decode)
+    head = replace(request, messages=())
+    body = layout.respell_one(_encode_head(request), head, format_name=FORMAT, decode=decode)
     system, listed = _encode_turns(request)
     if system:
         body["system"] = system
@@ -342,7 +337,7 @@ def _respelled(group: Sequence[Message], names: Names) -> dict[str, Any]:
         shape = layout.shape_of(group[0], FORMAT)
         if not shape or shape == _BARE:
             return {"role": _role_of(group[0]), "content": text if shape else [{"type": "text", "text": text}]}
-    wire: dict[str, Any] = layout.respell(
+    wire = layout.respell(
         encode_group(group), group, format_name=FORMAT, decode=lambda spelt: _group_in(spelt, "$", names)
     )
     learn_calls(names, group)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cmf.adapters.chat_completions.dialect import JSON, ROLES, THOUGHTS, Dialect
-from cmf.adapters.wire.fields import Fields
+from cmf.adapters.wire.fields import Fields, role_named
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.json.codec import dumps, loads_object
@@ -62,9 +62,7 @@ def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, repl
     name = fields.take("role", str)
     if reply:
         name = _reply_role(fields, name)
-    role = ROLES.get(name) if name is not None else None
-    if role is None:
-        raise UnknownRoleError("unknown or missing role", path=f"{path}.role", hint=f"use one of {', '.join(ROLES)}")
+    role = role_named(name, ROLES, path)
     if role is Role.TOOL:
         part = _tool_result(fields, dialect, names)
         form = "function" if name == "function" else None

@@ -196,7 +196,7 @@ def _sampling(fields: Fields) -> Sampling:
 
 def write_request(dialect: Dialect, request: Request) -> dict[str, Any]:
     """The body of a request; what the format cannot say is dropped with a record, or refused [C8]."""
-    body: dict[str, Any] = respell_one(
+    body = respell_one(
         _encode(request, dialect),
         replace(request, messages=()),
         format_name=dialect.format,

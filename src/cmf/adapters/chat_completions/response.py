@@ -117,10 +117,7 @@ def _error_info(fields: Fields) -> ErrorInfo:
 def write_response(dialect: Dialect, response: Response) -> dict[str, Any]:
     """The body of a response."""
     plain = _encode(response, dialect)
-    body: dict[str, Any] = respell_one(
-        plain, response, format_name=dialect.format, decode=lambda spelt: _decode(spelt, dialect)
-    )
-    return body
+    return respell_one(plain, response, format_name=dialect.format, decode=lambda spelt: _decode(spelt, dialect))
 
 
 def _encode(response: Response, dialect: Dialect) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from cmf.adapters.gemini.tools import SCHEMA_NOTE, decode_schema, decode_tools, 
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import call_names
-from cmf.adapters.wire.fields import Fields, extra_of, merge
+from cmf.adapters.wire.fields import Fields, extra_of, merge, opened
 from cmf.adapters.wire.layout import grouped, joined, respell, respell_one, shape_of, spelled, spelled_one, user_runs
 from cmf.adapters.wire.options import read_sampling, write_sampling
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.json.frozen import freeze, same_spelling
+from cmf.json.frozen import same_spelling
 from cmf.json.value import replace, trusted
 from cmf.message.message import Message
 from cmf.message.request import Request, ToolChoice
@@ -46,9 +46,7 @@ _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "NONE": "none", "ANY": "re
 
 def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
     """The canonical request; `model` is the one in the path. ShapeError where the body names another [GEM-1]."""
-    raw = freeze(body)
-    if not isinstance(raw, dict):
-        raise ShapeError("expected a JSON object", path="$", hint="see the provider's reference")
+    raw = opened(body)
     whole, names = normal(raw, REQUEST)
     messages: list[Message] = []
     if whole.get("systemInstruction") is not None:
@@ -205,7 +203,7 @@ def write_request(request: Request) -> dict[str, Any]:
     shape = shape_of(request, FORMAT)
     sizes = shape.get("tools")
     fits = isinstance(sizes, list) and sum(sizes) == len(request.tools)
-    body: dict[str, Any] = respell_one(
+    body = respell_one(
         _encode_envelope(request, sizes if fits else None),
         # The turns have layouts of their own; whether to stream is given in the path.
         replace(request, messages=(), stream=None),

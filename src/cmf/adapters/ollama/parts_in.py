@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cmf.adapters.wire.fields import Fields
+from cmf.adapters.wire.fields import Fields, role_named
 from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError
+from cmf.errors import ShapeError
 from cmf.json.frozen import FrozenDict
 from cmf.json.value import trusted
 from cmf.message.message import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -42,22 +42,18 @@ class Calls:
 def decode_message(raw: Any, path: str, name: str | None = None, *, reply: bool = False) -> Message:
     """The canonical message of one wire message; `name` is its tool's, where the wire has none."""
     fields = Fields(raw, path)
-    role = fields.peek("role")
-    of_role = _ROLES.get(role) if isinstance(role, str) else None
+    role = Role.ASSISTANT
     if reply:
-        of_role = Role.ASSISTANT
         fields.drop("role", "assistant")
-    elif of_role is None:
-        raise UnknownRoleError("unknown role", path=f"{path}.role", hint="use system, user, assistant or tool")
     else:
-        fields.take("role", str)
+        role = role_named(fields.take("role", str), _ROLES, path)
     fields.drop("role", None)
-    if of_role is Role.TOOL:
+    if role is Role.TOOL:
         return _tool_message(fields, name)
     parts = _parts(fields)
     for index, call in enumerate(fields.optional("tool_calls", list) or ()):
         parts.append(_call(call, f"{path}.tool_calls[{index}]", index, reply=reply))
-    return trusted(Message, role=of_role, content=tuple(parts), extra=fields.rest(FORMAT))
+    return trusted(Message, role=role, content=tuple(parts), extra=fields.rest(FORMAT))
 
 
 def _parts(fields: Fields) -> list[Part]:

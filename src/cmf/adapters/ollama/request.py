@@ -10,7 +10,7 @@ from cmf.adapters.ollama.parts_out import encode_message
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import call_names
-from cmf.adapters.wire.fields import Fields, extra_of, merge
+from cmf.adapters.wire.fields import Fields, extra_of, merge, opened
 from cmf.adapters.wire.layout import respell, respell_one, spelled_one
 from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.enums import Role
@@ -38,9 +38,7 @@ _SAMPLING: Final = {
 
 def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Request:
     """The canonical request; `model` counts where the body names none."""
-    raw = freeze(body)
-    if not isinstance(raw, dict):
-        raise ShapeError("expected a JSON object", path="$", hint="see the provider's reference")
+    raw = opened(body)
     listed = raw.get("messages")
     if listed is not None and not isinstance(listed, list):
         raise ShapeError("`messages` is not an array", path="$.messages", hint="see the provider's reference")
@@ -131,7 +129,7 @@ def http_call(request: Request) -> HttpCall:
 
 def write_request(request: Request) -> dict[str, Any]:
     """The body of a request; UnsupportedError for media, tools or a tool choice that Ollama cannot take."""
-    body: dict[str, Any] = respell_one(
+    body = respell_one(
         _encode_envelope(request),
         replace(request, messages=()),
         format_name=FORMAT,

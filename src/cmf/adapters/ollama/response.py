@@ -114,8 +114,7 @@ def join_texts(response: Response, streamed: bool) -> Response:
 
 def write_response(response: Response) -> dict[str, Any]:
     """The body of a response; UnsupportedError for several choices, and for results of tools."""
-    body: dict[str, Any] = respell_one(_encode(response), response, format_name=FORMAT, decode=_decode)
-    return body
+    return respell_one(_encode(response), response, format_name=FORMAT, decode=_decode)
 
 
 def _encode(response: Response) -> dict[str, Any]:

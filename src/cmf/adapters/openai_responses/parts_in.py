@@ -24,8 +24,9 @@ from cmf.adapters.openai_responses.items import (
     text_type,
 )
 from cmf.adapters.wire.call_ids import is_short, with_mark
+from cmf.adapters.wire.fields import role_named
 from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError
+from cmf.errors import ShapeError
 from cmf.json.codec import loads_object
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import replace, trusted
@@ -107,9 +108,7 @@ class ItemReader:
             return Role.ASSISTANT if named == "assistant" or "role" not in item else None
         if not isinstance(named, str):
             raise ShapeError("a message needs a role", path=f"{path}.role", hint=_HINT)
-        if named not in ROLES:
-            raise UnknownRoleError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(ROLES)}")
-        return ROLES[named]
+        return role_named(named, ROLES, path)
 
     def _part(self, part: dict[str, Any], role: Role, *, within: str | None = "message") -> Part:
         """One content part; `within` is None where parts and items cannot be mixed up."""
@@ -233,14 +232,6 @@ def _with_item(part: Part, facts: dict[str, Any]) -> Part:
 def _with_long_id(extra: FrozenDict | None, call_id: str | None) -> FrozenDict | None:
     """The other fields; an id that is longer than the format's reference allows is kept, and marked so [RSP-16]."""
     return extra if call_id is None or is_short(call_id) else with_mark(extra, FORMAT)
-
-
-def opened(body: Any) -> FrozenDict:
-    """The body, frozen; ShapeError unless it is an object."""
-    raw = freeze(body)
-    if not isinstance(raw, FrozenDict):
-        raise ShapeError("expected a JSON object", path="$", hint=_HINT)
-    return raw
 
 
 def leave(left: dict[str, Any], key: str, rest: dict[str, Any]) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS, KINDS, leftover
-from cmf.adapters.openai_responses.parts_in import ItemReader, leave, opened, taken
+from cmf.adapters.openai_responses.parts_in import ItemReader, leave, taken
 from cmf.adapters.openai_responses.parts_out import ItemWriter, default_form, in_form, message_form, with_leftover
 from cmf.adapters.wire import layout
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import marked_again
-from cmf.adapters.wire.fields import allowed_names, as_text, extra_of, merge, object_in
+from cmf.adapters.wire.fields import allowed_names, as_text, extra_of, merge, object_in, opened
 from cmf.adapters.wire.layout import only_text
 from cmf.adapters.wire.loss import drop, drop_foreign_extras, narrowed, refuse_foreign_kind
 from cmf.adapters.wire.options import write_definition
@@ -245,7 +245,7 @@ def http_call(request: Request) -> HttpCall:
 def write_request(request: Request) -> dict[str, Any]:
     """The body of a request."""
     drop_foreign_extras(FORMAT, request)
-    body: dict[str, Any] = layout.respell_one(
+    body = layout.respell_one(
         _encode(request),
         replace(request, messages=()),
         format_name=FORMAT,
@@ -286,8 +286,7 @@ def _write_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]:
             reader.expect(part)
         return tuple(_unspelled(reader, item, "$") for item in spelt)
 
-    written: list[dict[str, Any]] = layout.respell(plain, (message,), format_name=FORMAT, decode=decode)
-    return written
+    return layout.respell(plain, (message,), format_name=FORMAT, decode=decode)
 
 
 def _encode(request: Request) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from cmf.adapters.openai_responses.items import FORMAT, KINDS, leftover
-from cmf.adapters.openai_responses.parts_in import ItemReader, leave, opened, taken
+from cmf.adapters.openai_responses.parts_in import ItemReader, leave, taken
 from cmf.adapters.openai_responses.parts_out import ItemWriter
-from cmf.adapters.wire.fields import PARTIAL, as_text, extra_of, merge, object_in, unmarked
+from cmf.adapters.wire.fields import PARTIAL, as_text, extra_of, merge, object_in, opened, unmarked
 from cmf.adapters.wire.layout import respell_one, shape_of, spelled_one
 from cmf.adapters.wire.loss import drop, drop_foreign_extras
 from cmf.adapters.wire.replies import unrecognized
@@ -205,8 +205,7 @@ def write_response(response: Response) -> dict[str, Any]:
     """The body of a response; the marks of the fold are left out."""
     drop_foreign_extras(FORMAT, response)
     plain = _encode(response, shape_of(response, FORMAT))
-    body: dict[str, Any] = respell_one(plain, response, format_name=FORMAT, decode=lambda spelt: _decode(spelt)[0])
-    return body
+    return respell_one(plain, response, format_name=FORMAT, decode=lambda spelt: _decode(spelt)[0])
 
 
 def _encode(response: Response, form: dict[str, Any]) -> Any:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import methodcaller
 from typing import Any, Final, TypeVar
 
-from cmf.errors import ShapeError
+from cmf.enums import Role
+from cmf.errors import ShapeError, UnknownRoleError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 
 MARK: Final = "cmf_"
@@ -23,6 +24,7 @@ is_marked: Final = methodcaller("startswith", MARK)
 """Whether a key has that prefix."""
 
 _T = TypeVar("_T")
+_HINT: Final = "see the provider's reference"
 
 
 class Fields:
@@ -32,7 +34,7 @@ class Fields:
 
     def __init__(self, body: Any, path: str) -> None:
         if not isinstance(body, dict):
-            raise ShapeError("expected a JSON object", path=path, hint="see the provider's reference")
+            raise ShapeError("expected a JSON object", path=path, hint=_HINT)
         self._left: dict[str, Any] = dict(body)
         self.path = path
 
@@ -72,7 +74,7 @@ class Fields:
         value = self.take(key, kind)
         if value is None:
             found = "missing" if key not in self._left else f"not {_JSON_NAMES.get(kind, kind.__name__)}"
-            raise ShapeError(f"`{key}` is {found}", path=f"{self.path}.{key}", hint="see the provider's reference")
+            raise ShapeError(f"`{key}` is {found}", path=f"{self.path}.{key}", hint=_HINT)
         return value
 
     def optional(self, key: str, kind: type[_T]) -> _T | None:
@@ -107,6 +109,22 @@ class Fields:
     def rest(self, format_name: str) -> FrozenDict | None:
         """The remaining fields, as an `extra` of this format; None if there are none."""
         return frozen_mapping({format_name: freeze(self._left)}) if self._left else None
+
+
+def opened(body: Any) -> FrozenDict:
+    """The body, frozen; ShapeError unless it is an object."""
+    raw = freeze(body)
+    if not isinstance(raw, FrozenDict):
+        raise ShapeError("expected a JSON object", path="$", hint=_HINT)
+    return raw
+
+
+def role_named(name: Any, roles: Mapping[str, Role], path: str) -> Role:
+    """The role that the format calls so; UnknownRoleError, with the path of its message, if it has none."""
+    role = roles.get(name) if isinstance(name, str) else None
+    if role is None:
+        raise UnknownRoleError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(roles)}")
+    return role
 
 
 def extra_of(holder: Any, format_name: str) -> dict[str, Any]:

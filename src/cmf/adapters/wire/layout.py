@@ -40,6 +40,7 @@ _LEAST: Final = len('{"role":"user","content":[]}')  # the smallest message
 _ABSENT: Final = object()
 _TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
 _T = TypeVar("_T", Message, Request, Response)
+_W = TypeVar("_W")
 
 
 def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
@@ -221,16 +222,16 @@ def shape_of(holder: Message | Request | Response, format_name: str) -> FrozenDi
     return layout.shape if layout is not None and layout.format == format_name else NO_SHAPE
 
 
-def respell(plain: Any, group: Sequence[_T], *, format_name: str, decode: Callable[[Any], Sequence[_T]]) -> Any:
+def respell(plain: _W, group: Sequence[_T], *, format_name: str, decode: Callable[[Any], Sequence[_T]]) -> _W:
     """`plain`, the wire form of a group, as it was written, if that still decodes to the same values; else `plain`."""
     shape = shape_of(group[0], format_name)
     if "at" not in shape:
         return plain
-    spelt = apply(plain, shape)
+    spelt: _W = apply(plain, shape)
     return spelt if list(map(wire_content, decode(freeze(spelt)))) == list(map(wire_content, group)) else plain
 
 
-def respell_one(plain: Any, value: _T, *, format_name: str, decode: Callable[[Any], _T]) -> Any:
+def respell_one(plain: _W, value: _T, *, format_name: str, decode: Callable[[Any], _T]) -> _W:
     """The same for one request or response. What the fold of a stream marked is given back to `decode`."""
     marks = _marks_of(value, format_name)
 
