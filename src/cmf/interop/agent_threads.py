@@ -156,8 +156,8 @@ def _take_own(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, 
         return holder, {}
     if not isinstance(own_fields.get("extra", {}), dict) or FORMAT in own_fields.get("extra", {}):
         return holder, {}
-    if any(item is None or item == {} for item in own_fields.values()):
-        return holder, {}  # we leave out what is empty
+    if any(item is None or (item == {} and name != "extensions") for name, item in own_fields.items()):
+        return holder, {}  # we leave out what is empty, but for extensions without any slot
     return {key: item for key, item in holder.items() if key != _OWN_KEY}, dict(own_fields)
 
 
@@ -207,10 +207,10 @@ def _part(part: Any, path: str) -> Part:
         extra["output"] = part["output"]  # it reads as parts, and was spelled in another way
     carried = {**fields.pop("extra", {}), **({FORMAT: extra} if extra else {})}
     try:
-        made: Part = cls(**own, **fields, extra=carried or None)
+        canonical: Part = cls(**own, **fields, extra=carried or None)
     except ShapeError as error:
         raise _at_path(error, path) from None
-    return made
+    return canonical
 
 
 def _content(output: Any, path: str) -> Any:

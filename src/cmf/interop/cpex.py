@@ -109,4 +109,7 @@ def _conversation(dumped: Mapping[str, Any], path: str) -> dict[str, Any]:
     history = dumped.get("history")
     if not isinstance(history, list):
         return dict(dumped)
-    return {**dumped, "history": [_flat_message(one, f"{path}.history[{at}]") for at, one in enumerate(history)]}
+    return {
+        **dumped,
+        "history": [_flat_message(message, f"{path}.history[{at}]") for at, message in enumerate(history)],
+    }

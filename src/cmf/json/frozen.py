@@ -33,10 +33,10 @@ class FrozenDict(dict[str, Any]):
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
     def __new__(cls, *args: Any, **kwargs: Any) -> FrozenDict:  # noqa: D102  (as `dict`)
-        made = super().__new__(cls)
+        frozen = super().__new__(cls)
         for key, value in dict(*args, **kwargs).items():
-            dict.__setitem__(made, _checked_key(key), freeze(value))
-        return made
+            dict.__setitem__(frozen, _checked_key(key), freeze(value))
+        return frozen
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: `dict.__init__` would merge into a finished value when called again."""
@@ -84,9 +84,9 @@ class FrozenList(list[Any]):
     sort = reverse = __iadd__ = __imul__ = _refuse
 
     def __new__(cls, items: Any = ()) -> FrozenList:  # noqa: D102  (as `list`)
-        made = super().__new__(cls)
-        list.extend(made, [freeze(item) for item in items])
-        return made
+        frozen = super().__new__(cls)
+        list.extend(frozen, [freeze(item) for item in items])
+        return frozen
 
     def __init__(self, items: Any = ()) -> None:
         """Nothing: `list.__init__` would replace the content of a finished value when called again."""
@@ -161,9 +161,9 @@ def too_deep() -> ShapeError:
 
 def frozen_mapping(items: dict[str, Any]) -> FrozenDict:
     """An unchangeable mapping whose values are frozen already (values of the format, for example)."""
-    made = _new_dict(FrozenDict)
-    _fill(made, items)
-    return made
+    mapping = _new_dict(FrozenDict)
+    _fill(mapping, items)
+    return mapping
 
 
 def thaw(value: Any) -> Any:

@@ -87,14 +87,14 @@ class Value(metaclass=_Values):
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(Field, dataclasses.field))
 def value(cls: type[_T]) -> type[_T]:
     """Make `cls` a frozen, slotted, keyword-only pydantic dataclass whose constructor raises ShapeError."""
-    made = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)(cls)
-    return cast("type[_T]", made)
+    decorated = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)(cls)
+    return cast("type[_T]", decorated)
 
 
 def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     """The first finding of pydantic as one of ours: location and reason, never the input."""
     errors = error.errors(include_url=False, include_input=False)
-    first = next((one for one in errors if one["type"] == "unexpected_positional_argument"), errors[0])
+    first = next((entry for entry in errors if entry["type"] == "unexpected_positional_argument"), errors[0])
     path = root
     after_index = False
     for step in first["loc"]:
@@ -238,14 +238,14 @@ def whole_reader(cls: type[Value]) -> Callable[[Any], dict[str, Any]]:
 
 def _reader(fields: Iterable[Entry]) -> Callable[[Any], dict[str, Any]]:
     """A function generated for these fields, as `dataclasses` does: it takes a quarter of the time of a loop."""
-    known: dict[str, Any] = {}
+    scope: dict[str, Any] = {}
     lines = ["def read(item):", " fields = {}"]
     for name, default, absent in fields:
-        known[f"default_{name}"] = default
+        scope[f"default_{name}"] = default
         differs = _DIFFERS[absent].format(default=f"default_{name}")
         lines += [f" held = item.{name}", f" if {differs}: fields[{name!r}] = held"]
-    exec("\n".join([*lines, " return fields"]), known)  # noqa: S102 - the names are those of a class's fields
-    reader: Callable[[Any], dict[str, Any]] = known["read"]
+    exec("\n".join([*lines, " return fields"]), scope)  # noqa: S102 - the names are those of a class's fields
+    reader: Callable[[Any], dict[str, Any]] = scope["read"]
     return reader
 
 

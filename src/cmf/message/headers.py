@@ -83,10 +83,10 @@ class HttpHeaders(FrozenDict):
             return headers
         given = dict(headers)
         values = {name: text for name, text in given.items() if text is not None and is_sensitive(name)}
-        made = dict.__new__(cls)
-        dict.update(made, {name: None if name in values else text for name, text in given.items()})
-        made._values = _Values(values) if values else _NO_VALUES
-        return made
+        shown = dict.__new__(cls)
+        dict.update(shown, {name: None if name in values else text for name, text in given.items()})
+        shown._values = _Values(values) if values else _NO_VALUES
+        return shown
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) and (type(other) is not HttpHeaders or exposed(self) == exposed(other))

@@ -137,29 +137,29 @@ _ROUTING: Final = ("mode", "chosen_model", "reason", "rule_name", "confidence", 
 
 def _extensions(left: dict[str, Any]) -> dict[str, Any]:
     """Each fact of version 1's metadata in its one home; what it does not know in `custom` [A12]."""
-    made: dict[str, Any] = {}
+    extensions: dict[str, Any] = {}
     llm = {new: left.pop(old) for old, new in (("model", "model_id"), ("provider", "provider")) if old in left}
     if llm:
-        made["llm"] = llm
+        extensions["llm"] = llm
     if "routing" in left:
-        made["routing"] = _known(left, "routing", _ROUTING)
+        extensions["routing"] = _known(left, "routing", _ROUTING)
     if "usage" in left:
         usage = _known(left, "usage", _TOKENS + _COSTS)
         tokens: dict[str, Any] = {name: usage.pop(name) for name in _TOKENS if name in usage}
         if all(type(count) is int for count in tokens.values()):
             tokens["total_tokens"] = sum(tokens.values())
-        made["completion"] = {"tokens": tokens, **usage}
+        extensions["completion"] = {"tokens": tokens, **usage}
     subject: dict[str, Any] = {}
     if "user_id" in left:
         subject["id"] = left.pop("user_id")
     if "team_id" in left:
         subject["teams"] = [left.pop("team_id")]
     if subject:
-        made["security"] = {"subject": subject}
+        extensions["security"] = {"subject": subject}
     if left:
         _log.warning("unknown metadata kept in `custom`: %s", ", ".join(sorted(left)))
-        made["custom"] = left
-    return made
+        extensions["custom"] = left
+    return extensions
 
 
 def _known(left: dict[str, Any], name: str, fields: tuple[str, ...]) -> dict[str, Any]:

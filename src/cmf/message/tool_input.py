@@ -189,11 +189,11 @@ class _Compiled:
         """What a pointer into the same schema names."""
         if not reference.startswith("#/") and reference != "#":
             raise _UnboundedError
-        found = self._root
+        schema = self._root
         for token in reference.split("/")[1:]:
             name = unquote(token).replace("~1", "/").replace("~0", "~")
-            found = found[int(name)] if isinstance(found, list) else found[name]
-        return found
+            schema = schema[int(name)] if isinstance(schema, list) else schema[name]
+        return schema
 
 
 def _is_tracked(schema: dict[str, Any]) -> bool:
@@ -270,10 +270,10 @@ def _compiled(schema: JsonObject, work: Work) -> _Compiled | None:
     if plain is None:
         return held[1]
     try:
-        made = _Compiled(plain, held[2])
+        compiled = _Compiled(plain, held[2])
     except Exception:  # noqa: BLE001  (a schema that cannot be used fits nothing)
-        made = None
+        compiled = None
     if len(_kept) >= _MAX_KEPT:
         _kept.clear()
-    _kept[id(schema)] = (schema, made, held[2])
-    return made
+    _kept[id(schema)] = (schema, compiled, held[2])
+    return compiled

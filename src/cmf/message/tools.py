@@ -116,7 +116,7 @@ class ToolRegistry:
         exact = self._tools.get((namespace, name))
         if exact is not None:
             return exact
-        named = [tool for (_, known), tool in self._tools.items() if known == name] if namespace is None else []
+        named = [tool for (_, own_name), tool in self._tools.items() if own_name == name] if namespace is None else []
         if len(named) != 1:
             why = "more than one tool has that name" if named else "no tool has that name"
             raise UnknownToolError(why, hint="name its namespace" if named else "register it")

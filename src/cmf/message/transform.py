@@ -52,14 +52,14 @@ def message_paths(value: Message | Request | Response) -> Iterator[tuple[str, Me
 
 def part_paths(value: Message | Request | Response) -> Iterator[tuple[str, Part]]:
     """All parts of a value, each with its path; inner parts come before the one that holds them."""
-    found: list[tuple[str, Part]] = []
+    pairs: list[tuple[str, Part]] = []
 
     def note(part: Part, path: str) -> Part:
-        found.append((path, part))
+        pairs.append((path, part))
         return part
 
     map_parts(value, note)
-    return iter(found)
+    return iter(pairs)
 
 
 def map_parts(value: _T, change: Change) -> _T:

@@ -93,10 +93,10 @@ def _entry(entry: Any, shared: Mapping[str, Any], path: str) -> ModelCapabilitie
     return declared
 
 
-def _object(found: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
+def _object(item: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(item, dict):
         raise ShapeError("not an object", path=path, hint=_EXAMPLE)
-    return found
+    return item
 
 
 @cache

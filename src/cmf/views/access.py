@@ -119,17 +119,17 @@ class Scope:
 
         An entity without its own has those of the entity whose URI is `container` [B2].
         """
-        known: dict[str, Any] = {}
+        profiles: dict[str, Any] = {}
         if self.security is _NO_SECURITY:
-            return known
+            return profiles
         for name, field in shown_to(self._grants).profiles:
             registry = getattr(self.security, field)
             entry = registered(registry, keys)
             if entry is None and container is not None:
                 entry = registered(registry, (container,))
             if entry is not None:
-                known[name] = entry
-        return known
+                profiles[name] = entry
+        return profiles
 
     def message_facts(self, first: bool) -> Mapping[str, Any]:
         """The message's own fields, as properties of a view; `extra` only for the `first` view. Not to be changed."""

@@ -91,14 +91,14 @@ def envelope_views(
         yield view_of(request.tools[index], envelope, f"tools[{index}]", Role.USER)
 
 
-def views_at(request: Request, place: int, *, capabilities: frozenset[Capability]) -> Iterator[MessageView]:
-    """Those views of `iter_views(request)` that are of the message at index `place`.
+def views_at(request: Request, index: int, *, capabilities: frozenset[Capability]) -> Iterator[MessageView]:
+    """Those views of `iter_views(request)` that are of the message at this index.
 
     Raises:
         UnmappedPartError, ShapeError: as `iter_views`.
     """
-    message = request.messages[place]
-    return _message_views(message, capabilities, _hook_in(request, message), f"messages[{place}].")
+    message = request.messages[index]
+    return _message_views(message, capabilities, _hook_in(request, message), f"messages[{index}].")
 
 
 def makes_calls(request: Request) -> bool:
@@ -151,8 +151,8 @@ def _message_views(message: Message, grants: Grants, hook: Hook | None, prefix: 
         yield view_of(rest, scope, prefix.removesuffix(".") or "message", role, None, True)
         return
     for index, part in enumerate(message.content):
-        place = _PLACES[index] if index < _USUAL else f"content[{index}]"
-        view = view_of(part, scope, prefix + place, role, None, not index)
+        step = _PLACES[index] if index < _USUAL else f"content[{index}]"
+        view = view_of(part, scope, prefix + step, role, None, not index)
         yield view
         if type(part) in _NESTING:
             yield from _inner_views(view, part)

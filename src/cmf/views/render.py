@@ -57,10 +57,10 @@ def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
     """`value` for a policy engine: integers beyond ±2^53 become decimal strings, listed in `big_integers` [A3]."""
     if isinstance(value, dict | list | tuple) and (is_small(value) or not _has_big(value)):
         return value
-    found: list[str] = []
-    shown = _exact(value, pointer, found)
-    if found:
-        properties["big_integers"] = [*properties.get("big_integers", ()), *found]
+    pointers: list[str] = []
+    shown = _exact(value, pointer, pointers)
+    if pointers:
+        properties["big_integers"] = [*properties.get("big_integers", ()), *pointers]
     return shown
 
 
@@ -81,17 +81,17 @@ def _has_big(value: Any) -> bool:
     return False
 
 
-def _exact(value: Any, pointer: str, found: list[str]) -> Any:
+def _exact(value: Any, pointer: str, pointers: list[str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: _exact(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}", found)
+            key: _exact(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}", pointers)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_exact(item, f"{pointer}/{index}", found) for index, item in enumerate(value)]
+        return [_exact(item, f"{pointer}/{index}", pointers) for index, item in enumerate(value)]
     # A double that large is the whole number that it is written as; infinity, which is no JSON, the writer refuses.
     if type(value) in (int, float) and SAFE_INTEGER < abs(value) < math.inf:
-        found.append(pointer)
+        pointers.append(pointer)
         return _digits(value if type(value) is int else int(Decimal(repr(value))))
     return value
 
@@ -143,15 +143,15 @@ def _call_address(part: ToolCallPart) -> tuple[str, Keys]:
 
 def addressed(scheme: str, names: tuple[str | None, ...]) -> tuple[str, Keys]:
     """The URI and the keys of an entity. The last of `names` is its own, the one before it its namespace."""
-    found = _addressed_before.get((scheme, names))
-    if found is None:
+    entry = _addressed_before.get((scheme, names))
+    if entry is None:
         uri = f"{scheme}://{'/'.join(segment(name or '') for name in names)}"
-        found = uri, entity_keys(uri, names[-2] if len(names) > 1 else None, names[-1])
+        entry = uri, entity_keys(uri, names[-2] if len(names) > 1 else None, names[-1])
         if len(uri) <= _SHORT:
             if len(_addressed_before) >= _MANY:
                 _addressed_before.clear()
-            _addressed_before[scheme, names] = found
-    return found
+            _addressed_before[scheme, names] = entry
+    return entry
 
 
 # The same few are called all the time.

@@ -417,14 +417,14 @@ class _Heads(dict[tuple[ViewKind, Role, bool, Hook | None], FrozenDict]):
     A few hundred combinations at most; working them out took a third of the time of an input. `path` is to be set.
     """
 
-    def __missing__(self, place: tuple[ViewKind, Role, bool, Hook | None]) -> FrozenDict:
-        kind, role, contained, hook = place
+    def __missing__(self, combination: tuple[ViewKind, Role, bool, Hook | None]) -> FrozenDict:
+        kind, role, contained, hook = combination
         is_pre = _is_pre(kind, role, contained)
         head: dict[str, Any] = {"kind": kind.value, "role": role.value}
         if (at := hook or _HOOKS.get(kind)) is not None:
             head["hook"] = at.value
         head |= {"path": "", "is_pre": is_pre, "is_post": not is_pre, "action": _action(kind, role, contained).value}
-        self[place] = frozen = FrozenDict(head)
+        self[combination] = frozen = FrozenDict(head)
         return frozen
 
 

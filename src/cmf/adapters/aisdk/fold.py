@@ -107,9 +107,9 @@ class _Fold:
 
     def _metadata(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Metadata is merged, object by object."""
-        found = chunk.get("messageMetadata")
-        if found is not None:
-            _merge(self.body, {"metadata": found})
+        metadata = chunk.get("messageMetadata")
+        if metadata is not None:
+            _merge(self.body, {"metadata": metadata})
         return self.body
 
     def _finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
@@ -199,10 +199,10 @@ class _Fold:
 
     def _open_part(self, chunk: dict[str, Any], suffix: str) -> _Target:
         """The part that the chunk goes on with; if their ids differ, the part is listed with its chunks."""
-        found = self._open.find(str(chunk["type"]).removesuffix(suffix), chunk.get("id"))
-        if found is None:
+        entry = self._open.find(str(chunk["type"]).removesuffix(suffix), chunk.get("id"))
+        if entry is None:
             return None
-        own_id, part = found
+        own_id, part = entry
         if own_id == hashable(chunk.get("id")):
             self._unused.pop(id(part), None)
         else:
@@ -253,8 +253,8 @@ class _Fold:
         """An input that the call's schema refuses."""
         self._compare_input(chunk)
         call_id = hashable(chunk.get("toolCallId"))
-        known = call_id in self._begun
-        dynamic = self._tools[call_id]["type"] == "dynamic-tool" if known else chunk.get("dynamic") is True
+        has_begun = call_id in self._begun
+        dynamic = self._tools[call_id]["type"] == "dynamic-tool" if has_begun else chunk.get("dynamic") is True
         given = {"input" if dynamic else "rawInput": chunk.get("input")}
         return self._tool(chunk, dynamic=dynamic, state="output-error", errorText=chunk.get("errorText"), **given)
 
@@ -486,15 +486,15 @@ class OpenParts(Generic[_Part]):
 
     def find(self, kind: str, own_id: Any) -> tuple[Any, _Part] | None:
         """The part that a delta or end belongs to, with its id: by id, else the only one of its kind; None if none."""
-        found, key = self._by_kind.get(kind, {}), hashable(own_id)
-        if key in found:
-            return key, found[key]
-        return next(iter(found.items())) if len(found) == 1 else None
+        parts, key = self._by_kind.get(kind, {}), hashable(own_id)
+        if key in parts:
+            return key, parts[key]
+        return next(iter(parts.items())) if len(parts) == 1 else None
 
     def end(self, kind: str, own_id: Any) -> None:
         """That part is whole."""
-        if (found := self.find(kind, own_id)) is not None:
-            del self._by_kind[kind][found[0]]
+        if (entry := self.find(kind, own_id)) is not None:
+            del self._by_kind[kind][entry[0]]
 
 
 def _is_tool(part: Mapping[str, Any]) -> bool:
@@ -505,8 +505,8 @@ def _is_tool(part: Mapping[str, Any]) -> bool:
 
 def renamed(fields: Mapping[str, Any], names: Mapping[str, str], *, leave: Collection[str]) -> dict[str, Any]:
     """The fields but those to leave, under other names where these are free."""
-    found = ((names.get(key, key), key, item) for key, item in fields.items() if key not in leave)
-    return {key if name != key and name in fields else name: item for name, key, item in found}
+    items = ((names.get(key, key), key, item) for key, item in fields.items() if key not in leave)
+    return {key if name != key and name in fields else name: item for name, key, item in items}
 
 
 def _take(part: dict[str, Any], key: str, chunk: dict[str, Any], source: str | None = None) -> None:

@@ -91,8 +91,8 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
         shape = {"form": "content"}
     messages = _messages(reading, role, split=split and role is Role.ASSISTANT)
     messages[0] = replace(messages[0], extra=fields.rest(FORMAT))
-    found = {"steps": reading.steps, "raw": reading.raw_input, "dynamic": reading.dynamic, "values": reading.values}
-    shape |= {key: ats for key, ats in found.items() if ats}
+    places = {"steps": reading.steps, "raw": reading.raw_input, "dynamic": reading.dynamic, "values": reading.values}
+    shape |= {key: ats for key, ats in places.items() if ats}
     if version4:
         shape["version4"] = version4
     if shape or len(messages) > 1:

@@ -36,16 +36,16 @@ def modernized(raw: Any, path: str) -> tuple[Any, dict[str, Any]]:
         raise _unreadable(f"{path}.parts")
     if invoked:
         inside = [fields["parts"][at]["toolInvocation"] for at in form.get("invocations", ())]
-        found = _objects(body.pop("toolInvocations"), f"{path}.toolInvocations")
-        if same_json(inside, found):
+        listed = _objects(body.pop("toolInvocations"), f"{path}.toolInvocations")
+        if same_json(inside, listed):
             form["repeated"] = True
         else:
-            form["invoked"] = len(found)
-            parts += [_call(item, f"{path}.toolInvocations[{at}]") for at, item in enumerate(found)]
+            form["invoked"] = len(listed)
+            parts += [_call(item, f"{path}.toolInvocations[{at}]") for at, item in enumerate(listed)]
     if attached:
-        found = _objects(body.pop("experimental_attachments"), f"{path}.experimental_attachments")
-        form["attached"] = len(found)
-        parts += [_file(item, f"{path}.experimental_attachments[{at}]") for at, item in enumerate(found)]
+        listed = _objects(body.pop("experimental_attachments"), f"{path}.experimental_attachments")
+        form["attached"] = len(listed)
+        parts += [_file(item, f"{path}.experimental_attachments[{at}]") for at, item in enumerate(listed)]
     ids = [part["toolCallId"] for part in parts if isinstance(part, dict) and "toolCallId" in part]
     if len(set(map(hashable, ids))) < len(ids):
         raise _unreadable(path)
@@ -140,8 +140,8 @@ def _call(invocation: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _invocation(part: Mapping[str, Any]) -> dict[str, Any]:
-    known = {old: part[new] for old, new in _CALL.items() if new in part}
-    return {**known, "toolName": part["type"].removeprefix("tool-"), "state": _STATES_4[part["state"]]}
+    fields = {old: part[new] for old, new in _CALL.items() if new in part}
+    return {**fields, "toolName": part["type"].removeprefix("tool-"), "state": _STATES_4[part["state"]]}
 
 
 def _file(attachment: dict[str, Any], path: str) -> dict[str, Any]:
@@ -157,8 +157,8 @@ def _attachment(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _held(part: dict[str, Any], path: str) -> dict[str, Any]:
     kind, data = part.get("mimeType"), part["data"]
-    known = part.keys() <= {"type", "mimeType", "data", "filename"}
-    if not (known and isinstance(kind, str) and isinstance(data, str)):
+    fits = part.keys() <= {"type", "mimeType", "data", "filename"}
+    if not (fits and isinstance(kind, str) and isinstance(data, str)):
         raise _unreadable(path)
     rest = {key: item for key, item in part.items() if key not in ("mimeType", "data")}
     return {**rest, "mediaType": kind, "url": f"data:{kind};base64,{data}"}
@@ -170,8 +170,8 @@ def _data(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
-    known = part.keys() <= {"type", *_CALL.values()} and part.get("state") in _STATES_4
-    return known and str(part["type"]).startswith("tool-")
+    fits = part.keys() <= {"type", *_CALL.values()} and part.get("state") in _STATES_4
+    return fits and str(part["type"]).startswith("tool-")
 
 
 def _is_file(part: Mapping[str, Any]) -> bool:

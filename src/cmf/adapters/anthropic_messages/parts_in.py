@@ -46,12 +46,12 @@ Names: TypeAlias = dict[str, str]
 """Tool names by the id of the call, as far as the conversation has been read."""
 
 
-def rest_of(body: Mapping[str, Any], known: Collection[str], *, always: bool = False) -> FrozenDict | None:
+def rest_of(body: Mapping[str, Any], taken: Collection[str], *, always: bool = False) -> FrozenDict | None:
     """The keys of a frozen object that are not in `known`, as an `extra` of this format; None if there are none.
 
     `always` gives the (then empty) extra anyway: the mark of what only this provider can take back.
     """
-    left = {key: item for key, item in body.items() if key not in known}
+    left = {key: item for key, item in body.items() if key not in taken}
     return frozen_mapping({FORMAT: frozen_mapping(left)}) if left or always else None
 
 
@@ -196,13 +196,13 @@ def _result_content(content: Any, path: str, names: Names) -> Any:
 
 def _provider_result(block: FrozenDict, path: str, names: Names) -> Part | None:
     """What a tool that the provider ran gave back: blocks of MCP, or one JSON value, an object where it failed."""
-    content, known = block.get("content"), {"tool_use_id", "content"}
+    content, taken = block.get("content"), {"tool_use_id", "content"}
     if type(block.get("tool_use_id")) is not str:
         return None
     if block["type"] == "mcp_tool_result":
         if not isinstance(content, str | list | None):
             return None
-        content, known = _result_content(content, f"{path}.content", names), _result_keys(block)
+        content, taken = _result_content(content, f"{path}.content", names), _result_keys(block)
         failed = block.get("is_error") is True
     else:
         verdict = content.get("type") if isinstance(content, dict) else None
@@ -214,7 +214,7 @@ def _provider_result(block: FrozenDict, path: str, names: Names) -> Part | None:
         content=content,
         is_error=failed,
         executed_by="provider",
-        extra=rest_of(block, known, always=True),
+        extra=rest_of(block, taken, always=True),
     )
 
 
@@ -284,7 +284,7 @@ def _text_source(text: str, media_type: str) -> dict[str, Any] | None:
     return {"type": "base64", "data": base64.b64encode(raw).decode("ascii"), "media_type": media_type}
 
 
-def _media_extra(block: FrozenDict, known: Collection[str], fields: dict[str, Any]) -> FrozenDict | None:
+def _media_extra(block: FrozenDict, taken: Collection[str], fields: dict[str, Any]) -> FrozenDict | None:
     source = block["source"]
     kind = source["type"]
     left = {key: item for key, item in source.items() if key not in _TAKEN[kind]}
@@ -294,8 +294,8 @@ def _media_extra(block: FrozenDict, known: Collection[str], fields: dict[str, An
         # Writing treats a part of another format differently; the mark keeps this one as it is.
         is_text = binary.agrees(fields.get("media_type") or "", "text/plain")
         rewritten = fields["data"].startswith("data:") if fields["type"] == "url" else is_text
-        return rest_of(block, known, always=kind == "file" or rewritten)
-    own = {key: item for key, item in block.items() if key not in known} | {"source": frozen_mapping(left)}
+        return rest_of(block, taken, always=kind == "file" or rewritten)
+    own = {key: item for key, item in block.items() if key not in taken} | {"source": frozen_mapping(left)}
     return frozen_mapping({FORMAT: frozen_mapping(own)})
 
 

@@ -387,20 +387,20 @@ def _decode_tool(tool: Any, path: str) -> ToolDefinition:
     fields: dict[str, Any] = (
         {} if kind is None else {"type": kind, "executed_by": "client" if kind.startswith(_CLIENT_RUN) else "provider"}
     )
-    known = set(fields) - {"executed_by"}
+    taken = set(fields) - {"executed_by"}
     for key, shape in (("description", str), ("input_schema", dict)):
         if isinstance(tool.get(key), shape):
-            known.add(key)
+            taken.add(key)
             fields[key] = tool[key]
     name_key = _NAME_KEYS.get(kind or "", "name")
     if isinstance(tool.get(name_key), str):
-        known.add(name_key)
+        taken.add(name_key)
         fields["name"] = tool[name_key]
     elif kind is not None and name_key not in tool:
         fields["name"] = kind
     else:
         raise ShapeError(f"`{name_key}` is no string", path=f"{path}.{name_key}", hint="name the tool")
-    return trusted(ToolDefinition, **fields, extra=rest_of(tool, frozenset(known), always=kind is not None))
+    return trusted(ToolDefinition, **fields, extra=rest_of(tool, frozenset(taken), always=kind is not None))
 
 
 def _encode_tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class _Fold:
 def _padding(aside: Aside) -> dict[str, str]:
     """Padding as one text, wherever the stream had it: it is cut anew when it is streamed again."""
     padding = {key: aside[key] for key in PADDING if key in aside}
-    return {key: " ".join(pieces) for key, pieces in padding.items() if all(isinstance(one, str) for one in pieces)}
+    return {key: " ".join(pieces) for key, pieces in padding.items() if all(isinstance(piece, str) for piece in pieces)}
 
 
 class _Choice:
@@ -165,12 +165,12 @@ class _Choice:
                 _snapshot(self._fields, key, item, self._aside)
 
     def _logprobs(self, raw: dict[str, Any]) -> None:
-        found = _gathering(self._fields, "logprobs", dict, self._aside)
+        gathered = _gathering(self._fields, "logprobs", dict, self._aside)
         for key, item in raw.items():
             if isinstance(item, list):
-                _gathering(found, key, list, self._aside).extend(map(_copied, item))
+                _gathering(gathered, key, list, self._aside).extend(map(_copied, item))
             else:
-                _snapshot(found, key, item, self._aside)
+                _snapshot(gathered, key, item, self._aside)
 
     def _delta(self, key: str, item: Any) -> None:
         if key in _TEXTS and isinstance(item, str):
@@ -224,23 +224,23 @@ class _Choice:
             return
         index, call_id = raw.get("index"), raw.get("id")
         if type(index) is int:
-            known = self._calls_by_index.get(index)
-            if known is None and not call_id and 0 <= index < len(self._calls):
-                known = self._calls[index] if "index" not in self._calls[index].fields else None  # numbered from now on
-            if known is not None and call_id and known.fields.get("id") not in (None, "", call_id):
-                known = None  # some services give every call the index 0: another id is another call
+            call = self._calls_by_index.get(index)
+            if call is None and not call_id and 0 <= index < len(self._calls):
+                call = self._calls[index] if "index" not in self._calls[index].fields else None  # numbered from now on
+            if call is not None and call_id and call.fields.get("id") not in (None, "", call_id):
+                call = None  # some services give every call the index 0: another id is another call
         elif isinstance(call_id, str) and call_id:
-            known = self._calls_by_id.get(call_id)
+            call = self._calls_by_id.get(call_id)
         else:
-            known = self._unnumbered(raw, position, alone=alone)
-        if known is None:
-            known = _Pieces((), self._aside)
-            self._calls.append(known)
+            call = self._unnumbered(raw, position, alone=alone)
+        if call is None:
+            call = _Pieces((), self._aside)
+            self._calls.append(call)
         if type(index) is int:
-            self._calls_by_index[index] = known
+            self._calls_by_index[index] = call
         if isinstance(call_id, str):
-            self._calls_by_id[call_id] = known
-        known.add(raw)
+            self._calls_by_id[call_id] = call
+        call.add(raw)
 
     def _unnumbered(self, raw: dict[str, Any], position: int, *, alone: bool) -> _Pieces | None:
         """The call that a piece without index and id goes on with: the last one, unless that is whole and this a name.
@@ -248,35 +248,35 @@ class _Choice:
         Several in one delta go by their places.
         """
         at = len(self._calls) - 1 if alone else position
-        known = self._calls[at] if 0 <= at < len(self._calls) else None
+        call = self._calls[at] if 0 <= at < len(self._calls) else None
         function = raw.get("function")
         named = isinstance(function, dict) and function.get("name")
-        return None if known is not None and named and known.is_whole_call() else known
+        return None if call is not None and named and call.is_whole_call() else call
 
     def _detail(self, raw: Any) -> None:
         if not isinstance(raw, dict):
             self._details.append(_Pieces.of(raw, self._aside))
             return
         key = (str(raw.get("type")), str(raw.get("index")))
-        known = self._details_by_key.get(key)
-        if known is None or not _goes_on(known.fields, raw):
-            known = self._details_by_key[key] = _Pieces(_DETAIL_TEXTS, self._aside)
-            self._details.append(known)
-        known.add(raw)
+        detail = self._details_by_key.get(key)
+        if detail is None or not _goes_on(detail.fields, raw):
+            detail = self._details_by_key[key] = _Pieces(_DETAIL_TEXTS, self._aside)
+            self._details.append(detail)
+        detail.add(raw)
 
     def _listed(self, key: str, items: list[Any]) -> None:
         """A list of which each delta brings a piece; items that are numbered are merged by number."""
-        found = _gathering(self._message, key, list, self._aside)
+        gathered = _gathering(self._message, key, list, self._aside)
         for item in items:
             number = item.get("index") if isinstance(item, dict) else None
-            known = self._numbered.get((key, number)) if type(number) is int else None
-            if known is None:
-                found.append(_copied(item))
+            held = self._numbered.get((key, number)) if type(number) is int else None
+            if held is None:
+                gathered.append(_copied(item))
                 if type(number) is int:
-                    self._numbered[key, number] = found[-1]
+                    self._numbered[key, number] = gathered[-1]
                 continue
             for name, value in item.items():
-                _snapshot(known, name, value, self._aside)
+                _snapshot(held, name, value, self._aside)
 
     def whole(self) -> dict[str, Any]:
         message = self._message
@@ -309,23 +309,23 @@ def _is_whole(choices: Any) -> bool:
         isinstance(choices, list)
         and bool(choices)
         and all(
-            isinstance(one, dict)
-            and "delta" in one
-            and isinstance(one.get("message"), dict)
-            and one.get("finish_reason")
-            for one in choices
+            isinstance(choice, dict)
+            and "delta" in choice
+            and isinstance(choice.get("message"), dict)
+            and choice.get("finish_reason")
+            for choice in choices
         )
     )
 
 
-def _goes_on(known: dict[str, Any], raw: dict[str, Any]) -> bool:
+def _goes_on(detail: dict[str, Any], raw: dict[str, Any]) -> bool:
     """Whether a reasoning detail continues an earlier one: same type and index, and not another id."""
-    if known.get("type") != raw.get("type") or known.get("index") != raw.get("index"):
+    if detail.get("type") != raw.get("type") or detail.get("index") != raw.get("index"):
         return False
-    found, other_id = known.get("id"), raw.get("id")
+    own_id, other_id = detail.get("id"), raw.get("id")
     if raw.get("type") == "reasoning.encrypted":
-        return found is not None and found == other_id
-    return found is None or other_id is None or bool(found == other_id)
+        return own_id is not None and own_id == other_id
+    return own_id is None or other_id is None or bool(own_id == other_id)
 
 
 def _joined(last: dict[str, Any], block: Any) -> bool:
@@ -389,9 +389,9 @@ class _Pieces:
     @classmethod
     def of(cls, value: Any, aside: Aside) -> _Pieces:
         """Something that is no object: whole as it is."""
-        made = cls((), aside)
-        made._value = value
-        return made
+        pieces = cls((), aside)
+        pieces._value = value
+        return pieces
 
     def add(self, raw: dict[str, Any]) -> None:
         """Take one more piece."""
@@ -410,9 +410,9 @@ class _Pieces:
 
     def _name(self, more: str) -> None:
         """A name comes once, repeatedly, or in pieces."""
-        known = self.fields["name"]
-        if more != known:
-            self.fields["name"] = known + more
+        name = self.fields["name"]
+        if more != name:
+            self.fields["name"] = name + more
 
     def pieces(self, key: str) -> list[str]:
         """The pieces that the text under `key` came in."""
@@ -424,12 +424,12 @@ class _Pieces:
             return self._value
         if position is not None and self.fields.get("index") == position:
             del self.fields["index"]  # chunks number calls, a whole body need not
-        made = self.fields
+        fields = self.fields
         for key, pieces in self._inner.items():
-            _settle(made, key, pieces.whole(), self._aside)
+            _settle(fields, key, pieces.whole(), self._aside)
         for key, texts in self._texts.items():
-            _settle(made, key, "".join(texts), self._aside)
-        return made
+            _settle(fields, key, "".join(texts), self._aside)
+        return fields
 
     def is_whole_call(self) -> bool:
         """Whether it names a function and has its arguments, as an object or as the text of one in few pieces."""
@@ -449,8 +449,8 @@ def _gathering(holder: dict[str, Any], key: str, kind: type[_Held], aside: Aside
         return held
     if held:
         aside.setdefault(key, []).append(held)
-    made = holder[key] = kind()
-    return made
+    gathered = holder[key] = kind()
+    return gathered
 
 
 def _settle(holder: dict[str, Any], key: str, item: Any, aside: Aside) -> None:
@@ -465,17 +465,17 @@ def _settle(holder: dict[str, Any], key: str, item: Any, aside: Aside) -> None:
 
 def _snapshot(holder: dict[str, Any], key: str, item: Any, aside: Aside) -> None:
     """Take `item` as what holds now. An older value is forgotten if the new one contains it, else it is put aside."""
-    known = holder.get(key, _ABSENT)
-    if known is _ABSENT or known is None:
+    held = holder.get(key, _ABSENT)
+    if held is _ABSENT or held is None:
         holder[key] = _copied(item)
-    elif item is None or item == "" or same_spelling(known, item):
+    elif item is None or item == "" or same_spelling(held, item):
         pass
-    elif isinstance(known, dict) and isinstance(item, dict):
+    elif isinstance(held, dict) and isinstance(item, dict):
         for name, inner in item.items():
-            _snapshot(known, name, inner, aside)
+            _snapshot(held, name, inner, aside)
     else:
-        if not adds_nothing(known, item):
-            aside.setdefault(key, []).append(known)
+        if not adds_nothing(held, item):
+            aside.setdefault(key, []).append(held)
         holder[key] = _copied(item)
 
 

@@ -150,9 +150,9 @@ def _usage(raw: Any) -> TokenUsage | None:
         return None
     cached = count_in(raw, "cachedContentTokenCount")
     given = max(0, count_in(raw, "promptTokenCount") - cached) + count_in(raw, "toolUsePromptTokenCount")
-    made = count_in(raw, "candidatesTokenCount") + count_in(raw, "thoughtsTokenCount")
-    total = count_in(raw, "totalTokenCount") or given + cached + made
-    return trusted(TokenUsage, input_tokens=given, output_tokens=made, total_tokens=total, cached_input_tokens=cached)
+    output = count_in(raw, "candidatesTokenCount") + count_in(raw, "thoughtsTokenCount")
+    total = count_in(raw, "totalTokenCount") or given + cached + output
+    return trusted(TokenUsage, input_tokens=given, output_tokens=output, total_tokens=total, cached_input_tokens=cached)
 
 
 def _counted(count: Any) -> TokenUsage | None:

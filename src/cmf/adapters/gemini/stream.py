@@ -210,13 +210,13 @@ class _Candidate:
         return before.get("willContinue") is True and "name" not in now
 
     def _continued(self, last: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-        made = dict(last)
+        continued = dict(last)
         call = dict(last["functionCall"])
         begins = not call
         call.pop("willContinue", None)
         for key, value in part.items():
             if key != "functionCall":
-                _set(made, key, value, self._superseded)
+                _set(continued, key, value, self._superseded)
         new_call = part["functionCall"]
         if "args" in new_call:
             self._arguments.settle(call)
@@ -228,8 +228,8 @@ class _Candidate:
                 _set(call, key, value, self._superseded)
         if grows:
             self._grow(call, new_call["partialArgs"])
-        made["functionCall"] = call
-        return made
+        continued["functionCall"] = call
+        return continued
 
     def _grow(self, call: dict[str, Any], pieces: list[Any]) -> None:
         unread = [piece for piece in pieces if not self._arguments.grow(call, piece)]

@@ -185,15 +185,15 @@ def _read_sampling(params: Fields, content: RpcContent) -> bool:
 def _write_sampling(content: RpcContent) -> dict[str, Any]:
     asked = narrowed(FORMAT, Request(tools=content.tools, tool_choice=content.tool_choice))
     tools, choice = asked.tools, asked.tool_choice
-    system = [one for one in content.messages if one.role in (Role.SYSTEM, Role.DEVELOPER)]
-    turns = [one for one in content.messages if one.role not in (Role.SYSTEM, Role.DEVELOPER)]
+    system = [message for message in content.messages if message.role in (Role.SYSTEM, Role.DEVELOPER)]
+    turns = [message for message in content.messages if message.role not in (Role.SYSTEM, Role.DEVELOPER)]
     params: dict[str, Any] = {"messages": write_messages(turns)}
-    for one in system:
-        for part in one.content:
+    for message in system:
+        for part in message.content:
             if not isinstance(part, TextPart):
-                drop(FORMAT, part.content_type.value, "a system prompt is text", message=one)
+                drop(FORMAT, part.content_type.value, "a system prompt is text", message=message)
     if system:
-        texts = (part.text for one in system for part in one.content if isinstance(part, TextPart))
+        texts = (part.text for message in system for part in message.content if isinstance(part, TextPart))
         params["systemPrompt"] = "\n\n".join(texts)
     if tools:
         params["tools"] = write_tools(tools)
@@ -238,17 +238,17 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
     runs = user_runs(parts) if role == "user" else [(Role.ASSISTANT, parts)]
     own: dict[str, Any] = {"key": key} if key is not None else {}
     left: dict[str, Any] = fields.rest("wire") or {}
-    made = []
+    messages = []
     for at, (who, run) in enumerate(runs):
         own_extra = {**left, **own} if at == 0 else own
         extra = frozen_mapping({FORMAT: frozen_mapping(own_extra)}) if own_extra else None
-        made.append(trusted(Message, role=who, content=run, extra=extra))
+        messages.append(trusted(Message, role=who, content=run, extra=extra))
     # A list of one block is written unlike a lone block, so that is noted; an empty list needs no note. A lone result
     # is noted too, since results of other formats share one object.
     shape = _LIST if isinstance(content, list) and len(content) == 1 else FrozenDict()
-    if shape or len(made) > 1 or made[0].role is Role.TOOL:
-        return list(grouped_as(made, format_name=FORMAT, index=index, shape=shape))
-    return made
+    if shape or len(messages) > 1 or messages[0].role is Role.TOOL:
+        return list(grouped_as(messages, format_name=FORMAT, index=index, shape=shape))
+    return messages
 
 
 def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -282,12 +282,12 @@ def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
 
 def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
     """Tool definitions; title, annotations, output schema and all else stay in `extra`."""
-    made = []
+    tools = []
     for index, item in enumerate(raw):
         fields = Fields(item, f"{path}[{index}]")
         if ENTRY in fields:
             raise ShapeError("a reserved key", path=f"{fields.path}.{ENTRY}", hint="rename it")
-        made.append(
+        tools.append(
             trusted(
                 ToolDefinition,
                 name=fields.need("name", str),
@@ -296,7 +296,7 @@ def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
                 extra=fields.rest(FORMAT),
             )
         )
-    return made
+    return tools
 
 
 def write_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:

@@ -55,13 +55,13 @@ class RpcMessage:
 # -- reading one -------------------------------------------------------------------------------------------------------
 
 
-def read(body: Any, path: str, known: AnsweredCall, *, alone: bool = False, answering: bool = False) -> RpcMessage:
+def read(body: Any, path: str, call: AnsweredCall, *, alone: bool = False, answering: bool = False) -> RpcMessage:
     """Read one message.
 
     Args:
         body: the frozen JSON object.
         path: where it stands, for errors.
-        known: the call that it answers, if it is an answer.
+        call: the one that it answers, if it is an answer.
         alone: it is a whole request, which has fields for sampling options.
         answering: it is a whole response, which has fields for an error, a model and a stop reason.
     """
@@ -70,8 +70,8 @@ def read(body: Any, path: str, known: AnsweredCall, *, alone: bool = False, answ
     if isinstance(method, str):
         return _read_call(fields, body, method, alone=alone)
     if "result" in fields or "error" in fields:
-        return _read_answer(fields, known, answering=answering)
-    return _read_without_envelope(body, path, known, answering=answering)
+        return _read_answer(fields, call, answering=answering)
+    return _read_without_envelope(body, path, call, answering=answering)
 
 
 def _read_call(fields: Fields, body: Any, method: str, *, alone: bool) -> RpcMessage:
@@ -88,57 +88,57 @@ def _read_call(fields: Fields, body: Any, method: str, *, alone: bool) -> RpcMes
     )
 
 
-def _read_answer(fields: Fields, known: AnsweredCall, *, answering: bool) -> RpcMessage:
+def _read_answer(fields: Fields, call: AnsweredCall, *, answering: bool) -> RpcMessage:
     fields.drop("jsonrpc", "2.0")
-    one = RpcMessage(RpcContent(), {})
+    answer = RpcMessage(RpcContent(), {})
     raw = fields.take("result", FrozenDict)
     if raw is not None:
-        _read_result(raw, f"{fields.path}.result", _id_text(fields.peek("id")), known, one, answering=answering)
+        _read_result(raw, f"{fields.path}.result", _id_text(fields.peek("id")), call, answer, answering=answering)
     if (error := fields.take("error", FrozenDict)) is not None:
         left = Fields(error, f"{fields.path}.error")
-        one.error = _read_error(left)
+        answer.error = _read_error(left)
         # Only a lone answer's error is a field of the response: the rest of it stays here, and of others all of it.
-        one.extra |= (left.rest("error") or {}) if answering else {"error": error}
+        answer.extra |= (left.rest("error") or {}) if answering else {"error": error}
     elif raw is not None and "error" in fields:
-        one.extra.setdefault("result", _NO_KEYS)  # beside the null of an error that did not happen
-    one.extra = {"envelope": _NO_KEYS, **(fields.rest("envelope") or {}), **one.extra}
-    if known.method is not None:
-        one.extra["answers"] = known.method
-    return one
+        answer.extra.setdefault("result", _NO_KEYS)  # beside the null of an error that did not happen
+    answer.extra = {"envelope": _NO_KEYS, **(fields.rest("envelope") or {}), **answer.extra}
+    if call.method is not None:
+        answer.extra["answers"] = call.method
+    return answer
 
 
 def _read_result(
-    raw: FrozenDict, path: str, answer_id: str | None, known: AnsweredCall, one: RpcMessage, *, answering: bool
+    raw: FrozenDict, path: str, answer_id: str | None, call: AnsweredCall, answer: RpcMessage, *, answering: bool
 ) -> None:
     result, own, task = Fields(raw, path), raw, None
     if (inner := result.take("result", FrozenDict)) is not None:  # a finished task, and what its call gave
         result, own, task = Fields(inner, f"{path}.result"), inner, result
-    is_known = task is None or (known.method == "tools/call" and _NOT_IN_TASKS.isdisjoint(own))
-    if not is_known or not read_answer(result, own, answer_id, known, one.content):
-        opaque(known.method or "result", raw, Role.TOOL, one.content)
+    is_known = task is None or (call.method == "tools/call" and _NOT_IN_TASKS.isdisjoint(own))
+    if not is_known or not read_answer(result, own, answer_id, call, answer.content):
+        opaque(call.method or "result", raw, Role.TOOL, answer.content)
         return
     if task is not None:
-        read_status(task, one.content)
-        one.extra |= task.rest("task") or {"task": _NO_KEYS}
-    if answering and any(key_of(message) == "message" for message in one.content.messages):
-        one.stop = read_stop(result, one.content.messages)
-        one.model = result.take("model", str)
-    one.extra |= result.rest("result") or {}
+        read_status(task, answer.content)
+        answer.extra |= task.rest("task") or {"task": _NO_KEYS}
+    if answering and any(key_of(message) == "message" for message in answer.content.messages):
+        answer.stop = read_stop(result, answer.content.messages)
+        answer.model = result.take("model", str)
+    answer.extra |= result.rest("result") or {}
 
 
-def _read_without_envelope(body: FrozenDict, path: str, known: AnsweredCall, *, answering: bool) -> RpcMessage:
+def _read_without_envelope(body: FrozenDict, path: str, call: AnsweredCall, *, answering: bool) -> RpcMessage:
     """A result or an error without its envelope, as documents and tests show them."""
     fields = Fields(body, path)
-    one = RpcMessage(RpcContent(), {})
+    answer = RpcMessage(RpcContent(), {})
     if answering and isinstance(body.get("message"), str) and type(body.get("code")) is int:
-        one.error = _read_error(fields)
-        one.extra = {"bare": "error", **(fields.rest("error") or {})}
-        return one
-    _read_result(body, path, None, known, one, answering=answering)
-    one.extra["bare"] = "result"
-    if known.method is not None:
-        one.extra["answers"] = known.method
-    return one
+        answer.error = _read_error(fields)
+        answer.extra = {"bare": "error", **(fields.rest("error") or {})}
+        return answer
+    _read_result(body, path, None, call, answer, answering=answering)
+    answer.extra["bare"] = "result"
+    if call.method is not None:
+        answer.extra["answers"] = call.method
+    return answer
 
 
 def _read_error(error: Fields) -> ErrorInfo:

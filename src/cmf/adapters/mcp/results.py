@@ -91,36 +91,36 @@ def name_in(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def read_answer(result: Fields, raw: Any, answer_id: str | None, known: AnsweredCall, content: RpcContent) -> bool:
+def read_answer(result: Fields, raw: Any, answer_id: str | None, call: AnsweredCall, content: RpcContent) -> bool:
     """Read what has a canonical value; False if no key is known, so that the result must be judged as a whole."""
-    found = False
+    is_read = False
     if not _only_names(result.peek("tools")) and (tools := result.take("tools", list)) is not None:
         content.tools = read_tools(tools, f"{result.path}.tools")
-        found = True
+        is_read = True
     for key, address in _LISTS.items():
         if (items := result.take(key, list)) is not None:
             parts = [read_resource(item, f"{result.path}.{key}[{at}]", address) for at, item in enumerate(items)]
             content.add(Role.TOOL, *parts, key=key)
-            found = True
+            is_read = True
     if (turns := result.take("messages", list)) is not None:
-        _read_prompt_result(turns, result.path, answer_id, known, content)
-        found = True
-    if "role" in result and known.method != "tools/call":
+        _read_prompt_result(turns, result.path, answer_id, call, content)
+        is_read = True
+    if "role" in result and call.method != "tools/call":
         turn = {key: result.peek(key) for key in ("role", "content") if key in result}
         content.messages += read_message(turn, result.path, content.names, key="message")
         for key, item in turn.items():
             result.drop(key, item)
-        found = True
+        is_read = True
     elif isinstance(result.peek("content"), list) or "structuredContent" in result:
         own = Fields({key: result.peek(key) for key in _RESULT_KEYS if key in result}, result.path)
         for key in _RESULT_KEYS:
             result.drop(key, result.peek(key))
-        content.add(Role.TOOL, read_result(own, answer_id, known.name, content.names))
-        found = True
+        content.add(Role.TOOL, read_result(own, answer_id, call.name, content.names))
+        is_read = True
     if (text := result.take("instructions", str)) is not None:
         content.add(Role.TOOL, trusted(TextPart, text=text), key="instructions")
-        found = True
-    return read_status(result, content) or found or not raw or not _PLAIN.isdisjoint(raw)
+        is_read = True
+    return read_status(result, content) or is_read or not raw or not _PLAIN.isdisjoint(raw)
 
 
 def read_status(task: Fields, content: RpcContent) -> bool:
@@ -140,7 +140,7 @@ _RESULT_KEYS: Final = ("content", "isError", "structuredContent")
 
 
 def _read_prompt_result(
-    turns: list[Any], path: str, answer_id: str | None, known: AnsweredCall, content: RpcContent
+    turns: list[Any], path: str, answer_id: str | None, call: AnsweredCall, content: RpcContent
 ) -> None:
     messages: list[Message] = []
     for index, turn in enumerate(turns):
@@ -150,7 +150,7 @@ def _read_prompt_result(
         trusted(
             PromptResultPart,
             prompt_request_id=answer_id,
-            prompt_name=known.name if known.name is not None else "",
+            prompt_name=call.name if call.name is not None else "",
             messages=tuple(messages),
         ),
     )

@@ -77,8 +77,8 @@ def _generated(fields: Fields) -> Message:
 def _choice(fields: Fields, message: Message, *, cut: bool) -> Choice:
     if cut or ("done" in fields and fields.peek("done") is not True):
         message = replace(message, status=MessageStatus.PARTIAL)
-    for done in (True, False, None):
-        fields.drop("done", done)
+    for value in (True, False, None):
+        fields.drop("done", value)
     reason = fields.peek("done_reason")
     stop = None
     if isinstance(reason, str):
@@ -92,16 +92,16 @@ def _choice(fields: Fields, message: Message, *, cut: bool) -> Choice:
 
 
 def _usage(fields: Fields) -> TokenUsage | None:
-    given, made = fields.peek("prompt_eval_count"), fields.peek("eval_count")
-    counts = [count for count in (given, made) if count is not None]
+    given, output = fields.peek("prompt_eval_count"), fields.peek("eval_count")
+    counts = [count for count in (given, output) if count is not None]
     if not counts or not all(type(count) is int and count >= 0 for count in counts):
         return None
     fields.take("prompt_eval_count", int)
     fields.take("eval_count", int)
     fields.drop("prompt_eval_count", None)
     fields.drop("eval_count", None)
-    total = (given or 0) + (made or 0)
-    return trusted(TokenUsage, input_tokens=given or 0, output_tokens=made or 0, total_tokens=total)
+    total = (given or 0) + (output or 0)
+    return trusted(TokenUsage, input_tokens=given or 0, output_tokens=output or 0, total_tokens=total)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -202,8 +202,8 @@ class _Fold:
                 return _single_event(self.strays[0])
         last = self.closing if self.closing is not None else self.opening
         body: dict[str, Any] = dict(last) if last is not None else {}
-        known = {*self.added, *self.done, *self.parts, *self.pieces, *self.wholes}
-        items = {at: self._item(at) for at in sorted(known)}
+        indexes = {*self.added, *self.done, *self.parts, *self.pieces, *self.wholes}
+        items = {at: self._item(at) for at in sorted(indexes)}
         final = body.get("output")
         if self.closing is not None and isinstance(final, list) and final:
             shown = dict(enumerate(final))
@@ -286,25 +286,25 @@ class _Fold:
 
     def _unfolded(self, body: dict[str, Any], items: dict[int, Any]) -> list[Any]:
         """What the events have beyond the body."""
-        found = _Leftovers()
+        leftovers = _Leftovers()
         for data in self.lives:
             rest = unexplained(data["response"], body)
-            found.add(data, {} if rest is _NOTHING else {"response": rest}, self._others(data, "response"))
+            leftovers.add(data, {} if rest is _NOTHING else {"response": rest}, self._others(data, "response"))
         for data, at in self.item_events:
             rest = self._rest_of(data, items.get(at))
-            place = {"output_index": at} if "item" in rest else {}  # where to say it again
-            found.add(data, rest, place, self._others(data, *_PAYLOADS))
+            index = {"output_index": at} if "item" in rest else {}  # where to say it again
+            leftovers.add(data, rest, index, self._others(data, *_PAYLOADS))
         for at, by_path in self.pieces.items():
             for path, pieces in by_path.items():
                 text = "".join(pieces)
                 if text and _get(items.get(at), path) != text:
-                    found.keep({"output_index": at, "at": _pointer(path), "delta": text})
+                    leftovers.keep({"output_index": at, "at": _pointer(path), "delta": text})
         for at, tokens_by_path in self.probabilities.items():
             for path, tokens in tokens_by_path.items():
                 rest = unexplained(tokens, _get(items.get(at), (*path[:-1], "logprobs")))
                 if rest is not _NOTHING:
-                    found.keep({"output_index": at, "at": _pointer(path), "logprobs": rest})
-        return [*found.listed, *self.strays]
+                    leftovers.keep({"output_index": at, "at": _pointer(path), "logprobs": rest})
+        return [*leftovers.listed, *self.strays]
 
     def _others(self, data: dict[str, Any], *known: str) -> dict[str, Any]:
         """Of an event: fields that are neither its payload nor its place."""
@@ -343,8 +343,8 @@ class _Fold:
         if key == "part":
             return _get(item, path_of(_PARTS[kind], data)) if kind in _PARTS else None
         if key == "annotation":
-            place = (*path_of(("content", "content_index", "annotations"), data), data.get("annotation_index"))
-            return _get(item, place) if kind == ANNOTATION else None  # type: ignore[arg-type]  # any JSON
+            path_there = (*path_of(("content", "content_index", "annotations"), data), data.get("annotation_index"))
+            return _get(item, path_there) if kind == ANNOTATION else None  # type: ignore[arg-type]  # any JSON
         base, _, step = kind.rpartition(".")
         where = PIECES.get(base)
         if where is None:
@@ -395,13 +395,13 @@ def unexplained(seen: Any, final: Any, key: str = "") -> Any:
         unfinished = key == "status" and seen in _UNFINISHED
         return _NOTHING if not seen or seen == final or unfinished else seen
     if isinstance(seen, dict):
-        known = final if isinstance(final, dict) else {}
+        held = final if isinstance(final, dict) else {}
         left = {}
         for name, item in seen.items():
-            rest = unexplained(item, known.get(name), name)
+            rest = unexplained(item, held.get(name), name)
             if rest is not _NOTHING:
                 left[name] = rest
-            elif name not in known:
+            elif name not in held:
                 left[name] = item
         return left or _NOTHING
     if isinstance(seen, list):
@@ -515,8 +515,8 @@ class _Finals:
     def item(self, at: int, said: Any) -> Any:
         """The item that an event at index `at` tells of as `said`; None if there is none."""
         final = self._items.get(at)
-        known = final if isinstance(final, dict) else {}
-        if not isinstance(said, dict) or any(known.get(key) == said[key] for key in _ids(said)):
+        held = final if isinstance(final, dict) else {}
+        if not isinstance(said, dict) or any(held.get(key) == said[key] for key in _ids(said)):
             return final
         return next((self._named[key, said[key]] for key in _ids(said) if (key, said[key]) in self._named), final)
 
@@ -530,9 +530,9 @@ def _refuse_other_call(said: dict[str, Any], final: Any, path: str, *, begins: b
     if not _is_call(said):
         return
     held = final if isinstance(final, dict) else {}
-    known = said.get("type") in CALLS and held.get("type") in CALLS
+    are_calls = said.get("type") in CALLS and held.get("type") in CALLS
     for key, item in said.items():
-        if key in _CALLED or (not known and key not in ("id", "status")):
+        if key in _CALLED or (not are_calls and key not in ("id", "status")):
             _refuse_other(item, held.get(key), f"{path}.{key}", begins=begins)
 
 

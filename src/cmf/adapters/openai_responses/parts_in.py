@@ -113,18 +113,18 @@ class ItemReader:
     def _part(self, part: dict[str, Any], role: Role, *, within: str | None = "message") -> Part:
         """One content part; `within` is None where parts and items cannot be mixed up."""
         kind = part.get("type")
-        found: Part | None = None
+        canonical: Part | None = None
         if isinstance(kind, str) and ITEM not in part and INSIDE not in part:
             if kind in TEXTS:
-                found = self._text(part, kind, role)
+                canonical = self._text(part, kind, role)
             elif kind in ("input_image", "computer_screenshot"):
-                found = _image(part, kind)
+                canonical = _image(part, kind)
             elif kind == "input_file":
-                found = _file(part)
+                canonical = _file(part)
             elif kind == "input_audio":
-                found = _audio(part)
-        if found is not None:
-            return found
+                canonical = _audio(part)
+        if canonical is not None:
+            return canonical
         mark = frozen_mapping({FORMAT: frozen_mapping({INSIDE: within})}) if within is not None else None
         return opaque(part, kind if isinstance(kind, str) else "part", extra=mark)
 
@@ -302,8 +302,8 @@ def _reasoning(item: dict[str, Any]) -> tuple[Part, ...] | None:
         parts.append(trusted(RedactedThinkingPart, data=sealed))
     elif sealed is not None:
         parts[0] = replace(parts[0], signature=sealed)
-    known = ("type", "summary", "content", "encrypted_content")
-    parts[0] = _with_item(parts[0], {key: value for key, value in item.items() if key not in known})
+    read_keys = ("type", "summary", "content", "encrypted_content")
+    parts[0] = _with_item(parts[0], {key: value for key, value in item.items() if key not in read_keys})
     return tuple(parts)
 
 
@@ -314,9 +314,9 @@ def _source(left: dict[str, Any], *, inline: str, url: str | None) -> dict[str, 
     """`type`, `data` and `media_type` of a media part; their keys are taken out of `left`."""
     text = taken(left, inline)
     if text is not None:
-        found = data_url(text)
-        if found is not None and found[0]:
-            return {"type": "base64", "media_type": found[0], "data": found[1]}
+        inline_data = data_url(text)
+        if inline_data is not None and inline_data[0]:
+            return {"type": "base64", "media_type": inline_data[0], "data": inline_data[1]}
         return {"type": "url" if inline == "image_url" else "base64", "data": text}
     for key, kind in ((url, "url"), ("file_id", "file_ref")):
         if key is not None and (text := taken(left, key)) is not None:

@@ -357,7 +357,7 @@ def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
 def _is_strict(tool: ToolDefinition) -> bool:
     """Whether the tool said so in its own format: there the default is that it is not, here that it is."""
     kept = [own for own in (tool.extra or {}).values() if isinstance(own, dict)]
-    return any(own.get("strict") is True for own in (*kept, *(object_in(one, "function") for one in kept)))
+    return any(own.get("strict") is True for own in (*kept, *(object_in(fields, "function") for fields in kept)))
 
 
 def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:

@@ -137,9 +137,9 @@ def _error(left: dict[str, Any], form: dict[str, Any], *, answered: bool) -> Err
     error = left.get("error")
     if isinstance(error, dict):
         rest = dict(error)
-        found = {key: text for key in ("message", "type", "code") if (text := taken(rest, key)) is not None}
+        texts = {key: text for key in ("message", "type", "code") if (text := taken(rest, key)) is not None}
         leave(left, "error", rest)
-        return trusted(ErrorInfo, **found)
+        return trusted(ErrorInfo, **texts)
     if isinstance(error, str) and not answered:
         del left["error"]
         form["error"] = "string"

@@ -59,22 +59,22 @@ def _numbered(events: list[dict[str, Any]]) -> list[WireEvent]:
 
 def _item_events(item: Any, at: int) -> Iterator[dict[str, Any]]:
     kind = item.get("type") if isinstance(item, dict) else None
-    place: dict[str, Any] = {"output_index": at}
+    about: dict[str, Any] = {"output_index": at}
     if isinstance(item, dict) and isinstance(item.get("id"), str):
-        place["item_id"] = item["id"]
+        about["item_id"] = item["id"]
     started = dict(item) if isinstance(item, dict) else item
     pieces: list[dict[str, Any]] = []
     if kind == "message" and isinstance(item.get("content"), list):
         started["content"] = []
-        pieces = [event for n, part in enumerate(item["content"]) for event in _part_events(part, n, place)]
+        pieces = [event for n, part in enumerate(item["content"]) for event in _part_events(part, n, about)]
     elif kind == "reasoning" and isinstance(item.get("summary"), list):
         started["summary"] = []
-        pieces = [event for n, part in enumerate(item["summary"]) for event in _summary_events(part, n, place)]
+        pieces = [event for n, part in enumerate(item["summary"]) for event in _summary_events(part, n, about)]
     elif kind in ("function_call", "custom_tool_call"):
         delta, done, key = _PIECES[kind]
         if isinstance(item.get(key), str):
             started[key] = ""
-            pieces = [{"type": delta, **place, "delta": item[key]}, {"type": done, **place, key: item[key]}]
+            pieces = [{"type": delta, **about, "delta": item[key]}, {"type": done, **about, key: item[key]}]
     if isinstance(started, dict) and started.get("status") == "completed":
         started["status"] = "in_progress"
     yield {"type": "response.output_item.added", "output_index": at, "item": started}
@@ -91,8 +91,8 @@ _PIECES: Final = {
 """By type of an item or part: the events that stream its text, and the key that has it."""
 
 
-def _part_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, Any]]:
-    where = {**place, "content_index": at}
+def _part_events(part: Any, at: int, about: dict[str, Any]) -> list[dict[str, Any]]:
+    where = {**about, "content_index": at}
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str) or kind not in _TEXTS or not isinstance(part.get(_TEXTS[kind]), str):
         return [{"type": "response.content_part.done", **where, "part": part}]
@@ -111,8 +111,8 @@ def _part_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, An
 _TEXTS: Final = {"output_text": "text", "refusal": "refusal"}
 
 
-def _summary_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, Any]]:
-    where = {**place, "summary_index": at}
+def _summary_events(part: Any, at: int, about: dict[str, Any]) -> list[dict[str, Any]]:
+    where = {**about, "summary_index": at}
     if not isinstance(part, dict) or not isinstance(part.get("text"), str):
         return []
     return [
@@ -170,20 +170,20 @@ class LiveDecoder:
             yield from self._started(data)
         elif kind in CLOSING:
             yield from self._closing(data.get("response"))
-            for place, tail in self._held.items():  # of no item of the final response
-                yield place[0](text=tail)
+            for key, tail in self._held.items():  # of no item of the final response
+                yield key[0](text=tail)
 
     def _text(self, base: str, step: str, text: str, data: dict[str, Any]) -> Iterator[StreamEvent]:
         at = self._index(data)
-        place = (_TEXT_DELTAS[base], at, *path_of(PIECES[base][:-1], data))
-        if step == "delta" and not self._opened and at not in self._begun and place not in self._texts:
-            self._held[place] = self._held.get(place, "") + text
+        key = (_TEXT_DELTAS[base], at, *path_of(PIECES[base][:-1], data))
+        if step == "delta" and not self._opened and at not in self._begun and key not in self._texts:
+            self._held[key] = self._held.get(key, "") + text
             return
-        self._held.pop(place, None)
-        before = self._texts.get(place, "")
+        self._held.pop(key, None)
+        before = self._texts.get(key, "")
         fresh = text if step == "delta" else (text[len(before) :] if text.startswith(before) else "")
         if fresh:
-            self._texts[place] = before + fresh
+            self._texts[key] = before + fresh
             yield _TEXT_DELTAS[base](text=fresh)
 
     def _index(self, data: dict[str, Any]) -> int:
@@ -217,8 +217,8 @@ class LiveDecoder:
                 kind = part.get("type") if isinstance(part, dict) else None
                 text = part.get(_TEXTS[kind]) if isinstance(kind, str) and kind in _TEXTS else None
                 if isinstance(text, str):
-                    place = {"output_index": output_index, "content_index": n}
-                    yield from self._text(f"response.{kind}", "done", text, place)
+                    indexes = {"output_index": output_index, "content_index": n}
+                    yield from self._text(f"response.{kind}", "done", text, indexes)
 
 
 _TEXT_DELTAS: Final[dict[str, type[TextDelta] | type[ThinkingDelta]]] = {

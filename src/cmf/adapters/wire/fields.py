@@ -73,8 +73,8 @@ class Fields:
         """Take the value under `key`; ShapeError, with its path, if it is missing or no `kind`."""
         value = self.take(key, kind)
         if value is None:
-            found = "missing" if key not in self._left else f"not {_JSON_NAMES.get(kind, kind.__name__)}"
-            raise ShapeError(f"`{key}` is {found}", path=f"{self.path}.{key}", hint=_HINT)
+            problem = "missing" if key not in self._left else f"not {_JSON_NAMES.get(kind, kind.__name__)}"
+            raise ShapeError(f"`{key}` is {problem}", path=f"{self.path}.{key}", hint=_HINT)
         return value
 
     def optional(self, key: str, kind: type[_T]) -> _T | None:
@@ -136,8 +136,8 @@ def extra_of(holder: Any, format_name: str) -> dict[str, Any]:
 
 def object_in(own: Any, key: str) -> dict[str, Any]:
     """The object under `key` of an `extra`; empty if there is none, as in an `extra` that no adapter made."""
-    found = own.get(key) if isinstance(own, dict) else None
-    return found if isinstance(found, dict) else {}
+    item = own.get(key) if isinstance(own, dict) else None
+    return item if isinstance(item, dict) else {}
 
 
 def unmarked(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,8 +179,8 @@ def allowed_names(listed: Any) -> tuple[str, ...]:
         if not isinstance(entry, dict):
             continue
         inner = next((entry[key] for key in ("function", "custom") if isinstance(entry.get(key), dict)), entry)
-        found = (inner.get(key) for key in ("name", "server_label", "type"))
-        named += [name for name in found if isinstance(name, str) and name not in ("function", "custom")][:1]
+        candidates = (inner.get(key) for key in ("name", "server_label", "type"))
+        named += [name for name in candidates if isinstance(name, str) and name not in ("function", "custom")][:1]
     return tuple(named)
 
 

@@ -187,8 +187,8 @@ def spelled(
         return tuple(group)
     laid_out = capped(grouped_as(group, format_name=format_name, index=index, shape=FrozenDict(shape)))
     if keep and laid_out[0].provider_raw is None:  # too large; where the first one came from is not
-        place = Layout(format=format_name, group=index)
-        return tuple([replace(member, provider_raw=None if at else place) for at, member in enumerate(group)])
+        first = Layout(format=format_name, group=index)
+        return tuple([replace(member, provider_raw=None if at else first) for at, member in enumerate(group)])
     return laid_out
 
 

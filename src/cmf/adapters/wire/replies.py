@@ -84,21 +84,21 @@ class _Join(NamedTuple):
         places: dict[type[Part], int] = {}  # where a part is that the next one of its kind joins
         for part in message.content:
             joins = isinstance(part, TextPart | ThinkingPart) and not self.is_own(part)
-            place = places.get(type(part)) if joins else None
-            if place is None:
-                place = len(parts)
+            at = places.get(type(part)) if joins else None
+            if at is None:
+                at = len(parts)
                 parts.append(part)
                 places = {} if self.neighbours else places
             if isinstance(part, TextPart | ThinkingPart) and joins:
-                places[type(part)] = place
-                texts.setdefault(place, []).append(part.text)
+                places[type(part)] = at
+                texts.setdefault(at, []).append(part.text)
         if len(parts) == len(message.content):
             return message
-        for place, several in texts.items():
+        for at, several in texts.items():
             if len(several) > 1:
-                kind = parts[place].content_type.value
+                kind = parts[at].content_type.value
                 text = loss.joined(self.format_name, kind, several, message=message)
-                parts[place] = TextPart(text=text) if isinstance(parts[place], TextPart) else ThinkingPart(text=text)
+                parts[at] = TextPart(text=text) if isinstance(parts[at], TextPart) else ThinkingPart(text=text)
         return replace(message, content=tuple(parts))
 
 
@@ -135,8 +135,8 @@ def silent(extra: Mapping[str, Any] | None) -> FrozenDict | None:
     for name, own in (extra or {}).items():
         left = own
         if isinstance(own, Mapping):
-            known = _SILENT | _OF_FORMAT.get(name, frozenset())
-            left = {key: item for key, item in own.items() if key in known}
+            silent_keys = _SILENT | _OF_FORMAT.get(name, frozenset())
+            left = {key: item for key, item in own.items() if key in silent_keys}
         if left:
             kept[name] = left
     return FrozenDict(kept) if kept else None
