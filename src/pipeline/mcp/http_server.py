@@ -97,7 +97,7 @@ class HttpServer:
             headers.pop(VERSION, None)
         async for value in self._request("POST", headers, await apart(dumps, body), first=first, reads=is_call):
             if body.get("method") == "tools/list":
-                self._params.learn(value)
+                await apart(self._params.learn, value)
             yield value
 
     async def send(self, body: dict[str, Any]) -> None:

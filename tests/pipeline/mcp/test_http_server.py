@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -12,19 +13,36 @@ from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
 from tests.pipeline.mcp.pairs import call, notice
 
 from pipeline.mcp.http_server import Address, HttpServer, connections
+from pipeline.mcp.param_headers import ParamHeaders
 from pipeline.mcp.refusals import Refused
+
+
+class NotedParams(ParamHeaders):
+    """What a list tells of arguments in headers, and on which threads that was learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[int] = []
+
+    def learn(self, answer: Any) -> None:
+        """Note the thread, and learn."""
+        self.threads.append(get_ident())
+        super().learn(answer)
+
 
 FINE = {"jsonrpc": "2.0", "id": 1, "result": {}}
 HELLO = call("initialize", {"protocolVersion": "2025-11-25"})
 
 
 @asynccontextmanager
-async def before(answers: Callable[[Said], Any], **more: Any) -> AsyncIterator[tuple[HttpServer, Told]]:
+async def before(
+    answers: Callable[[Said], Any], params: ParamHeaders | None = None, **more: Any
+) -> AsyncIterator[tuple[HttpServer, Told]]:
     """A session with a server that answers like this."""
     told = Told(answers)
     with told.running() as url:
         async with connections() as http:
-            yield HttpServer(http, Address(url=url, headers={}, **more)), told
+            yield HttpServer(http, Address(url=url, headers={}, **more), params), told
 
 
 async def code_of(server: HttpServer, body: dict[str, Any]) -> str:
@@ -37,6 +55,19 @@ async def code_of(server: HttpServer, body: dict[str, Any]) -> str:
 async def test_a_silent_server_is_not_waited_for() -> None:
     async with before(lambda said: sse_reply(5.0), silent_seconds=0.1) as (server, _):
         assert await code_of(server, call("ping")) == "mcp.timeout"
+
+
+@pytest.mark.spec("GW-68")
+@pytest.mark.parametrize(("tools", "is_beside"), [(2, False), (5_000, True)])
+async def test_a_long_list_of_tools_is_read_beside_the_event_loop(tools: int, is_beside: bool) -> None:
+    listed = [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(tools)]
+    params = NotedParams()
+
+    async with before(lambda said: json_reply({**FINE, "result": {"tools": listed}}), params) as (server, _):
+        (answer,) = [value async for value in server.post(call("tools/list"))]
+
+    assert len(answer["result"]["tools"]) == tools
+    assert [thread != get_ident() for thread in params.threads] == [is_beside]
 
 
 @pytest.mark.spec("MCPX-19")
