@@ -32,6 +32,7 @@ from pipeline.gateway.proxy.answer_ids import identified
 from pipeline.gateway.proxy.response_sessions import Links
 from pipeline.gateway.proxy.window_events import Diverged, Sent
 from pipeline.guard import Guard
+from pipeline.policy.policy_set import PolicySet
 from pipeline.run.outcome import Outcome
 
 NONE = 'deny contains {"code": "x", "reason": "x"} if false'
@@ -230,6 +231,37 @@ def test_rules_that_are_loaded_meanwhile_hold_from_the_next_window_on(tmp_path: 
 
     assert out == ["x" * 9] * 3
     assert spoken("openai_chat", client) == "x" * 10 + "y" * 10 + "z" * 10
+
+
+class _Turning(Guard):
+    """A guard whose policies are replaced when they are looked at for the nth time."""
+
+    looks = 0
+    then: tuple[int, Path | None] = 0, None
+
+    @property
+    def policies(self) -> PolicySet:
+        self.looks += 1
+        if self.looks == self.then[0]:
+            self.reload(self.then[1])
+        return super().policies
+
+
+@pytest.mark.spec("GW-74")
+@pytest.mark.parametrize("looks", [4, 5, 6])
+def test_rules_that_must_see_the_whole_hold_all_whenever_they_are_loaded(tmp_path: Path, looks: int) -> None:
+    lenient = write_rules(tmp_path / "a", {"none": NONE}, mode="enforce\n#   stream: {max_match: 4}")
+    strict = write_rules(
+        tmp_path / "b", {"word": 'deny contains {"code": "x", "reason": "x"} if contains(input.content, "z")'}
+    )
+    client, out = Client(), []
+    with _Turning(lenient) as guard:
+        guard.then = looks, strict
+
+        pieces = Pieces(["x" * 10, "z"], then=lambda _: out.append(spoken("openai_chat", client)))
+        asyncio.run(aserved(guard, pieces, client=client))
+
+    assert set(out) <= {"", "x" * 6, "x" * 7}  # without the last four, while the lenient rule was in force
 
 
 @pytest.mark.spec("GW-19")

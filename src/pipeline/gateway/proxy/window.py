@@ -207,7 +207,8 @@ class Window:
         left = {}
         for kind in dict.fromkeys(_KINDS[type(part)] for part in parts):
             joined = "".join(_text(part) for part in parts if _KINDS[type(part)] is kind)
-            left[kind] = held_at_end(joined, self._needed(kind) or ())
+            needed = self._needed(kind)  # None if other rules came into force since `_judgeable` looked
+            left[kind] = len(joined) if needed is None else held_at_end(joined, needed)
         held = []
         for part in reversed(parts):
             held.append(min(left[_KINDS[type(part)]], len(_text(part))))
