@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +21,17 @@ from cmf.message.message import ToolResultPart
 from cmf.message.request import Request
 from cmf.views.iterate import iter_views
 from cmf.views.view import MessageView
-from pipeline.decisions.approval import Approval, ApprovalRef, ApprovalRequest, ApprovalStatus, ApprovalUse
+from pipeline.decisions.approval import (
+    SCOPES,
+    Approval,
+    ApprovalRef,
+    ApprovalRequest,
+    ApprovalScope,
+    ApprovalStatus,
+    ApprovalUse,
+)
+from pipeline.decisions.authority import is_same_person
+from pipeline.decisions.context import subject_key
 from pipeline.decisions.decision import (
     Action,
     Effect,
@@ -42,6 +53,7 @@ DENIED_BY_PERSON: Final = Hit(
     rule="approval", code="approval.denied", effect=Effect.DENY, reason="A person refused this.", severity="high"
 )
 _MADE_BY_MODEL: Final = frozenset({"tool_id", "message"})
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +63,8 @@ class ApprovalNeed:
     Attributes:
         happened: whether the conversation went on after it, so that it may have been carried out already.
         shown: what the person is to see: the call with its arguments, or the view without its context.
+        hits: those that ask. is_call: whether it is a call with arguments that can be read.
+        definition: the digest of the tool's definition, as far as one is known.
     """
 
     path: str
@@ -59,6 +73,56 @@ class ApprovalNeed:
     rules: set[str]
     happened: bool
     shown: dict[str, Any]
+    hits: list[Hit] = field(default_factory=list)
+    is_call: bool = False
+    definition: str = ""
+
+    def scopes(self, *, owned: bool) -> tuple[str, ...]:
+        """In which scopes it may be approved besides once: those that no rule which asks forbids [APR-12]."""
+        allowed = {scope for scope in SCOPES if self.is_call and (owned or scope is not ApprovalScope.VALUE)}
+        for hit in self.hits:
+            allowed &= set(hit.fields.get("scopes", SCOPES))
+        return tuple(sorted(allowed))
+
+    @property
+    def repeat(self) -> str:
+        """The digest of what an approval with a scope stands for [APR-11]."""
+        bound = [hit.fields.get("binds", ()) for hit in self.hits]
+        arguments = self.shown.get("arguments", {})
+        named = {name for names in bound for name in names}
+        if not all(bound) or not named <= arguments.keys():
+            return _digest({"definition": self.definition, "exactly": self.shown})
+        values = {name: arguments[name] for name in named}
+        about = {name: part for name, part in self.shown.items() if name != "arguments"}
+        return _digest({"definition": self.definition, "about": about, "values": to_json(values)})
+
+    def use_of(self, approval: Approval) -> ApprovalUse:
+        """What a run does that goes ahead by that approval."""
+        asked = approval.asked
+        return ApprovalUse(id=asked.id, digest=self.digest, target=self.target, revision=asked.revision)
+
+    def request(
+        self, rules: Iterable[str], scopes: tuple[str, ...], owner: str | None, *, revision: str, expires_at: int
+    ) -> ApprovalRequest:
+        """The question to a person, for those of its rules that nobody has answered."""
+        return ApprovalRequest(
+            id=f"apr_{new_ulid()}",
+            digest=self.digest,
+            target=self.target,
+            rules=tuple(sorted(rules)),
+            revision=revision,
+            expires_at=expires_at,
+            scopes=scopes,
+            repeat=self.repeat if scopes else "",
+            owner=owner,
+            arguments=self.arguments,
+            reasons=tuple(dict.fromkeys(hit.reason for hit in self.hits)),
+        )
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the call's arguments; one that could say something is left out."""
+        return tuple(filter(_NAME.fullmatch, self.shown.get("arguments", ()))) if self.is_call else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +132,14 @@ class ApprovalAnswer:
     Attributes:
         refs: an approval for each need, as the decision names them.
         used: approvals to use up with the commit; none unless all needs are approved.
+        rests: approvals that stand, and that the run rests on without using them up.
         asked: new requests for approval, to store with the commit.
         shown: what each new request is about, by its id.
     """
 
     refs: tuple[ApprovalRef, ...] = ()
     used: tuple[ApprovalUse, ...] = ()
+    rests: tuple[ApprovalUse, ...] = ()
     asked: tuple[ApprovalRequest, ...] = ()
     shown: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -97,9 +163,13 @@ def needs_approval(views: Iterable[ViewDecision], stages: Iterable[StageRecord],
 
 
 def approval_needs(
-    final: Traffic, passes: Sequence[tuple[Traffic, Sequence[ViewDecision]]], stages: Sequence[StageRecord], mode: Mode
+    final: Traffic,
+    passes: Sequence[tuple[Traffic, Sequence[ViewDecision]]],
+    stages: Sequence[StageRecord],
+    mode: Mode,
+    definition_of: Callable[[str | None], str] = lambda _uri: "",
 ) -> tuple[ApprovalNeed, ...]:
-    """All approval needs of a run, each about its effect in the final form.
+    """All approval needs of a run, each about its effect in the final form. `definition_of` gives a tool's digest.
 
     `final` is what would go out; `passes` has what was judged on each pass, with its decisions. A need of any pass
     counts. If an edit moved parts, a need of an earlier pass is about the part as it was on that pass.
@@ -111,14 +181,17 @@ def approval_needs(
         stayed = _layout(found) == _layout(last)
         met: Counter[tuple[str, str]] = Counter()
         for line in decided:
-            rules = {hit.rule for hit in line.hits if hit.enforced and hit.effect is Effect.REQUIRE_APPROVAL}
-            if line.outcome is not Action.SUSPEND or not rules:
+            asking = [hit for hit in line.hits if hit.enforced and hit.effect is Effect.REQUIRE_APPROVAL]
+            if line.outcome is not Action.SUSPEND or not asking:
                 continue
-            need = _need_of(*(last if stayed else found)[line.path], value=final if stayed else value, rules=rules)
+            need = _need_of(*(last if stayed else found)[line.path], value=final if stayed else value, hits=asking)
+            need.definition = definition_of(line.uri)
             # Two equal calls are two effects; the same call on two passes is one.
             place = (need.digest, need.target, met[need.digest, need.target])
             met[need.digest, need.target] += 1
-            merged.setdefault(place, need).rules |= rules
+            if (known := merged.setdefault(place, need)) is not need:
+                known.rules |= need.rules
+                known.hits += need.hits
     return (*merged.values(), *_stage_needs(final, stages, mode))
 
 
@@ -144,22 +217,49 @@ def _layout(views: Mapping[str, list[MessageView]]) -> list[tuple[str, ViewKind]
     return [(path, view.kind) for path, (view, *_) in views.items()]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks: the key of the subject, and whose standing approvals of values hold (None: nobody's)."""
+
+    subject: str
+    owner: str | None = None
+
+
+NOBODY: Final = Asker(subject="")
+
+
 def resolve(
-    needs: Iterable[ApprovalNeed], facts: SessionFacts, *, revision: str, expires_at: int, keep: bool
+    needs: Iterable[ApprovalNeed],
+    facts: SessionFacts,
+    *,
+    revision: str,
+    expires_at: int,
+    keep: bool,
+    asker: Asker = NOBODY,
 ) -> ApprovalAnswer:
-    """The state of the needs, by the approvals that the session has on record.
+    """The state of the needs, by the approvals that the session has on record, and those that stand for its owner.
 
     Without `keep` no approvals are asked for: a run without a session has nowhere to keep them [SES-12].
     """
+    stands = _standing(facts, asker, revision) if keep else []
+    settled = (ApprovalStatus.USED, ApprovalStatus.DENIED)
     pool = [one for one in facts.asked if one.asked.revision == revision]
+    pool = [one for one in pool if one.status in settled or one.usable(facts.moment)]
     refs: list[ApprovalRef] = []
     used: list[ApprovalUse] = []
+    rests: list[ApprovalUse] = []
     asked: list[ApprovalRequest] = []
     shown: dict[str, dict[str, Any]] = {}
     for need in needs:
         matching = [one for one in pool if (one.asked.digest, one.asked.target) == (need.digest, need.target)]
         missing = set(need.rules)
+        scopes = need.scopes(owned=asker.owner is not None)
         for status in (ApprovalStatus.USED, ApprovalStatus.DENIED, ApprovalStatus.APPROVED, ApprovalStatus.PENDING):
+            if status is ApprovalStatus.PENDING:
+                for one in _standing_for(need, stands, scopes, missing):
+                    missing -= set(one.asked.rules)
+                    refs.append(ApprovalRef(id=one.asked.id, path=need.path, status=one.status, scope=one.scope))
+                    rests.append(need.use_of(one))
             again = status is not ApprovalStatus.USED or need.happened
             for one in _covering([one for one in matching if again or one.asked.id in facts.spent], status, missing):
                 refs.append(ApprovalRef(id=one.asked.id, path=need.path, status=one.status))
@@ -168,16 +268,9 @@ def resolve(
                 pool.remove(one)  # each approval is for one effect
                 missing -= set(one.asked.rules)
                 if status is ApprovalStatus.APPROVED:
-                    used.append(ApprovalUse(id=one.asked.id, digest=need.digest, target=need.target, revision=revision))
+                    used.append(need.use_of(one))
         if missing:
-            new = ApprovalRequest(
-                id=f"apr_{new_ulid()}",
-                digest=need.digest,
-                target=need.target,
-                rules=tuple(sorted(missing)),
-                revision=revision,
-                expires_at=expires_at,
-            )
+            new = need.request(missing, scopes, asker.owner, revision=revision, expires_at=expires_at)
             refs.append(ApprovalRef(id=new.id if keep else None, path=need.path, status=ApprovalStatus.PENDING))
             asked.append(new)
             shown[new.id] = need.shown
@@ -187,7 +280,28 @@ def resolve(
         case Action.SUSPEND:
             return ApprovalAnswer(refs=tuple(refs), asked=tuple(asked) if keep else (), shown=shown if keep else {})
         case _:
-            return ApprovalAnswer(refs=tuple(refs), used=tuple(used))
+            return ApprovalAnswer(refs=tuple(refs), used=tuple(used), rests=tuple(rests))
+
+
+def _standing(facts: SessionFacts, asker: Asker, revision: str) -> list[Approval]:
+    """The approvals that stand under this revision, but for those that the asker gave: nobody approves their own."""
+    every = (one for one in (*facts.asked, *facts.standing) if one.stands(facts.moment))
+    bound = (one for one in every if one.asked.revision == revision)
+    return [one for one in bound if not is_same_person(subject_key(one.approver), asker.subject)]
+
+
+def _standing_for(
+    need: ApprovalNeed, stands: Iterable[Approval], scopes: Collection[str], missing: set[str]
+) -> list[Approval]:
+    """Of the approvals that stand, in order, those for the same as this need, until each `missing` rule has one."""
+    left = set(missing)
+    chosen = []
+    for one in stands if scopes else ():
+        is_same = (one.asked.repeat, one.asked.target) == (need.repeat, need.target)
+        if is_same and one.scope in scopes and left & set(one.asked.rules):
+            chosen.append(one)
+            left -= set(one.asked.rules)
+    return chosen
 
 
 def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: set[str]) -> list[Approval]:
@@ -201,7 +315,7 @@ def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: se
     return chosen
 
 
-def _need_of(view: MessageView, *held: MessageView, value: Traffic, rules: set[str]) -> ApprovalNeed:
+def _need_of(view: MessageView, *held: MessageView, value: Traffic, hits: list[Hit]) -> ApprovalNeed:
     content = to_json(approved_content(view))
     if held:  # a result's own view has the texts of what it holds, and nothing else of it
         content["parts"] = [to_json(approved_content(part)) for part in held]
@@ -209,9 +323,11 @@ def _need_of(view: MessageView, *held: MessageView, value: Traffic, rules: set[s
         path=view.path,
         digest=_digest(content),
         target=view.uri or f"{view.kind.value}:{view.role.value}",
-        rules=set(rules),
+        rules={hit.rule for hit in hits},
         happened=_already_happened(view, value),
         shown=content,
+        hits=hits,
+        is_call=view.kind is ViewKind.TOOL_CALL and "arguments_raw" not in content,
     )
 
 

@@ -8,18 +8,22 @@ for waiting in approvals.pending():
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from datetime import timedelta
+from typing import Any, Final, Protocol, runtime_checkable
 
 from cmf.message.ids import Clock
 from cmf.message.security import SubjectExtension
 from pipeline.approvals.sealing import ABOUT, Sealer
 from pipeline.audit.record import Record, act_of
-from pipeline.decisions.approval import Approval
+from pipeline.decisions.approval import Approval, ApprovalScope, PersonsAnswer
 from pipeline.decisions.authority import APPROVE, Authorise, as_recorded, holding, name_of
 from pipeline.decisions.errors import ApprovalError
 from pipeline.decisions.events import ApprovalDecided, Events
-from pipeline.decisions.timestamps import micros
+from pipeline.decisions.timestamps import MICROSECOND, micros
 from pipeline.sessions.base import SessionStore, unknown_approval, wall_clock
+
+USUAL: Final = {ApprovalScope.SESSION: timedelta(hours=12), ApprovalScope.VALUE: timedelta(days=30)}
+LONGEST: Final = timedelta(days=90)  # that an approval may stand
 
 
 @runtime_checkable
@@ -31,8 +35,8 @@ class OnRecord(Protocol):
         """Whether it does."""
         ...
 
-    def decide_on_record(self, approval_id: str, *, by: Mapping[str, Any], approve: bool) -> Approval:
-        """As `decide_approval`; `by` is the person, with an id, as the record names them."""
+    def answer_on_record(self, approval_id: str, answer: PersonsAnswer, *, by: Mapping[str, Any]) -> Approval:
+        """As `answer_approval`; `by` is the person, with an id, as the record names them."""
         ...
 
 
@@ -95,36 +99,64 @@ class Approvals:
         about: dict[str, Any] = self._sealer.open(approval_id, approval.key, sealed)[ABOUT]
         return about
 
-    def approve(self, approval_id: str, approver: SubjectExtension) -> Approval:
+    def approve(
+        self,
+        approval_id: str,
+        approver: SubjectExtension,
+        *,
+        scope: ApprovalScope = ApprovalScope.ONCE,
+        expires_in: timedelta | None = None,
+    ) -> Approval:
         """The approval, now approved: good for one run of exactly what was asked, until it expires.
 
-        The approver was authenticated by the host, and is never the one who asked [SES-9].
+        With a scope it also stands for what is asked later of the same tool and values [APR-11], for `expires_in` (by
+        default 12 hours in its session, 30 days for a value). The approver was authenticated by the host, and is never
+        the one who asked [SES-9].
 
         Raises:
             ApprovalError: `approval.not-authorised`, `approval.unknown`, `approval.own-request`, `approval.decided`,
-                `approval.expired`. StoreError: the store failed, or cannot put it on record: nothing is decided then.
+                `approval.expired`, `approval.scope`, `approval.too-long`. StoreError: the store failed, or cannot put
+                it on record: nothing is decided then.
         """
-        return self._decide(approval_id, approver, approve=True)
+        if scope is ApprovalScope.ONCE:
+            return self._answer(approval_id, approver, PersonsAnswer.of(approve=True))
+        lasts = USUAL[scope] if expires_in is None else expires_in
+        if not timedelta(0) < lasts <= LONGEST:
+            hint = f"ask for more than nothing and at most {LONGEST.days} days"
+            raise ApprovalError("not a time for which it may stand", code="approval.too-long", hint=hint)
+        return self._answer(
+            approval_id, approver, PersonsAnswer(action="approve", scope=scope, lasts=lasts // MICROSECOND)
+        )
 
     def deny(self, approval_id: str, approver: SubjectExtension) -> Approval:
         """The approval, now denied: the same is refused until it expires. Raises as `approve` does."""
-        return self._decide(approval_id, approver, approve=False)
+        return self._answer(approval_id, approver, PersonsAnswer.of(approve=False))
 
-    def _decide(self, approval_id: str, approver: SubjectExtension, *, approve: bool) -> Approval:
+    def standing(self) -> tuple[Approval, ...]:
+        """What was approved for more than once and still stands, the oldest first."""
+        return self._store.standing_approvals()
+
+    def revoke(self, approval_id: str, approver: SubjectExtension) -> Approval:
+        """The approval, which stands for nothing from now on.
+
+        Raises as `approve` does, and ApprovalError (`approval.not-standing`) where it stands for nothing already.
+        """
+        return self._answer(approval_id, approver, PersonsAnswer(action="revoke"))
+
+    def _answer(self, approval_id: str, approver: SubjectExtension, answer: PersonsAnswer) -> Approval:
         if not self._authorise(approver):
             hint = "it takes somebody who has the permission for it"
             raise ApprovalError("this subject may not approve", code="approval.not-authorised", hint=hint)
         by = name_of(approver)
         if isinstance(self._store, OnRecord) and self._store.keeps_records:
-            decided = self._store.decide_on_record(approval_id, by=as_recorded(approver), approve=approve)
-            self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=approve))
-            return decided
-        if self._record is not None:
-            now = self._clock()
-            asked = self.get(approval_id).decided(by, approve=approve, now=micros(now)).asked
-            # On record first: what is done was never undocumented. Only a race loses what is on record by then.
-            details = {"by": as_recorded(approver), "approval": approval_id, "digest": asked.digest}
-            self._record(act_of("review", "review", "approve" if approve else "deny", details, now, subject=by))
-        decided = self._store.decide_approval(approval_id, approver=by, approve=approve)
-        self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=approve))
+            decided = self._store.answer_on_record(approval_id, answer, by=as_recorded(approver))
+        else:
+            if self._record is not None:
+                now = self._clock()
+                made = self.get(approval_id).decided(by, answer, micros(now))
+                # On record first: what is done was never undocumented. Only a race loses what is on record by then.
+                details = {"by": as_recorded(approver), **made.recorded()}
+                self._record(act_of("review", "review", answer.action, details, now, subject=by))
+            decided = self._store.answer_approval(approval_id, answer, by=by)
+        self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=answer.action == "approve"))
         return decided

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
-from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from pipeline.cli.approvals import recorded_sessions
 from pipeline.cli.options import Person, Reason, Second, SessionStore, SigningKey
-from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.reading import duration_of, one_line_errors
 from pipeline.cli.stores import acting, agreeing
 from pipeline.decisions.display import counted, visible
 from pipeline.decisions.timestamps import iso
-
-_DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def command(
@@ -47,9 +42,7 @@ def command(
     from pipeline.approvals.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
     from pipeline.decisions.context import Context
 
-    duration = _DURATION.fullmatch(lasting)
-    if duration is None:
-        fail("--for takes a number and s, m, h or d, such as 30m or 8h", Exit.USAGE)
+    expires_in = duration_of(lasting)
     context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
     logging.getLogger("pipeline.approvals.declassification").addHandler(logging.NullHandler())  # printed below
     with one_line_errors(), recorded_sessions(store, key) as kept:
@@ -62,7 +55,7 @@ def command(
             seconder=agreeing(second, "declassify"),
             reason=reason,
             scope=scope,
-            expires_in=timedelta(**{_UNITS[duration[2]]: int(duration[1])}),
+            expires_in=expires_in,
             rules=DeclassificationRules(four_eyes=kept.four_eyes),
             record=kept.record,
         )

@@ -52,9 +52,17 @@ EXAMPLES: Final = {
     "bundle verify": ("cmf bundle verify policy.tar.gz --public-key public.pem --algorithm ES256",),
     "bundle inspect": ("cmf bundle inspect policy.tar.gz",),
     "approvals": ("cmf approvals list cmf.db", "cmf approvals approve cmf.db apr_… --as bob"),
-    "approvals list": ("cmf approvals list cmf.db", "cmf approvals list redis://localhost/0 --format json"),
+    "approvals list": (
+        "cmf approvals list cmf.db",
+        "cmf approvals list cmf.db --standing",
+        "cmf approvals list redis://localhost/0 --format json",
+    ),
     "approvals show": ("cmf approvals show cmf.db apr_… --seal-key seal.key",),
-    "approvals approve": ("cmf approvals approve cmf.db apr_… --as bob",),
+    "approvals approve": (
+        "cmf approvals approve cmf.db apr_… --as bob",
+        "cmf approvals approve cmf.db apr_… --as bob --scope session --for 2h",
+    ),
+    "approvals revoke": ("cmf approvals revoke cmf.db apr_… --as bob",),
     "approvals deny": ("cmf approvals deny cmf.db apr_… --as bob",),
     "declassify": (
         "cmf declassify cmf.db secret --subject ann --session s1 \\",

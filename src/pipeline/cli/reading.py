@@ -5,10 +5,12 @@ What makes a message of a file is imported when one is read, so that help and co
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -57,6 +59,18 @@ class Exit(IntEnum):
     INPUT = 4
     EVALUATION = 5
     SUSPENDED = 6
+
+
+_DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def duration_of(text: str) -> timedelta:
+    """The time that `--for` names, such as 30m or 8h; a usage error otherwise."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        fail("--for takes a number and s, m, h or d, such as 30m or 8h", Exit.USAGE)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def fail(message: str, code: Exit) -> NoReturn:

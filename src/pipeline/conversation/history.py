@@ -18,8 +18,10 @@ from cmf.message.request import Request, Response
 from cmf.message.tools import ToolDefinition
 from cmf.message.transform import messages_of
 from cmf.views.iterate import iter_views
+from pipeline.approvals.needs import Asker
 from pipeline.conversation.turn_cache import KeptTurn
-from pipeline.decisions.context import Context, SessionKey, session_key
+from pipeline.decisions.approval import Approval
+from pipeline.decisions.context import Context, SessionKey, owner_of, session_key
 from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.errors import ConfigError, PipelineError
 from pipeline.decisions.paths import part_at
@@ -129,6 +131,7 @@ class History:
         tools: the tools that the request in the context's history offers.
         facts: what is known of the tools that are called.
         found: all marks that were found on record so far, by this run and those before it.
+        asker: who asks, where an approval is required. standing: the approvals of values that stand for whoever asks.
     """
 
     def __init__(
@@ -145,7 +148,9 @@ class History:
         facts: ToolFacts,
         turn: KeptTurn | None = None,
         found: set[str],
+        owner: str | None = None,
     ) -> None:
+        self.asker = Asker(subject=key.subject, owner=owner)
         self.seen = seen
         self.found = found
         self.tools = tools
@@ -164,6 +169,10 @@ class History:
         """What the turn before settled. The runner replaces it by what this turn did, if it goes out."""
         self.deadline: Deadline | None = None
         """That of the run, if it has one: the runner sets it."""
+
+    def standing(self) -> tuple[Approval, ...]:
+        """The approvals of values that stand for whoever asks. Raises StoreError."""
+        return self._home.sessions.standing_approvals(self.asker.owner) if self.asker.owner is not None else ()
 
     @property
     def before(self) -> Sequence[Message] | None:
@@ -290,7 +299,7 @@ class Histories:
         max_work: int = MAX_WORK,
     ) -> None:
         self.profiles = profiles
-        self._sessions = sessions
+        self.sessions = sessions
         self._trusted = trusted
         self._noting = noting
         self._inference: InferenceMode = inference
@@ -334,6 +343,7 @@ class Histories:
             facts=ToolFacts(self.profiles.find, offered, mode=self._inference, own=self.own_tool),
             turn=turn,
             found=found,
+            owner=owner_of(context),
         )
 
     def put_back(
@@ -394,7 +404,7 @@ class Histories:
 
     def _seen(self, context: Context, found: set[str]) -> Look:
         def seen(digests: Collection[str]) -> frozenset[str]:
-            known = self._sessions.seen(context, digests) if digests else frozenset()
+            known = self.sessions.seen(context, digests) if digests else frozenset()
             found.update(known)
             return known
 

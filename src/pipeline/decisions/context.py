@@ -232,6 +232,18 @@ def session_key(context: Context) -> SessionKey:
     return trusted(SessionKey, subject=subject, session=context.session)
 
 
+def owner_of(context: Context) -> str | None:
+    """For whom approvals of values stand: the subject's tenant, or a subject without one; None for somebody unknown.
+
+    The tenant is a claim that the host vouches for.
+    """
+    subject = context.subject
+    if subject is None or not subject.id:
+        return None
+    tenant = (subject.claims or {}).get("tenant")
+    return f"tenant:{tenant}" if isinstance(tenant, str) and tenant else subject_key(subject.id)
+
+
 def subject_key(subject: str | None) -> str:
     """A subject by its id, as keys and rows name it: `id:<subject id>`, or `anonymous`, which is nobody's."""
     return _NOBODY if subject is None else f"id:{subject}"

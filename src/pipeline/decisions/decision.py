@@ -15,7 +15,7 @@ from cmf.enums import ViewKind
 from cmf.json.frozen import FrozenDict, freeze
 from cmf.json.value import trusted
 from cmf.views.view import MessageView
-from pipeline.decisions.approval import ApprovalRef, ApprovalStatus
+from pipeline.decisions.approval import SCOPES, ApprovalRef, ApprovalStatus
 from pipeline.decisions.engine import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.decisions.events import HeaderChanged
 
@@ -411,10 +411,20 @@ def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
             return "" if fits else "rewrite: needs a pointer into /arguments and a value"
         case Effect.STRIP_TOOL:
             return "" if kind is ViewKind.TOOL_DEFINITION else "strip_tool: only on a tool definition"
-        case Effect.DENY | Effect.REQUIRE_APPROVAL | Effect.WARN:
+        case Effect.REQUIRE_APPROVAL:
+            return _misfit_approval(fields)
+        case Effect.DENY | Effect.WARN:
             return ""
         case _:
             assert_never(effect)
+
+
+def _misfit_approval(fields: Mapping[str, Any]) -> str:
+    scopes, binds = fields.get("scopes", []), fields.get("binds", [])
+    if not isinstance(scopes, list) or not all(isinstance(one, str) and one in SCOPES for one in scopes):
+        return f"require_approval: `scopes` is a list of {' and '.join(sorted(SCOPES))}"
+    fits = isinstance(binds, list) and all(isinstance(one, str) for one in binds)
+    return "" if fits else "require_approval: `binds` is a list of names of arguments"
 
 
 def _misfit_redact(fields: Mapping[str, Any], kind: ViewKind) -> str:

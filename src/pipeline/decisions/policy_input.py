@@ -37,7 +37,8 @@ class SessionFacts:
         tool_ids: as `IdMap.to_json()` has them.
         label_sources: for each label in force, the events that brought it.
         lifted: the labels, each with an event, that a grant lifts [C3].
-        asked: every approval that is not too old, and those that were used [C10].
+        asked: every approval that is not too old, those that were used [C10], and those that stand [APR-11].
+        standing: approvals of values that stand for whoever asks, from whatever session; read only if they may matter.
         moment: when it was read, in microseconds since the epoch.
         active_model: the model that the session goes on with [C16].
         overrides: the overrides that hold now [EXC-10].
@@ -53,6 +54,7 @@ class SessionFacts:
     label_sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
     lifted: frozenset[tuple[str, str]] = frozenset()
     asked: Sequence[Approval] = ()
+    standing: Sequence[Approval] = ()
     moment: int = 0
     active_model: str | None = None
     overrides: Sequence[Override] = ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
+from pipeline.decisions.approval import Approval
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
 from pipeline.decisions.engine import Engine
@@ -126,10 +127,16 @@ class _RecordedSession(MemorySessions):
     def read(self, context: Context) -> SessionFacts:  # noqa: ARG002 - it holds a single session
         if self.entry is None:
             return SessionFacts()
-        # Approvals do not depend on the policy set: they count as if given under these policies.
         facts = self.entry.session
-        bound = tuple(replace(one, asked=replace(one.asked, revision=self.revision)) for one in facts.asked)
+        bound = self._bound(facts.asked)
         return replace(facts, asked=bound, approvals=tuple(one.shown() for one in bound if one.usable(facts.moment)))
+
+    def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:  # noqa: ARG002 - as above
+        return () if self.entry is None else self._bound(self.entry.session.standing)
+
+    def _bound(self, approvals: Sequence[Approval]) -> tuple[Approval, ...]:
+        # Approvals do not depend on the policy set: they count as if given under these policies.
+        return tuple(replace(one, asked=replace(one.asked, revision=self.revision)) for one in approvals)
 
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:  # noqa: ARG002 - as above
         return frozenset() if self.entry is None else self.entry.seen & frozenset(marks)

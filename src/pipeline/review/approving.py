@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pipeline.decisions.approval import Approval, ApprovalStatus
+from pipeline.decisions.approval import Approval, ApprovalScope, ApprovalStatus
 from pipeline.decisions.context import shown_subject, subject_key
 from pipeline.decisions.errors import ApprovalError
 from pipeline.decisions.override import Override
@@ -30,6 +30,7 @@ def approvals(site: Site, visit: Visit) -> Page:
         "approvals.html",
         {
             "rows": [_hit_details(site, visit, one) for one in waiting],
+            "standing": [_hit_details(site, visit, one) for one in site.approvals.standing()],
             "lately": [_hit_details(site, visit, one) for one in lately],
             "asks": [told(one, visit) for one in site.contents.four_eyes.asks()],
             "overrides": [_overridden(site, one) for one in site.overrides.read()],
@@ -96,6 +97,14 @@ def _hit_details(site: Site, visit: Visit, one: Approval) -> Json:
         "asked": iso(one.requested_at),
         "expires": iso(one.asked.expires_at),
         "digest": one.asked.digest,
+        "arguments": list(one.asked.arguments),
+        "reasons": list(one.asked.reasons),
+        "scopes": list(one.asked.scopes),
+        "scope": one.scope.value,
+        "owner": None if one.asked.owner is None else shown_subject(one.asked.owner),
+        "until": None if one.scope_until is None else iso(one.scope_until),
+        "stands": one.stands(now),
+        "revoker": one.revoker,
         "status": one.status.value,
         "expired": open_still and now >= one.asked.expires_at,
         "approver": one.approver,
@@ -155,5 +164,19 @@ def decide(site: Site, visit: Visit) -> Answer:
     yes = visit.form.get("answer") == "approve"
     if not yes and visit.form.get("answer") != "deny":
         raise Refused(422, "review.answer", "Choose approve or deny.")
-    (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], visit.subject)
+    if not yes:
+        site.approvals.deny(visit.path["id"], visit.subject)
+        return Redirect("/approvals")
+    try:
+        scope = ApprovalScope(visit.form.get("scope", ApprovalScope.ONCE))
+    except ValueError:
+        raise Refused(422, "review.answer", "Choose for what the approval is to hold.") from None
+    site.approvals.approve(visit.path["id"], visit.subject, scope=scope)
+    return Redirect("/approvals")
+
+
+def revoke(site: Site, visit: Visit) -> Answer:
+    """End an approval that stands; who did is recorded and stored with the approval."""
+    need(visit, Role.SIGNER)
+    site.approvals.revoke(visit.path["id"], visit.subject)
     return Redirect("/approvals")

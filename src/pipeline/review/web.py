@@ -93,6 +93,7 @@ _FORMS: Final[dict[str, _Handler]] = {
     "/overrides/{id}/end": approving.end_override,
     "/approvals/{id}": approving.decide,
     "/approvals/{id}/show": approving.look,
+    "/approvals/{id}/revoke": approving.revoke,
     "/policies/impact": revisions.impact,
     "/filters": actions.save_filter,
     "/samples": actions.sample,

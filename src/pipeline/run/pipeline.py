@@ -377,7 +377,7 @@ class Pipeline:
             record = self._recording.record(job.value, job.context, *job.so_far(ran))
             changes = replace(changes, record=record)
         # References seen only grow, so they fit any version; other changes are for the version that the run read.
-        bound = changes.taints or changes.counts or changes.asked or changes.used
+        bound = changes.taints or changes.counts or changes.asked or changes.used or changes.rests
         version = ran.basis.session.version if bound and ran.basis is not None else None
         # An approval may have expired since it was read: judge again, which requests a new one.
         with suppress(ApprovalError):

@@ -199,6 +199,7 @@ def _rare(facts: SessionFacts) -> dict[str, Any]:
         "overrides": [asdict(one) for one in facts.overrides],
         "active_model": facts.active_model,
         "spent": sorted(facts.spent),
+        "standing": [one.to_json() for one in facts.standing],
     }
     return {name: fact for name, fact in rare.items() if fact}
 
@@ -219,6 +220,7 @@ def _session(spelled: Mapping[str, Any]) -> SessionFacts:
         active_model=spelled.get("active_model"),
         overrides=tuple(Override(**one) for one in spelled.get("overrides", ())),
         spent=frozenset(spelled.get("spent", ())),
+        standing=tuple(map(Approval.from_json, spelled.get("standing", ()))),
     )
 
 

@@ -30,6 +30,7 @@ from pipeline.conversation.intake import Ingested, take_in
 from pipeline.conversation.labels import LabelSources, stamp
 from pipeline.conversation.references import refusals
 from pipeline.conversation.turn_cache import TurnMemory
+from pipeline.decisions.approval import ApprovalScope
 from pipeline.decisions.cancellation import PROCESS_EXITS
 from pipeline.decisions.certificate import mint
 from pipeline.decisions.context import Context
@@ -351,8 +352,8 @@ class Runner:
             session = replace(session, labels=known | added) if added else session
             if relabelled is value and added <= known:
                 if needs_approval(lines.hit, stages, self._mode):
-                    needs = approval_needs(value, passes, stages, self._mode)
-                    outcome = self._answered(account, value, session, needs, keep=keep)
+                    needs = approval_needs(value, passes, stages, self._mode, schemas.definition_of)
+                    outcome = yield from self._answered(account, value, session, history, needs, keep=keep)
                 else:
                     outcome = self._outcome(account, value, session.labels)
                 return replace(outcome, events=label_sources) if label_sources else outcome
@@ -360,11 +361,27 @@ class Runner:
         return self._refused(account, _edit_failed("pipeline.no-fixed-point"), "")
 
     def _answered(
-        self, account: _Account, value: Traffic, session: SessionFacts, needs: Sequence[ApprovalNeed], *, keep: bool
-    ) -> Outcome:
+        self,
+        account: _Account,
+        value: Traffic,
+        session: SessionFacts,
+        history: History,
+        needs: Sequence[ApprovalNeed],
+        *,
+        keep: bool,
+    ) -> _Steps:
         """The outcome where approvals are required: forward if all are given, refuse if one is denied, else suspend."""
-        expires_at = session.moment + self._approval_time
-        answer = resolve(needs, session, revision=self.policies.revision, expires_at=expires_at, keep=keep)
+        known = partial(
+            resolve,
+            needs,
+            revision=self.policies.revision,
+            expires_at=session.moment + self._approval_time,
+            keep=keep,
+            asker=history.asker,
+        )
+        answer = known(session)
+        if any(ApprovalScope.VALUE in asked.scopes for asked in answer.asked):  # only what is missing is looked up
+            answer = known(replace(session, standing=(yield history.standing)))
         if answer.action is Action.REFUSE:
             return self._refused(account, DENIED_BY_PERSON, answer.refs[0].path, answer)
         if answer.action is Action.FORWARD:

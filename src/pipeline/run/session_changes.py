@@ -12,7 +12,7 @@ from pipeline.decisions.context import Context
 from pipeline.decisions.decision import Effect
 from pipeline.decisions.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.retention import Keep
+from pipeline.decisions.retention import FOREVER, Keep
 from pipeline.decisions.stage import Traffic
 from pipeline.provenance.registry import event_entity
 from pipeline.run.outcome import Outcome
@@ -37,16 +37,20 @@ def changes_of(
     taints |= {Taint(*one) for one in outcome.events if one[1] not in facts.label_sources.get(one[0], ())}
     counts = tuple(calls_in(history.new_messages(released), context.call_id))
     seen = frozenset() if context.claimed else history.marks(released) | judged(value, released)
-    return Changes(taints=taints, counts=counts, events=events_of(taints, answer.used), seen=seen, used=answer.used)
+    events = events_of(taints, (*answer.used, *answer.rests))
+    return Changes(taints=taints, counts=counts, events=events, seen=seen, used=answer.used, rests=answer.rests)
 
 
 def _new_approvals(
     value: Traffic, context: Context, answer: ApprovalAnswer, keep: Keep, sealed: SealedReplies
 ) -> Changes:
     """The approvals that are asked for, and, for as long as retention allows, what each is about [RET-4]."""
+    asked = answer.asked
+    if keep != FOREVER:  # nothing stands for longer than its data may be kept
+        asked = tuple(replace(one, scopes=(), repeat="") for one in asked)
     if not keep.after_run:
-        return Changes(asked=answer.asked)
-    asked = tuple(replace(one, expires_at=min(one.expires_at, keep.until)) for one in answer.asked)
+        return Changes(asked=asked)
+    asked = tuple(replace(one, expires_at=min(one.expires_at, keep.until)) for one in asked)
     return Changes(asked=asked, sealed=sealed.seal(value, context, answer))
 
 
@@ -54,7 +58,7 @@ def publish_approvals(events: Events, context: Context, changes: Changes) -> Non
     """Tell subscribers which approvals were asked for, and which were used."""
     for asked in changes.asked:
         events.publish(ApprovalAsked(id=asked.id, session=context.session, target=asked.target, rules=asked.rules))
-    for use in changes.used:
+    for use in (*changes.used, *changes.rests):
         events.publish(ApprovalUsed(id=use.id, session=context.session, target=use.target))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import count
@@ -9,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from cmf.enums import Hook
 from cmf.json.frozen import FrozenDict, JsonObject, thaw
+from cmf.message.digests import canonical_bytes
 from cmf.message.message import ToolCallPart
 from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
@@ -43,7 +45,8 @@ class SchemaChecks:
         self, traffic: Traffic, history: History, events: Events, unreadable: UnreadableCalls = "refuse"
     ) -> None:
         own = traffic.tools if isinstance(traffic, Request | Response) else ()
-        self._offered = _by_name([*own, *history.tools])
+        self._tools = (*own, *history.tools)
+        self._offered = _by_name(self._tools)
         self._profiles = history.profiles
         self._history = history
         self._traffic = traffic
@@ -132,6 +135,13 @@ class SchemaChecks:
             self._events.publish(ToolInputInvalid(path=path, tool=uri, problem=problem))
             self.broken = self.broken or (path if edited else None)
         return problem
+
+    def definition_of(self, uri: str | None) -> str:
+        """The digest of all that is known of how a tool is defined, so that another definition is another tool."""
+        named = [tool for tool in self._tools if tool_uri(tool.name, tool.namespace) == uri]
+        known = self._profiles.tool(uri) if self._profiles and uri is not None else None
+        tools = sorted(canonical_bytes(tool) for tool in (*named, *([] if known is None else [known])))
+        return hashlib.sha256(b"\n".join(dict.fromkeys(tools))).hexdigest()
 
     @cached_property
     def _answered(self) -> set[int]:

@@ -15,7 +15,14 @@ from typing import Final, Protocol
 
 from cmf.json.value import replace
 from cmf.message.ids import Clock
-from pipeline.decisions.approval import Approval, ApprovalStatus, already_requested
+from pipeline.decisions.approval import (
+    Approval,
+    ApprovalScope,
+    ApprovalStatus,
+    ApprovalUse,
+    PersonsAnswer,
+    already_requested,
+)
 from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.errors import ApprovalError, StoreError
 from pipeline.decisions.ids import new_ulid
@@ -100,9 +107,17 @@ class SessionStore(Protocol):
         """The approvals that wait for a person and have not expired, the oldest first."""
         ...
 
-    def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
-        """The approval as decided by `approver`; ApprovalError if it is unknown, or as `Approval.decided` says."""
+    def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:
+        """The approvals that stand for what comes later, the oldest first; with `owner`, those of values, for it."""
         ...
+
+    def answer_approval(self, approval_id: str, answer: PersonsAnswer, *, by: str) -> Approval:
+        """The approval after that answer; ApprovalError if it is unknown, or as `Approval.decided` says."""
+        ...
+
+    def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
+        """`answer_approval` with yes, once; or with no."""
+        return self.answer_approval(approval_id, PersonsAnswer.of(approve=approve), by=approver)
 
     def close(self) -> None:
         """Let go of what the store holds."""
@@ -157,11 +172,14 @@ class MemorySessions(SessionStore):
         """See `SessionStore`."""
         key = session_key(context)
         kept = changes.for_key(key)
+        now = self._moments.now()
         with self._lock:
             state = self._states.get(key, SessionState())
             if key.session is not None and expected_version not in (None, state.version):
                 return False
             # Everything is worked out before anything is put in place: a refusal leaves all as it was.
+            if not all(one.id in self._asked and rests(self._approval(one.id), one, now) for one in kept.rests):
+                return False
             budgets = {budget_of(change, key): Budget() for change in kept.of_budgets}
             budgets.update((name, self._budgets[name]) for name in budgets.keys() & self._budgets.keys())
             settle(budgets, kept, key)
@@ -170,7 +188,7 @@ class MemorySessions(SessionStore):
             after = None
             if kept.touch_session:
                 marks = self._marks.get(key, set())
-                after = state.after(kept, key, self._moments.now(), kept.count_marks & marks)
+                after = state.after(kept, key, now, kept.count_marks & marks)
             self._make_room(key, kept, budgets)
             if after is not None:
                 self._keep(key, after, kept.seen | kept.count_marks)
@@ -248,23 +266,31 @@ class MemorySessions(SessionStore):
     def approval(self, approval_id: str) -> Approval | None:
         """See `SessionStore`."""
         with self._lock:
-            key = self._asked.get(approval_id)
-            return None if key is None else self._states[key].approvals[approval_id]
+            return self._approval(approval_id) if approval_id in self._asked else None
+
+    def _approval(self, approval_id: str) -> Approval:
+        return self._states[self._asked[approval_id]].approvals[approval_id]
+
+    def _approvals(self) -> list[Approval]:
+        with self._lock:
+            return [approval for state in self._states.values() for approval in state.approvals.values()]
 
     def pending_approvals(self) -> tuple[Approval, ...]:
         """See `SessionStore`."""
-        with self._lock:
-            every = [approval for state in self._states.values() for approval in state.approvals.values()]
-        return waiting(every, self._moments.now())
+        return waiting(self._approvals(), self._moments.now())
 
-    def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
+    def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:
+        """See `SessionStore`."""
+        return standing(self._approvals(), self._moments.now(), owner)
+
+    def answer_approval(self, approval_id: str, answer: PersonsAnswer, *, by: str) -> Approval:
         """See `SessionStore`."""
         with self._lock:
             key = self._asked.get(approval_id)
             if key is None:
                 raise unknown_approval()
-            self._states[key] = with_decision(self._states[key], approval_id, approver, approve, self._moments.now())
-            if not approve:
+            self._states[key] = with_decision(self._states[key], approval_id, by, answer, self._moments.now())
+            if answer.action == "deny":
                 self._sealed.pop(approval_id, None)
             return self._states[key].approvals[approval_id]
 
@@ -293,10 +319,10 @@ def settle(budgets: dict[tuple[str, str, str, str], Budget], changes: Changes, k
         budgets[name] = budgets[name].reserved(reservation)
 
 
-def with_decision(state: SessionState, approval_id: str, approver: str, approve: bool, now: int) -> SessionState:
-    """The state with one approval decided, and the next version."""
+def with_decision(state: SessionState, approval_id: str, by: str, answer: PersonsAnswer, now: int) -> SessionState:
+    """The state with one approval answered, and the next version."""
     moment = max(now, state.updated_at)
-    decided = state.approvals[approval_id].decided(approver, approve=approve, now=moment)
+    decided = state.approvals[approval_id].decided(by, answer, moment)
     approvals = {**state.approvals, approval_id: decided}
     return dataclasses.replace(state, approvals=approvals, version=state.version + 1, updated_at=moment)
 
@@ -310,6 +336,19 @@ def waiting(approvals: Collection[Approval], now: int) -> tuple[Approval, ...]:
     """The approvals that wait for a person and have not expired, the oldest first."""
     open_ones = (one for one in approvals if one.status is ApprovalStatus.PENDING and now < one.asked.expires_at)
     return tuple(sorted(open_ones, key=lambda one: (one.requested_at, one.asked.id)))
+
+
+def standing(approvals: Collection[Approval], now: int, owner: str | None) -> tuple[Approval, ...]:
+    """The approvals that stand, the oldest first; with `owner`, those of values, for it."""
+    found = [one for one in approvals if one.stands(now)]
+    if owner is not None:
+        found = [one for one in found if one.scope is ApprovalScope.VALUE and one.asked.owner == owner]
+    return tuple(sorted(found, key=lambda one: (one.requested_at, one.asked.id)))
+
+
+def rests(approval: Approval, use: ApprovalUse, now: int) -> bool:
+    """Whether a run may still rest on an approval that stood when it was judged."""
+    return approval.stands(now) and (approval.asked.target, approval.asked.revision) == (use.target, use.revision)
 
 
 def unknown_approval() -> ApprovalError:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pipeline.decisions.approval import Approval
 from pipeline.decisions.context import Context
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.sessions.base import SessionStore
@@ -55,6 +56,14 @@ class WatchedSessions:
         noted = self._noted.get()
         if noted is not None:
             noted.seen |= found
+        return found
+
+    def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:
+        """See `SessionStore`."""
+        found = self._store.standing_approvals(owner)
+        noted = self._noted.get()
+        if noted is not None:
+            noted.session = replace(noted.session, standing=found)
         return found
 
 

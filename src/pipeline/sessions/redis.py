@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from cmf.json.codec import dumps, loads
 from cmf.message.ids import Clock
-from pipeline.decisions.approval import Approval, already_requested
+from pipeline.decisions.approval import Approval, ApprovalScope, ApprovalUse, PersonsAnswer, already_requested
 from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.errors import StoreBusy, StoreError, needs
 from pipeline.decisions.policy_input import SessionFacts
@@ -20,7 +20,9 @@ from pipeline.sessions.base import (
     Moments,
     SessionStore,
     in_order,
+    rests,
     settle,
+    standing,
     unknown_approval,
     waiting,
     wall_clock,
@@ -38,6 +40,7 @@ _T = TypeVar("_T")
 TIMEOUT_SECONDS: Final = 2.0
 MAX_TRIES: Final = 200  # of one commit whose budgets others keep changing; the session itself is never tried twice
 _PENDING: Final = "pending"
+_STANDING: Final = "standing"
 
 
 class RedisSessions(SessionStore):
@@ -90,6 +93,8 @@ class RedisSessions(SessionStore):
         names = {budget_of(change, key): Budget() for change in changes.of_budgets}
         asked = (self._approval(asked.id) for asked in changes.asked)
         _watch(pipe, self._session(key), *(self._budget(name) for name in names), *asked)
+        if not all(self._rests(pipe, use, now) for use in changes.rests):
+            return False
         before = _state(pipe.get(self._session(key)))
         if key.session is not None and expected_version not in (None, before.version):
             return False
@@ -109,6 +114,14 @@ class RedisSessions(SessionStore):
             self._put(pipe, key, after, changes, now)
         pipe.execute()
         return True
+
+    def _rests(self, pipe: Pipeline, use: ApprovalUse, now: int) -> bool:
+        where: Any = pipe.get(self._approval(use.id))  # which never changes
+        if where is None:
+            return False
+        home = self._session(_key(where))
+        _watch(pipe, home)
+        return rests(_state(pipe.get(home)).approvals[use.id], use, now)
 
     def _put(self, pipe: Pipeline, key: SessionKey, after: SessionState, changes: Changes, now: int) -> None:
         pipe.set(self._session(key), _state_bytes(after))
@@ -173,7 +186,19 @@ class RedisSessions(SessionStore):
                 self._redis.srem(self._name(_PENDING), *stale)
         return open_ones
 
-    def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
+    def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:
+        """See `SessionStore`."""
+        with _answered():
+            place = self._name(_STANDING) if owner is None else self._name(_STANDING, owner)
+            ids = [bytes(one).decode() for one in cast("set[bytes]", self._redis.smembers(place))]
+            found = (self.approval(one) for one in ids)
+            stands = standing([one for one in found if one is not None], self._moments.now(), owner)
+            stale = set(ids) - {one.asked.id for one in stands}
+            if stale:
+                self._redis.srem(place, *stale)
+        return stands
+
+    def answer_approval(self, approval_id: str, answer: PersonsAnswer, *, by: str) -> Approval:
         """See `SessionStore`."""
         with _answered():
             where = self._redis.get(self._approval(approval_id))
@@ -184,14 +209,19 @@ class RedisSessions(SessionStore):
         def change(pipe: Pipeline) -> Approval:
             _watch(pipe, self._session(key))
             before = _state(pipe.get(self._session(key)))
-            after = with_decision(before, approval_id, approver, approve, self._moments.now())
+            after = with_decision(before, approval_id, by, answer, self._moments.now())
+            answered = after.approvals[approval_id]
             pipe.multi()
             pipe.set(self._session(key), _state_bytes(after))
             pipe.srem(self._name(_PENDING), approval_id)
-            if not approve:
+            if answer.action == "deny":
                 pipe.delete(self._sealed(approval_id))
+            if answered.scope is not ApprovalScope.ONCE:
+                pipe.sadd(self._name(_STANDING), approval_id)
+            if answered.scope is ApprovalScope.VALUE:
+                pipe.sadd(self._name(_STANDING, answered.asked.owner), approval_id)
             pipe.execute()
-            return after.approvals[approval_id]
+            return answered
 
         return self._tried(change, "session")
 

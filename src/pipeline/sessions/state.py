@@ -164,6 +164,7 @@ class Changes:
         tool_ids: canonical id → provider → its name (`IdMap.to_json()`), also those that are on record already.
         seen: marks to keep: content digests of what was judged, say [C4].
         asked, used: approvals that are asked for, and that are used up.
+        rests: approvals that the run rests on without using them up; if one stands no longer, nothing is changed.
         sealed: by the id of an approval in `asked`, ciphertext of what it is about; deleted once the approval is used,
             denied or expired.
         active_model: the model that the session goes on with; None leaves it as it is.
@@ -179,6 +180,7 @@ class Changes:
     seen: frozenset[str] = frozenset()
     asked: tuple[ApprovalRequest, ...] = ()
     used: tuple[ApprovalUse, ...] = ()
+    rests: tuple[ApprovalUse, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     settlements: tuple[Settlement, ...] = ()
     sealed: Mapping[str, bytes] = field(default_factory=dict)
@@ -189,7 +191,7 @@ class Changes:
     def touch_session(self) -> bool:
         """Whether the session itself changes; budgets are kept apart from it."""
         own = (self.taints, self.grants, self.counts, self.events, self.tool_ids, self.seen, self.asked, self.used)
-        return any(own) or self.active_model is not None
+        return any(own) or bool(self.rests) or self.active_model is not None
 
     def sealed_with(self) -> Iterator[tuple[ApprovalRequest, bytes]]:
         """Each ciphertext with the approval that it belongs to."""
@@ -215,7 +217,7 @@ class Changes:
         """
         if key.session is not None:
             return self
-        if self.grants or self.asked or self.used or self.active_model is not None:
+        if self.grants or self.asked or self.used or self.rests or self.active_model is not None:
             raise no_session()
         return Changes(reservations=self.reservations, settlements=self.settlements)
 
@@ -263,7 +265,11 @@ class SessionState:
             tool_ids=self.tool_ids,
             label_sources=sources,
             lifted=frozenset(lifted),
-            asked=tuple(one for one in ordered if one.status is ApprovalStatus.USED or now < one.asked.expires_at),
+            asked=tuple(
+                one
+                for one in ordered
+                if one.status is ApprovalStatus.USED or now < one.asked.expires_at or one.stands(now)
+            ),
             moment=now,
             active_model=self.active_model,
         )

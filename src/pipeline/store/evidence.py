@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from operator import attrgetter
@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, inspect, or_, select
 
+from cmf.json.codec import dumps
 from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.record import plain, session_changes_in
-from pipeline.decisions.approval import ApprovalStatus
+from pipeline.decisions.approval import ApprovalScope, ApprovalStatus
 from pipeline.decisions.errors import StoreError
 from pipeline.decisions.timestamps import instant_of
 from pipeline.store.engine import foreign_in, snapshot
@@ -51,6 +52,22 @@ _WITH_CONTENT: Final = (
     .select_from(RECORDS)
     .outerjoin(CONTENTS, CONTENTS.c.record == RECORDS.c.id)
 )
+
+
+class StoredApproval(NamedTuple):
+    """An approval as it was decided: who, `approve`, `deny` or `pending`, and for what it stands, if for anything."""
+
+    id: str
+    digest: str
+    by: str
+    act: str
+    stands: str = ""
+
+
+def standing_of(body: Mapping[str, Any]) -> str:
+    """For what a row or a record says that an approval stands, as one text; empty for nothing."""
+    parts = [body.get(name) for name in ("scope", "until", "target", "repeat", "owner")]
+    return dumps(parts).decode() if parts[0] else ""
 
 
 class SessionRows(NamedTuple):
@@ -130,12 +147,14 @@ class StoreEvidence:
         kept = select(POLICY_SETS.c.revision, POLICY_SETS.c.bundle)
         return {row["revision"]: row["bundle"] for row in self._rows(kept)}
 
-    def approvals(self) -> Iterator[tuple[str, str, str, str]]:
-        """The stored approvals: id, digest, who decided, and `approve`, `deny` or `pending`."""
+    def approvals(self) -> Iterator[tuple[StoredApproval, str | None]]:
+        """The stored approvals, as records have what was decided, each with who revoked it."""
         acts = {"pending": "pending", "denied": "deny"}
-        columns = (APPROVALS.c.id, APPROVALS.c.digest, APPROVALS.c.approver, APPROVALS.c.status)
-        for row in self._rows(select(*columns).order_by(APPROVALS.c.id)):
-            yield row["id"], row["digest"], row["approver"] or "", acts.get(row["status"], "approve")
+        for row in self._rows(select(APPROVALS).order_by(APPROVALS.c.id)):
+            act = acts.get(row["status"], "approve")
+            stands = {**row, "until": row["scope_until"]} if row["scope"] != ApprovalScope.ONCE.value else {}
+            known = StoredApproval(row["id"], row["digest"], row["approver"] or "", act, standing_of(stands))
+            yield known, row["revoker"]
 
     def session_changes(self) -> Iterator[tuple[SessionId, Any]]:
         """What each record of a decision says that it changed in its session; the ids are as rows have them."""

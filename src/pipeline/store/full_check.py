@@ -19,7 +19,7 @@ from pipeline.audit.verification import Report, verify
 from pipeline.decisions.context import shown_subject
 from pipeline.decisions.errors import PolicyError
 from pipeline.policy.policy_set import revisions_of
-from pipeline.store.evidence import LiftedLabel, SessionId, SessionRows, StoreEvidence
+from pipeline.store.evidence import LiftedLabel, SessionId, SessionRows, StoredApproval, StoreEvidence, standing_of
 
 STATE: Final = (
     "what sessions have that no decision on record gave them, their events, tool ids and marks, budgets, the session, "
@@ -93,20 +93,24 @@ def _forged(evidence: StoreEvidence) -> Iterator[Problem]:
     """The approvals that were not decided as records say; nothing where there is no log."""
     if not list(evidence.logs()):
         return
-    said = {_decision_in(action, body) for action, _, body in evidence.acts("review")}
-    decided = {decision[0] for decision in said if decision is not None}
-    for approval in evidence.approvals():
-        if approval not in said and (approval[0] in decided or approval[3] != "pending"):
-            problem = f"no record says that the approval {approval[0]} was decided as it is stored"
+    every = [made for action, _, body in evidence.acts("review") if (made := _decision_in(action, body)) is not None]
+    said = {made for made in every if made.act != "revoke"}
+    revoked = {(made.id, made.by) for made in every if made.act == "revoke"}
+    decided = {made.id for made in said}
+    for approval, revoker in evidence.approvals():
+        is_known = approval in said or (approval.id not in decided and approval.act == "pending")
+        ends = {by for name, by in revoked if name == approval.id}
+        if not is_known or (revoker not in ends if revoker is not None else bool(ends)):
+            problem = f"no record says that the approval {approval.id} was decided as it is stored"
             yield Problem("approval.forged", "", None, None, problem)
 
 
-def _decision_in(action: str, body: bytes | None) -> tuple[str, str, str, str] | None:
-    """The approval that a record says was decided: its id and digest, who, and how; None for another review."""
+def _decision_in(action: str, body: bytes | None) -> StoredApproval | None:
+    """The approval that a record says was decided, and how; None for another review."""
     try:
         match loads(body or b""):
-            case {"by": {"id": str(by)}, "approval": str(id), "digest": str(digest)}:
-                return id, digest, by, action
+            case {"by": {"id": str(by)}, "approval": str(id), "digest": str(digest)} as made:
+                return StoredApproval(id, digest, by, action, standing_of(made))
     except DecodeError:
         return None
     return None

@@ -31,7 +31,7 @@ from cmf.json.codec import dumps, loads
 from cmf.json.value import replace
 from cmf.message.ids import Clock
 from pipeline.audit.record import act_of, plain
-from pipeline.decisions.approval import Approval, ApprovalStatus
+from pipeline.decisions.approval import LISTS, Approval, ApprovalScope, ApprovalStatus, PersonsAnswer
 from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.timestamps import instant_of
@@ -40,7 +40,9 @@ from pipeline.sessions.base import (
     Moments,
     SessionStore,
     in_order,
+    rests,
     settle,
+    standing,
     unknown_approval,
     waiting,
     wall_clock,
@@ -192,11 +194,19 @@ class SqlSessions(SessionStore):
             found = _approvals(connection.execute(pending))
         return waiting(found.values(), self._moments.now())
 
-    def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
-        """See `SessionStore`. The decision is on record with the id alone of who made it."""
-        return self.decide_on_record(approval_id, by={"id": approver}, approve=approve)
+    def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:
+        """See `SessionStore`."""
+        wanted = [APPROVALS.c.scope != ApprovalScope.ONCE.value]
+        wanted += [] if owner is None else [APPROVALS.c.owner == owner]
+        with snapshot(self._engine) as connection:
+            found = _approvals(connection.execute(select(APPROVALS).where(*wanted)))
+        return standing(found.values(), self._moments.now(), owner)
 
-    def decide_on_record(self, approval_id: str, *, by: Mapping[str, Any], approve: bool) -> Approval:
+    def answer_approval(self, approval_id: str, answer: PersonsAnswer, *, by: str) -> Approval:
+        """See `SessionStore`. The answer is on record with the id alone of who gave it."""
+        return self.answer_on_record(approval_id, answer, by={"id": by})
+
+    def answer_on_record(self, approval_id: str, answer: PersonsAnswer, *, by: Mapping[str, Any]) -> Approval:
         """See `pipeline.approvals.queue.OnRecord`."""
         approver = str(by["id"])
 
@@ -206,15 +216,14 @@ class SqlSessions(SessionStore):
             if not found:
                 raise unknown_approval()
             session = _Session(connection, found[approval_id].key)
-            after = with_decision(session.locked(approvals=found), approval_id, approver, approve, now)
+            after = with_decision(session.locked(approvals=found), approval_id, approver, answer, now)
             session.advance(after)
             _save_approval(connection, after.approvals[approval_id])
-            if not approve:
+            if answer.action == "deny":
                 _unseal(connection, [approval_id])
             decided = after.approvals[approval_id]
-            details = {"by": by, "approval": approval_id, "digest": decided.asked.digest}
-            action = "approve" if approve else "deny"
-            made = act_of("review", "review", action, details, instant_of(now), subject=approver)
+            details = {"by": by, **decided.recorded()}
+            made = act_of("review", "review", answer.action, details, instant_of(now), subject=approver)
             return recorded(decided, made if self.keeps_records else None)
 
         return waited(self.writer.recorded(decide), self._timeout_seconds)
@@ -229,6 +238,9 @@ def _commit(
     """What was changed in the session, for the record of the run; None if it has another version by now."""
     session = _Session(connection, key)
     if key.session is not None and not session.lock(expected_version, make=changes.touch_session):
+        return None
+    stood = _approvals_by_id(connection, [use.id for use in changes.rests])
+    if not all(use.id in stood and rests(stood[use.id], use, now) for use in changes.rests):
         return None
     before = {name: _budget(connection, name) for name in {budget_of(change, key) for change in changes.of_budgets}}
     budgets = dict(before)
@@ -418,7 +430,8 @@ def _insertion(connection: Connection, table: Table) -> sqlite.Insert | postgres
 
 
 def _approvals(found: Result[Any]) -> dict[str, Approval]:
-    return {row["id"]: Approval.from_json({**row, "rules": loads(row["rules"])}) for row in found.mappings()}
+    rows = (row | {name: loads(row[name]) for name in LISTS} for row in map(dict, found.mappings()))
+    return {row["id"]: Approval.from_json(row) for row in rows}
 
 
 def _approvals_by_id(connection: Connection, ids: Collection[str]) -> dict[str, Approval]:
@@ -431,7 +444,7 @@ def _unseal(connection: Connection, ids: Collection[str]) -> None:
 
 def _save_approval(connection: Connection, approval: Approval) -> None:
     row = approval.to_json()
-    row["rules"] = dumps(row["rules"])
+    row |= {name: dumps(row[name]) for name in LISTS}
     at = APPROVALS.c.id == approval.asked.id
     if not connection.execute(update(APPROVALS).where(at).values(row)).rowcount:
         connection.execute(APPROVALS.insert(), [row])

@@ -233,3 +233,40 @@ def test_a_redis_store_serves_as_well(redis_url: str) -> None:
     done = cmf(*lift, "--reason", "reviewed", "--for", "1h")
     assert done.exit_code == 0
     assert "sessions in Redis have no log" in done.stderr
+
+
+@pytest.mark.spec("CLI-20", "APR-13")
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--scope", "always"), 2, "always"),
+        (("--scope", "session", "--for", "soon"), 2, "30m or 8h"),
+        (("--scope", "session", "--for", "91d"), 1, "approval.too-long"),
+    ],
+)
+def test_a_scope_or_a_time_that_there_is_not_approves_nothing(
+    judge: Run, store: str, options: tuple[str, ...], code: int, words: str
+) -> None:
+    name = asked(judge)
+
+    result = cmf("approvals", "approve", store, name, "--as", "bob", *options)
+
+    assert (result.exit_code, words in result.output) == (code, True)
+    assert json.loads(cmf("approvals", "show", store, name, "--format", "json").stdout)["status"] == "pending"
+
+
+@pytest.mark.spec("CLI-20", "APR-11", "APR-13")
+def test_what_was_approved_for_a_session_is_listed_holds_and_is_revoked(judge: Run, store: str) -> None:
+    name = asked(judge)
+    approved = cmf("approvals", "approve", store, name, "--as", "bob", "--scope", "session", "--for", "2h")
+    assert "approved by bob, and for its session until" in approved.stdout
+
+    assert [judge().exit_code for _ in range(3)] == [0, 0, 0]
+    (line,) = cmf("approvals", "list", store, "--standing").stdout.splitlines()
+    assert name in line
+    assert "in this session, by bob" in line
+    assert cmf("approvals", "revoke", store, name, "--as", "carol").stdout == f"{name}: revoked by carol\n"
+
+    assert judge().exit_code == 6
+    assert "no standing approvals" in cmf("approvals", "list", store, "--standing").stderr
+    refuses(cmf("approvals", "revoke", store, name, "--as", "carol"), 1, "approval.not-standing")

@@ -100,6 +100,32 @@ def test_the_requester_cannot_decide_and_the_page_says_so(tmp_path: Path) -> Non
         assert client.json("/approvals")["rows"][0]["status"] == "pending"
 
 
+@pytest.mark.spec("REV-26", "APR-13")
+def test_what_a_signer_approves_for_more_than_once_is_listed_and_revoked(tmp_path: Path) -> None:
+    with asked(tmp_path) as (store, _):
+        client, reader = Client(Site(store)), Client(Site(store), Role.REVIEWER, "rita")
+        (row,) = client.json("/approvals")["rows"]
+        path = f"/approvals/{row['id']}"
+        assert (row["scopes"], row["reasons"], row["arguments"]) == (
+            ["session", "value"], ["A person decides."], ["iban"],
+        )  # fmt: skip
+        assert client.post(path, answer="approve", scope="always").status_code == 422
+        assert reader.post(path, answer="approve", scope="value").status_code == 403
+        assert client.json("/approvals")["standing"] == []
+
+        assert client.post(path, answer="approve", scope="value").status_code == 303
+        (stands,) = client.json("/approvals")["standing"]
+        assert (stands["id"], stands["scope"], stands["approver"]) == (row["id"], "value", "alice")
+        assert "Stands for the same tool and values" in client.get(path).text
+        assert reader.post(f"{path}/revoke").status_code == 403
+        assert client.post(f"{path}/revoke").status_code == 303
+
+        assert client.json("/approvals")["standing"] == []
+        assert "alice revoked it" in client.get(path).text
+        assert client.post(f"{path}/revoke").status_code == 409
+        assert [one["action"] for one in client.json(path)["words"]] == ["approve", "revoke"]
+
+
 @pytest.mark.spec("REV-26")
 def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, guard):

@@ -13,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from examples.demo_review import fill
 from playwright.sync_api import Browser, Page, expect
 from tests.pipeline.browser import Watch, context, origin, running
+from tests.pipeline.review.test_approving import asked
 from tests.pipeline.review.traffic import HOSTILE, keep, record
 from typer.testing import CliRunner
 
@@ -275,3 +276,28 @@ def test_it_reads_without_scripts(browser: Browser, address: str) -> None:
     page.locator("#rows a.row").first.click()
     expect(page.locator("h1.sentence")).to_be_visible()
     opened.close()
+
+
+@pytest.mark.spec("REV-26", "APR-13")
+def test_an_approver_says_once_what_holds_for_more_and_takes_it_back(tmp_path: Path, browser: Browser) -> None:
+    with asked(tmp_path):
+        pass
+    with (
+        running("review", str(tmp_path / "s.sqlite3"), "--as", "alice", "--role", "signer") as printed,
+        context(browser) as opened,
+    ):
+        watch = Watch(printed)
+        page = watch.on(opened.new_page())
+        page.goto(printed)
+        page.goto(at(printed, "/approvals"))
+        expect(page.get_by_text("A person decides.")).to_be_visible()
+        page.get_by_label("What approving tool://_/pay is good for").select_option("value")
+        page.get_by_role("button", name="Approve tool://_/pay").click()
+
+        expect(page.get_by_role("heading", name="Standing approvals")).to_be_visible()
+        expect(page.get_by_text("Stands for the same tool and values, for ann until")).to_be_visible()
+        assert Axe().run(page).violations_count == 0
+        page.get_by_role("button", name="Revoke tool://_/pay").click()
+
+        expect(page.get_by_role("heading", name="Standing approvals")).to_have_count(0)
+        assert watch.wrong == []

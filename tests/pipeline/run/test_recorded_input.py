@@ -19,6 +19,8 @@ from tests.pipeline.replaying import all_off, asks, judged, said
 from cmf.json.codec import dumps
 from cmf.message.request import Response
 from pipeline import Context
+from pipeline.decisions.approval import Approval, ApprovalRequest, ApprovalScope
+from pipeline.decisions.context import SessionKey
 from pipeline.decisions.errors import ReplayError
 from pipeline.decisions.override import Override
 from pipeline.decisions.policy_input import SessionFacts
@@ -167,7 +169,12 @@ def test_every_fact_of_a_session_is_on_file() -> None:
     known = {field.name for field in dataclasses.fields(SessionFacts)} - approvals | {"approvals"}
 
     override = Override(id="o", rule="a/b", actor="ann", second="bob", expires_at=1, session="s")
-    full = dataclasses.replace(kept().session, active_model="a:b", overrides=(override,), spent=frozenset({"apr_1"}))
+    asked = ApprovalRequest(id="apr_2", digest="d", target="t", rules=("a/b",), revision="r", expires_at=1)
+    stands = Approval(
+        asked=asked, key=SessionKey("id:ann", "t"), requested_at=0, scope=ApprovalScope.VALUE, scope_until=9
+    )
+    rare = {"active_model": "a:b", "overrides": (override,), "spent": frozenset({"apr_1"}), "standing": (stands,)}
+    full = dataclasses.replace(kept().session, **rare)
     entry = dataclasses.replace(kept(), session=full)
     assert set(entry.to_json()["session"]) == known
     assert read_entry(dumps(entry.to_json())).session == full

@@ -33,6 +33,7 @@ _hits contains {
 	"code": "provenance.control-origin",
 	"reason": "Where this call goes or what it acts on was not said by anyone trusted.",
 	"detail": {"arguments": _strange},
+	"binds": _strange,
 } if {
 	count(_strange) > 0
 	origins.acts_after_untrusted
@@ -43,6 +44,7 @@ _hits contains {
 	"code": "provenance.control-origin.named",
 	"reason": "Others wrote what this call should act on, and the user did not say so.",
 	"detail": {"arguments": _named},
+	"binds": _named,
 } if {
 	count(_named) > 0
 	origins.acts_after_untrusted

@@ -20,6 +20,7 @@ _asked(origins) := asked if asked := control_origin.require_approval with input 
 test_asks_about_a_value_of_others if {
 	some hit in _asked([_send, _before, _value("/to/0", ["untrusted"]), _value("/id", ["trusted"])])
 	hit.detail == {"arguments": {"to"}}
+	hit.binds == {"to"}
 }
 
 test_asks_about_a_value_that_nobody_said_and_about_raw_arguments if {
@@ -47,6 +48,7 @@ test_asks_about_what_others_name if {
 	some hit in _asked([_send, _before, object.union(_value("/id", ["trusted"]), {"named": true})])
 	hit.code == "provenance.control-origin.named"
 	hit.detail == {"arguments": {"id"}}
+	hit.binds == {"id"}
 }
 
 test_denied_what_others_name_where_the_operator_says_so if {
