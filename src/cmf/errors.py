@@ -32,10 +32,10 @@ from contextlib import contextmanager
 from typing import ClassVar, Final
 
 
-class CmfError(Exception):
-    """Root of all errors of this package: what happened, where, and what to do about it."""
+class LocatedError(Exception):
+    """What happened, where, and what to do about it: the form of the errors of `cmf` and of `pipeline`."""
 
-    default_code: ClassVar[str] = "cmf.error"
+    default_code: ClassVar[str]
 
     def __init__(self, message: str, *, path: str = "", hint: str = "", code: str = "") -> None:
         super().__init__(message)  # first: ImportError's sets a path too
@@ -47,7 +47,14 @@ class CmfError(Exception):
     def __str__(self) -> str:
         where = f" at {self.path}" if self.path else ""
         hint = f"; {self.hint}" if self.hint else ""
-        return f"{self.message}{where}{hint} [{self.code}]"
+        sentence = self.message.removesuffix(".")  # a rule's reason is a sentence
+        return f"{sentence}{where}{hint} [{self.code}]"
+
+
+class CmfError(LocatedError):
+    """Root of all errors of this package."""
+
+    default_code = "cmf.error"
 
     def at(self, prefix: str) -> CmfError:
         """The same error with `prefix` put before its path; for code that decodes something nested."""

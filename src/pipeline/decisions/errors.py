@@ -43,23 +43,10 @@ if TYPE_CHECKING:
     from pipeline.decisions.decision import Decision
 
 
-class PipelineError(Exception):
-    """Root of all errors of this package: what happened, where, and what to do about it."""
+class PipelineError(cmf.errors.LocatedError):
+    """Root of all errors of this package."""
 
-    default_code: ClassVar[str] = "pipeline.error"
-
-    def __init__(self, message: str, *, path: str = "", hint: str = "", code: str = "") -> None:
-        super().__init__(message)  # first: ImportError's sets a path too
-        self.message = message
-        self.path = path
-        self.hint = hint
-        self.code = code or self.default_code
-
-    def __str__(self) -> str:
-        where = f" at {self.path}" if self.path else ""
-        hint = f"; {self.hint}" if self.hint else ""
-        sentence = self.message.removesuffix(".")  # a rule's reason is a sentence
-        return f"{sentence}{where}{hint} [{self.code}]"
+    default_code = "pipeline.error"
 
 
 class PolicyError(PipelineError, ValueError):
