@@ -99,21 +99,18 @@ class _Fold:
         self._divergent.add(id(chunk))
 
     def _start(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """The message begins: its id, its metadata."""
         self._started = True
         if "messageId" in chunk:
             self.body["id"] = chunk["messageId"]
         return self._metadata(chunk)
 
     def _metadata(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """Metadata is merged, object by object."""
         metadata = chunk.get("messageMetadata")
         if metadata is not None:
             _merge(self.body, {"metadata": metadata})
         return self.body
 
     def _finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """The answer is whole."""
         self._finished = True
         if "finishReason" in chunk:
             self.notes["finishReason"] = chunk["finishReason"]
@@ -157,14 +154,12 @@ class _Fold:
         return self.body
 
     def _abort(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """The user stopped it."""
         self.notes["abort"] = chunk
         return self.body
 
     # -- text and reasoning --------------------------------------------------------------------------------------------
 
     def _begin_part(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """A text or reasoning part begins."""
         kind = str(chunk["type"]).removesuffix("-start")
         part: dict[str, Any] = {"type": kind}
         if kind == "reasoning" and chunk.get("id", kind) != kind:  # the kind is what a part without an id is sent under
@@ -177,7 +172,6 @@ class _Fold:
         return part
 
     def _add_delta(self, chunk: dict[str, Any]) -> _Target:
-        """Some more of it."""
         if not isinstance(chunk.get("delta"), str):
             return None
         part = self._open_part(chunk, "-delta") or self._part_without_start(chunk)
@@ -188,7 +182,6 @@ class _Fold:
         return part
 
     def _close(self, chunk: dict[str, Any]) -> _Target:
-        """It is whole."""
         part = self._open_part(chunk, "-end")
         if part is not None:
             part["state"] = "done"
@@ -243,7 +236,6 @@ class _Fold:
         return part
 
     def _tool_input(self, chunk: dict[str, Any]) -> _Target:
-        """The whole input of a call."""
         if "input" not in chunk:
             return None
         self._compare_input(chunk)
@@ -288,7 +280,6 @@ class _Fold:
         )
 
     def _tool_output_error(self, chunk: dict[str, Any]) -> _Target:
-        """The tool failed."""
         part = self._answered(chunk)
         if part is None:
             return None
@@ -296,7 +287,6 @@ class _Fold:
         return self._tool(chunk, state="output-error", errorText=chunk.get("errorText"), **given)
 
     def _tool_denied(self, chunk: dict[str, Any]) -> _Target:
-        """The user did not let it run."""
         part = self._answered(chunk)
         if part is not None:
             part["state"] = "output-denied"
@@ -314,7 +304,6 @@ class _Fold:
         return part
 
     def _approval_given(self, chunk: dict[str, Any]) -> _Target:
-        """The user has answered."""
         part = self._asked.get(hashable(chunk.get("approvalId")))
         if part is None or self._tools.get(part["toolCallId"]) is not part:
             return None

@@ -24,11 +24,11 @@ from cmf.adapters.openai_responses.items import (
     text_type,
 )
 from cmf.adapters.wire.call_ids import is_short, with_mark
-from cmf.adapters.wire.fields import role_named
+from cmf.adapters.wire.fields import Fields, role_named
 from cmf.enums import Role
 from cmf.errors import ShapeError
 from cmf.json.codec import loads_object
-from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
 from cmf.json.value import replace, trusted
 from cmf.message.binary import data_url
 from cmf.message.message import (
@@ -118,7 +118,7 @@ class ItemReader:
             if kind in TEXTS:
                 canonical = self._text(part, kind, role)
             elif kind in ("input_image", "computer_screenshot"):
-                canonical = _image(part, kind)
+                canonical = _image(part)
             elif kind == "input_file":
                 canonical = _file(part)
             elif kind == "input_audio":
@@ -129,27 +129,28 @@ class ItemReader:
         return opaque(part, kind if isinstance(kind, str) else "part", extra=mark)
 
     def _text(self, part: dict[str, Any], kind: str, role: Role) -> TextPart | None:
-        key = TEXTS[kind]
-        text = part.get(key)
-        if not isinstance(text, str):
+        fields = Fields(part, "")
+        text = fields.take(TEXTS[kind], str)
+        if text is None:
             return None
-        left = {name: item for name, item in part.items() if name not in ("type", key)}
-        if kind != text_type(role):
-            left["type"] = kind
-        elif self._answer:
-            for name in ("annotations", "logprobs"):  # the encoder writes them, so empty ones are spelling
-                if left.get(name) == []:
-                    del left[name]
-        return trusted(TextPart, text=text, extra=leftover(left))
+        if kind == text_type(role):
+            fields.drop("type", kind)
+            if self._answer:
+                for name in ("annotations", "logprobs"):  # the encoder writes them, so empty ones are spelling
+                    fields.drop(name, FrozenList())
+        return trusted(TextPart, text=text, extra=fields.rest(FORMAT))
 
     def _call(self, item: dict[str, Any], kind: str, spec: CallItem) -> tuple[Part, ...] | None:
-        left = {key: value for key, value in item.items() if key != "type"}
-        name = spec.tool if spec.tool is not None else taken(left, "name")
+        fields = Fields(item, "")
+        left = fields.left()
+        if kind == "function_call":
+            fields.drop("type", kind)
+        name = spec.tool if spec.tool is not None else fields.take("name", str)
         given = _arguments(left, spec)
         if name is None or given is None:
             return None
-        call_id = taken(left, spec.id_key)
-        namespace = taken(left, spec.space) if spec.tool is None else None
+        call_id = fields.take(spec.id_key, str)
+        namespace = fields.take(spec.space, str) if spec.tool is None else None
         if call_id is not None:
             self._names[call_id] = name
         runner = self._runner(kind, spec, item, call_id)
@@ -164,10 +165,8 @@ class ItemReader:
                 is_error=left.get("error") is not None,
                 executed_by=runner,
             )
-        if kind != "function_call":
-            left["type"] = kind
         arguments, raw = given
-        extra = _with_long_id(leftover(left), call_id)
+        extra = _with_long_id(fields.rest(FORMAT), call_id)
         call = trusted(
             ToolCallPart,
             tool_call_id=call_id,
@@ -196,17 +195,18 @@ class ItemReader:
             content = tuple(self._part(part, Role.TOOL, within=None) for part in content) or content
         elif of_parts and not (content is None or isinstance(content, str)):
             return None
-        left = {key: value for key, value in item.items() if key not in ("type", "output")}
-        call_id = taken(left, id_key)
-        if kind != "function_call_output":
-            left["type"] = kind
+        fields = Fields(item, "")
+        fields.left().pop("output", None)
+        if kind == "function_call_output":
+            fields.drop("type", kind)
+        call_id = fields.take(id_key, str)
         part = trusted(
             ToolResultPart,
             tool_call_id=call_id,
             tool_name=self._names.get(call_id) if call_id is not None else None,
             content=content,
             executed_by="provider" if self._answer and kind not in CLIENT_RESULTS else "client",
-            extra=_with_long_id(leftover(left), call_id),
+            extra=_with_long_id(fields.rest(FORMAT), call_id),
         )
         return (part,)
 
@@ -310,36 +310,34 @@ def _reasoning(item: dict[str, Any]) -> tuple[Part, ...] | None:
 # -- media -------------------------------------------------------------------------------------------------------------
 
 
-def _source(left: dict[str, Any], *, inline: str, url: str | None) -> dict[str, Any] | None:
-    """`type`, `data` and `media_type` of a media part; their keys are taken out of `left`."""
-    text = taken(left, inline)
+def _source(fields: Fields, *, inline: str, url: str | None) -> dict[str, Any] | None:
+    """`type`, `data` and `media_type` of a media part, taken out of its fields."""
+    text = fields.take(inline, str)
     if text is not None:
         inline_data = data_url(text)
         if inline_data is not None and inline_data[0]:
             return {"type": "base64", "media_type": inline_data[0], "data": inline_data[1]}
         return {"type": "url" if inline == "image_url" else "base64", "data": text}
     for key, kind in ((url, "url"), ("file_id", "file_ref")):
-        if key is not None and (text := taken(left, key)) is not None:
+        if key is not None and (text := fields.take(key, str)) is not None:
             return {"type": kind, "data": text}
     return None
 
 
-def _image(part: dict[str, Any], kind: str) -> ImagePart | None:
-    left = {key: value for key, value in part.items() if key != "type"}
-    source = _source(left, inline="image_url", url=None)
-    if source is None:
-        return None
-    if kind != "input_image":
-        left["type"] = kind
-    return trusted(ImagePart, **source, extra=leftover(left))
+def _image(part: dict[str, Any]) -> ImagePart | None:
+    fields = Fields(part, "")
+    fields.drop("type", "input_image")
+    source = _source(fields, inline="image_url", url=None)
+    return None if source is None else trusted(ImagePart, **source, extra=fields.rest(FORMAT))
 
 
 def _file(part: dict[str, Any]) -> DocumentPart | None:
-    left = {key: value for key, value in part.items() if key != "type"}
-    source = _source(left, inline="file_data", url="file_url")
+    fields = Fields(part, "")
+    fields.drop("type", "input_file")
+    source = _source(fields, inline="file_data", url="file_url")
     if source is None:
         return None
-    return trusted(DocumentPart, **source, title=taken(left, "filename"), extra=leftover(left))
+    return trusted(DocumentPart, **source, title=fields.take("filename", str), extra=fields.rest(FORMAT))
 
 
 def _audio(part: dict[str, Any]) -> AudioPart | None:
