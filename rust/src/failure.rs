@@ -29,6 +29,11 @@ impl PolicyFault {
         Self { code, path: path.to_owned(), line, column, message: message.into() }
     }
 
+    /// A fault at a place of a module that was parsed.
+    pub fn at_span(code: &'static str, span: &Span, message: impl Into<String>) -> Self {
+        Self::at(code, span.source.get_path(), span.line, column(span), message)
+    }
+
     /// The fault behind an error of the engine's parser or analyser, whose text shows an excerpt:
     /// `\n--> path:line:col\n  |\n5 | source\n  | ^\nerror: message`.
     pub fn from_engine(code: &'static str, error: &anyhow::Error) -> Self {

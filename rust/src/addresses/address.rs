@@ -11,7 +11,7 @@ const MAX_HOSTS: usize = 64;
 const SPECIAL: [&str; 6] = ["http", "https", "ws", "wss", "ftp", "file"];
 
 /// What is known of an address.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     /// In lower case; empty where the address begins with its slashes.
     pub scheme: String,

@@ -2,6 +2,7 @@
 
 use super::address::{bare_host, is_scheme_byte, is_slash, read, Address};
 use super::markup::{FREE_LOOKS, LOOKS_PER_BYTE};
+use crate::letters::escapes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -23,30 +24,18 @@ pub enum Place {
     Bare,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
-    pub place: Place,
-    pub scheme: String,
-    pub host: String,
-    pub url: String,
-    pub shown: Option<String>,
-    pub user: bool,
-    pub fragment: bool,
-    pub disguised: bool,
-    pub misleading: bool,
-    pub climbs: bool,
-    pub unreadable: bool,
-}
+/// Addresses, each with one host; what does not matter at its place is left out.
+pub type Found = BTreeSet<(Place, Address)>;
 
 /// The addresses of a call's arguments, each told once; None if there are too many.
-pub fn of_arguments(content: &str) -> Option<BTreeSet<Found>> {
+pub fn of_arguments(content: &str) -> Option<Found> {
     let mut found = Finder::of(content);
     found.json(content, 0);
     found.done()
 }
 
 /// The addresses of a reference: it is one itself, and may hold more.
-pub fn of_reference(content: &str) -> Option<BTreeSet<Found>> {
+pub fn of_reference(content: &str) -> Option<Found> {
     let mut found = Finder::of(content);
     let is_value = found.value(content, true);
     found.text(content, is_value);
@@ -54,7 +43,7 @@ pub fn of_reference(content: &str) -> Option<BTreeSet<Found>> {
 }
 
 struct Finder {
-    found: BTreeSet<Found>,
+    found: Found,
     /// Bytes of hosts that may still be looked at.
     budget: usize,
     has_more: bool,
@@ -63,10 +52,10 @@ struct Finder {
 impl Finder {
     fn of(content: &str) -> Self {
         let budget = FREE_LOOKS.saturating_add(content.len().saturating_mul(LOOKS_PER_BYTE));
-        Self { found: BTreeSet::new(), budget, has_more: false }
+        Self { found: Found::new(), budget, has_more: false }
     }
 
-    fn done(self) -> Option<BTreeSet<Found>> {
+    fn done(self) -> Option<Found> {
         (!self.has_more).then_some(self.found)
     }
 
@@ -179,21 +168,13 @@ impl Finder {
         if address.hosts.is_empty() {
             address.hosts.push(String::new());
         }
-        let is_value = place == Place::Value;
-        for host in &address.hosts {
-            self.found.insert(Found {
-                place,
-                scheme: address.scheme.clone(),
-                host: host.clone(),
-                url: if is_value { address.url.clone() } else { String::new() },
-                shown: address.shown.clone(),
-                user: is_value && address.user,
-                fragment: is_value && address.fragment,
-                disguised: address.disguised,
-                misleading: address.misleading,
-                climbs: is_value && address.climbs,
-                unreadable: address.unreadable,
-            });
+        if place != Place::Value {
+            address.url.clear();
+            (address.user, address.fragment, address.climbs) = (false, false, false);
+        }
+        address.template = false;
+        for host in std::mem::take(&mut address.hosts) {
+            self.found.insert((place, Address { hosts: vec![host], ..address.clone() }));
         }
     }
 }
@@ -274,27 +255,11 @@ fn unescaped(text: &str) -> Cow<'_, str> {
             'b' => out.push('\u{8}'),
             'f' => out.push('\u{c}'),
             '"' | '\\' | '/' => out.push(sign),
-            'u' => match unit(escape) {
-                Some(first @ 0xd800..=0xdbff) => {
-                    let second = escape.get(5..).and_then(|more| more.strip_prefix('\\')).and_then(unit);
-                    match second {
-                        Some(low @ 0xdc00..=0xdfff) => {
-                            let point = 0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00);
-                            out.push(char::from_u32(point).unwrap_or('\u{fffd}'));
-                            length = 11;
-                        }
-                        _ => {
-                            out.push('\u{fffd}');
-                            length = 5;
-                        }
-                    }
-                }
-                Some(point) => {
-                    out.push(char::from_u32(point).unwrap_or('\u{fffd}'));
-                    length = 5;
-                }
-                None => out.push_str("\\u"),
-            },
+            'u' if is_unit(escape) => {
+                let (character, read) = escapes::first(&rest[at..]).unwrap_or(('\u{fffd}', 6));
+                out.push(character);
+                length = read - 1;
+            }
             _ => {
                 out.push('\\');
                 out.push(sign);
@@ -306,8 +271,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The code unit of `uXXXX`.
-fn unit(escape: &str) -> Option<u32> {
-    let digits = escape.strip_prefix('u')?.get(..4)?;
-    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
+/// Whether it is `uXXXX`.
+fn is_unit(escape: &str) -> bool {
+    escape.as_bytes().get(1..5).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }

@@ -53,26 +53,18 @@ fn write_content(out: &mut Vec<u8>, kind: &str, content: &str) {
     }
 }
 
-fn write_found(out: &mut Vec<u8>, found: Option<std::collections::BTreeSet<Found>>) -> bool {
+fn write_found(out: &mut Vec<u8>, found: Option<Found>) -> bool {
     let Some(found) = found else { return false };
-    for (at, entry) in found.iter().enumerate() {
+    for (at, (place, address)) in found.iter().enumerate() {
         separate(out, at);
-        let kind = match entry.place {
+        let kind = match place {
             Place::Value => "value",
             Place::Text => "text",
             Place::Bare => "bare",
         };
         out.extend_from_slice(format!("{{\"kind\":\"{kind}\"").as_bytes());
-        text(out, "scheme", &entry.scheme);
-        text(out, "host", &entry.host);
-        text(out, "url", &entry.url);
-        text(out, "shown", entry.shown.as_deref().unwrap_or_default());
-        flag(out, "user", entry.user);
-        flag(out, "fragment", entry.fragment);
-        flag(out, "disguised", entry.disguised);
-        flag(out, "misleading", entry.misleading);
-        flag(out, "climbs", entry.climbs);
-        flag(out, "unreadable", entry.unreadable);
+        write_address(out, host_of(address), address);
+        flag(out, "climbs", address.climbs);
         out.push(b'}');
     }
     true
@@ -89,15 +81,7 @@ fn write_links(out: &mut Vec<u8>, links: Option<Vec<Link>>) -> bool {
             Use::Text => "text",
         };
         out.extend_from_slice(format!("{{\"kind\":\"{kind}\"").as_bytes());
-        text(out, "scheme", &link.address.scheme);
-        text(out, "host", link.address.hosts.first().map_or("", String::as_str));
-        text(out, "url", &link.address.url);
-        text(out, "shown", link.address.shown.as_deref().unwrap_or_default());
-        flag(out, "user", link.address.user);
-        flag(out, "fragment", link.address.fragment);
-        flag(out, "disguised", link.address.disguised);
-        flag(out, "misleading", link.address.misleading);
-        flag(out, "unreadable", link.address.unreadable);
+        write_address(out, host_of(&link.address), &link.address);
         out.extend_from_slice(format!(",\"span\":[{},{}]}}", link.span.0, link.span.1).as_bytes());
     }
     true
@@ -119,16 +103,8 @@ fn write_fields(out: &mut Vec<u8>, properties: &Properties) {
             out.extend_from_slice(b"{\"kind\":\"field\"");
             text(out, "format", format);
             text(out, "field", &format!("{}.{}", start_of(above), start_of(name)));
-            text(out, "scheme", &address.scheme);
-            text(out, "host", host);
-            text(out, "url", &address.url);
-            text(out, "shown", address.shown.as_deref().unwrap_or_default());
             flag(out, "loads", *loads);
-            flag(out, "user", address.user);
-            flag(out, "fragment", address.fragment);
-            flag(out, "disguised", address.disguised);
-            flag(out, "misleading", address.misleading);
-            flag(out, "unreadable", address.unreadable);
+            write_address(out, host, address);
             out.push(b'}');
         }
     }
@@ -136,6 +112,22 @@ fn write_fields(out: &mut Vec<u8>, properties: &Properties) {
         separate(out, usize::from(out.last() != Some(&b'[')));
         out.extend_from_slice(b"{\"kind\":\"unread\"}");
     }
+}
+
+fn host_of(address: &Address) -> &str {
+    address.hosts.first().map_or("", String::as_str)
+}
+
+fn write_address(out: &mut Vec<u8>, host: &str, address: &Address) {
+    text(out, "scheme", &address.scheme);
+    text(out, "host", host);
+    text(out, "url", &address.url);
+    text(out, "shown", address.shown.as_deref().unwrap_or_default());
+    flag(out, "user", address.user);
+    flag(out, "fragment", address.fragment);
+    flag(out, "disguised", address.disguised);
+    flag(out, "misleading", address.misleading);
+    flag(out, "unreadable", address.unreadable);
 }
 
 struct Field<'a> {

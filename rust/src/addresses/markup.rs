@@ -4,6 +4,7 @@
 //! is left out because of what stands around it: whatever some reader takes for a picture or a link is found.
 
 use super::address::{is_slash, read, Address};
+use crate::letters::references::reference;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
@@ -510,92 +511,6 @@ fn decoded(text: &str) -> Cow<'_, str> {
     out.push_str(rest);
     Cow::Owned(out)
 }
-
-/// What a reference at the beginning of a text means, and its length.
-pub(crate) fn reference(text: &str) -> Option<(String, usize)> {
-    let bytes = text.as_bytes();
-    if bytes.get(1) == Some(&b'#') {
-        let is_hex = matches!(bytes.get(2), Some(b'x' | b'X'));
-        let from = if is_hex { 3 } else { 2 };
-        let is_digit = |byte: &&u8| if is_hex { byte.is_ascii_hexdigit() } else { byte.is_ascii_digit() };
-        let length = bytes[from..].iter().take_while(is_digit).count();
-        if length == 0 {
-            return None;
-        }
-        let digits = text[from..from + length].trim_start_matches('0');
-        let point = u32::from_str_radix(if digits.is_empty() { "0" } else { digits }, if is_hex { 16 } else { 10 });
-        let sign = point.ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
-        let end = from + length;
-        return Some((sign.to_string(), end + usize::from(bytes.get(end) == Some(&b';'))));
-    }
-    let length = bytes[1..].iter().take(16).take_while(|byte| byte.is_ascii_alphanumeric()).count();
-    let name = &text[1..=length];
-    if bytes.get(1 + length) == Some(&b';') {
-        let place = NAMES.binary_search_by_key(&name, |(known, _)| known).ok()?;
-        return Some((NAMES[place].1.to_owned(), length + 2));
-    }
-    let known =
-        ["amp", "AMP", "lt", "LT", "gt", "GT", "quot", "QUOT"].into_iter().find(|known| name.starts_with(known))?;
-    let sign = match known.to_ascii_lowercase().as_str() {
-        "amp" => "&",
-        "lt" => "<",
-        "gt" => ">",
-        _ => "\"",
-    };
-    Some((sign.to_owned(), known.len() + 1))
-}
-
-/// The names of HTML for ASCII signs, sorted.
-const NAMES: &[(&str, &str)] = &[
-    ("AMP", "&"),
-    ("GT", ">"),
-    ("Hat", "^"),
-    ("LT", "<"),
-    ("NewLine", "\n"),
-    ("QUOT", "\""),
-    ("Tab", "\t"),
-    ("UnderBar", "_"),
-    ("VerticalLine", "|"),
-    ("amp", "&"),
-    ("apos", "'"),
-    ("ast", "*"),
-    ("bne", "="),
-    ("bsol", "\\"),
-    ("colon", ":"),
-    ("comma", ","),
-    ("commat", "@"),
-    ("dollar", "$"),
-    ("equals", "="),
-    ("excl", "!"),
-    ("fjlig", "fj"),
-    ("grave", "`"),
-    ("gt", ">"),
-    ("lbrace", "{"),
-    ("lbrack", "["),
-    ("lcub", "{"),
-    ("lowbar", "_"),
-    ("lpar", "("),
-    ("lsqb", "["),
-    ("lt", "<"),
-    ("midast", "*"),
-    ("num", "#"),
-    ("nvgt", ">"),
-    ("nvlt", "<"),
-    ("percnt", "%"),
-    ("period", "."),
-    ("plus", "+"),
-    ("quest", "?"),
-    ("quot", "\""),
-    ("rbrace", "}"),
-    ("rbrack", "]"),
-    ("rcub", "}"),
-    ("rpar", ")"),
-    ("rsqb", "]"),
-    ("semi", ";"),
-    ("sol", "/"),
-    ("verbar", "|"),
-    ("vert", "|"),
-];
 
 /// Counts code points on the way through a text.
 struct CodePoints<'a> {

@@ -14,7 +14,7 @@ use crate::policy_set::PolicySet;
 use crate::rewriting::for_interpreter::ADDED_DEFINITION;
 use regorus::unstable::{Parser, Source};
 use regorus::utils::limits::ExecutionTimerConfig;
-use regorus::Value;
+use regorus::Engine;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,6 @@ impl PolicySet {
     pub fn query(&self, query: &str, input: &[u8], timeout: Duration) -> Result<Vec<u8>, Refusal> {
         on_large_stack(|| {
             check(query).map_err(Refusal::Policy)?;
-            let input = self.input(input)?;
             let results = self.ask(query, input, timeout)?;
             let mut out = Vec::new();
             serde_json::to_writer(&mut out, &results).map_err(|_| failed("engine.bad-result"))?;
@@ -46,15 +45,8 @@ impl PolicySet {
             let mut engine = self.interpreter.clone();
             engine.set_enable_coverage(true);
             for (entrypoint, input) in calls {
-                engine.set_input(self.input(input)?);
-                engine.set_execution_timer_config(timer(timeout));
-                watch::start(Instant::now().checked_add(timeout), self.options.strict_builtin_errors);
-                let result = watch::shielded(|| engine.eval_rule(entrypoint.clone()));
-                watch::finish();
                 // A call that fails has reached lines too.
-                if result.is_none() {
-                    return Err(failed("engine.panic"));
-                }
+                self.watched(&mut engine, input, timeout, |engine| engine.eval_rule(entrypoint.clone()).is_ok())?;
             }
             let report = engine.get_coverage_report().map_err(|_| failed("engine.error"))?;
             let files: Vec<_> = report
@@ -88,47 +80,48 @@ impl PolicySet {
 
     fn printed_by(&self, entrypoint: &str, input: &[u8], timeout: Duration) -> Result<Vec<String>, Refusal> {
         let mut engine = self.interpreter.clone();
-        engine.set_input(self.input(input)?);
-        engine.set_execution_timer_config(timer(timeout));
-        watch::start(Instant::now().checked_add(timeout), self.options.strict_builtin_errors);
-        let result = watch::shielded(|| engine.eval_rule(entrypoint.to_owned()));
-        watch::finish();
         // As for coverage: what was printed before a failure is shown.
-        result.ok_or_else(|| failed("engine.panic"))?.ok();
+        self.watched(&mut engine, input, timeout, |engine| engine.eval_rule(entrypoint.to_owned()).is_ok())?;
         engine.take_prints().map_err(|_| failed("engine.error"))
     }
 
-    fn input(&self, bytes: &[u8]) -> Result<Value, Refusal> {
-        json::parse_object(bytes, self.options.max_input_bytes)
-            .map_err(|fault| Refusal::Evaluation(Failure::new(fault.code, format!("byte {}", fault.offset))))
-    }
-
-    fn ask(&self, query: &str, input: Value, timeout: Duration) -> Result<regorus::QueryResults, Refusal> {
+    fn ask(&self, query: &str, input: &[u8], timeout: Duration) -> Result<regorus::QueryResults, Refusal> {
         let mut engine = self.interpreter.clone();
-        engine.set_input(input);
-        engine.set_execution_timer_config(timer(timeout));
-        watch::start(Instant::now().checked_add(timeout), self.options.strict_builtin_errors);
-        let result = watch::shielded(|| engine.eval_query(query.to_owned(), false));
-        let (failure, late) = watch::finish();
+        let (result, (failure, late)) =
+            self.watched(&mut engine, input, timeout, |engine| engine.eval_query(query.to_owned(), false))?;
         match (failure, result) {
-            (_, None) => Err(failed("engine.panic")),
             _ if late => Err(failed("engine.timeout")),
             (Some(failure), _) => Err(Refusal::Evaluation(failure)),
-            (None, Some(Ok(results))) => Ok(results),
-            (None, Some(Err(error))) => match error.downcast_ref() {
+            (None, Ok(results)) => Ok(results),
+            (None, Err(error)) => match error.downcast_ref() {
                 Some(regorus::LimitError::TimeLimitExceeded { .. }) => Err(failed("engine.timeout")),
                 _ => Err(failed("engine.error")),
             },
         }
     }
+
+    /// The result of an evaluation; and the failure that was recorded, and whether the deadline has passed.
+    fn watched<T>(
+        &self,
+        engine: &mut Engine,
+        input: &[u8],
+        timeout: Duration,
+        work: impl FnOnce(&mut Engine) -> T,
+    ) -> Result<(T, (Option<Failure>, bool)), Refusal> {
+        let input = json::parse_object(input, self.options.max_input_bytes)
+            .map_err(|fault| Refusal::Evaluation(Failure::new(fault.code, format!("byte {}", fault.offset))))?;
+        engine.set_input(input);
+        let check_interval = INTERPRETER_INTERVAL;
+        engine.set_execution_timer_config(ExecutionTimerConfig { limit: timeout, check_interval });
+        watch::start(Instant::now().checked_add(timeout), self.options.strict_builtin_errors);
+        let result = watch::shielded(|| work(engine));
+        let ended = watch::finish();
+        result.map(|result| (result, ended)).ok_or_else(|| failed("engine.panic"))
+    }
 }
 
 fn failed(code: &'static str) -> Refusal {
     Refusal::Evaluation(Failure::new(code, ""))
-}
-
-fn timer(limit: Duration) -> ExecutionTimerConfig {
-    ExecutionTimerConfig { limit, check_interval: INTERPRETER_INTERVAL }
 }
 
 /// Refuses a query for what a rule is refused for.

@@ -14,6 +14,6 @@ pub use write::{write, write_text, Unwritable};
 pub(crate) fn find(bytes: &[u8], from: usize, is_sign: impl Fn(u8) -> bool) -> Option<usize> {
     let rest = bytes.get(from..)?;
     let has_none = |chunk: &&[u8]| !chunk.iter().fold(false, |found, byte| found | is_sign(*byte));
-    let skipped = rest.chunks_exact(32).take_while(has_none).count() * 32;
+    let skipped = rest.chunks_exact(16).take_while(has_none).count() * 16;
     rest[skipped..].iter().position(|byte| is_sign(*byte)).map(|at| from + skipped + at)
 }

@@ -1,7 +1,7 @@
 //! Escapes that stand for one character: of JSON and of program text, in addresses, in HTML.
 #![forbid(unsafe_code)]
 
-use crate::addresses::markup::reference;
+use super::references::reference;
 use crate::json::find;
 
 /// Backslashes before an escape: it may stand in a text within texts.

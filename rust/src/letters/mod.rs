@@ -9,6 +9,7 @@ pub mod encoded;
 pub mod escapes;
 mod look_alikes;
 mod origins;
+pub mod references;
 
 use crate::json::find;
 use icu_normalizer::{ComposingNormalizer, ComposingNormalizerBorrowed};

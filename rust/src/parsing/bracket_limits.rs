@@ -4,7 +4,7 @@
 //! every bracket: `a[i][j]…` with 26 of them takes 20 GB (measured on 0.14.1).
 #![forbid(unsafe_code)]
 
-use crate::failure::{column, PolicyFault};
+use crate::failure::PolicyFault;
 use crate::parsing::mentions::Mentions;
 use crate::parsing::names::{constant, parts, Names};
 use crate::parsing::walk::mentions;
@@ -38,7 +38,7 @@ fn check(work: u64, span: &Span) -> Result<(), PolicyFault> {
         return Ok(());
     }
     let message = "too many brackets with variables in one reference; give a part of it a name first: `x := a[i]`";
-    Err(PolicyFault::at("policy.nesting", span.source.get_path(), span.line, column(span), message))
+    Err(PolicyFault::at_span("policy.nesting", span, message))
 }
 
 /// Analysis steps for one reference.

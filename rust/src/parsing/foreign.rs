@@ -2,10 +2,10 @@
 //! arguments, defaults of names in brackets, and functions in the place of data [ENG-3].
 #![forbid(unsafe_code)]
 
-use crate::failure::{column, PolicyFault};
+use crate::failure::PolicyFault;
 use crate::parsing::names::{fixed_path, head_of, Names};
 use crate::parsing::walk::mentions;
-use regorus::unstable::{Expr, Import, Module, Ref, Rule, Span};
+use regorus::unstable::{Expr, Import, Module, Ref, Rule};
 use std::collections::BTreeSet;
 
 pub fn refuse(modules: &[Ref<Module>]) -> Result<(), PolicyFault> {
@@ -26,15 +26,15 @@ pub fn refuse(modules: &[Ref<Module>]) -> Result<(), PolicyFault> {
         for rule in &module.policy {
             let targets = mentions(rule, &names).with_targets;
             if let Some((_, span)) = targets.iter().find(|(target, _)| functions.contains(target)) {
-                return Err(fault("policy.with-function", span, "`with` may replace parts of input or data only"));
+                return Err(PolicyFault::at_span(
+                    "policy.with-function",
+                    span,
+                    "`with` may replace parts of input or data only",
+                ));
             }
         }
     }
     Ok(())
-}
-
-fn fault(code: &'static str, span: &Span, message: &str) -> PolicyFault {
-    PolicyFault::at(code, span.source.get_path(), span.line, column(span), message)
 }
 
 fn refuse_import(import: &Import) -> Result<(), PolicyFault> {
@@ -49,7 +49,7 @@ fn refuse_import(import: &Import) -> Result<(), PolicyFault> {
         (_, Some("data" | "input")) => "give it an alias other than `data` and `input`",
         _ => return Ok(()),
     };
-    Err(fault("policy.import", &import.span, message))
+    Err(PolicyFault::at_span("policy.import", &import.span, message))
 }
 
 fn refuse_head(rule: &Rule, names: &Names) -> Result<(), PolicyFault> {
@@ -59,7 +59,7 @@ fn refuse_head(rule: &Rule, names: &Names) -> Result<(), PolicyFault> {
         Rule::Default { refr, .. } if has_brackets(refr) => "write a default with dots: `default a.b := …`",
         _ => return Ok(()),
     };
-    Err(fault("policy.unsupported", rule.span(), message))
+    Err(PolicyFault::at_span("policy.unsupported", rule.span(), message))
 }
 
 fn has_brackets(expr: &Expr) -> bool {

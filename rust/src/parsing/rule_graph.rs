@@ -48,10 +48,6 @@ fn place(span: &Span) -> String {
     format!("{}:{}:{}", span.source.get_path(), span.line, column(span))
 }
 
-fn fault(code: &'static str, span: &Span, message: impl Into<String>) -> PolicyFault {
-    PolicyFault::at(code, span.source.get_path(), span.line, column(span), message)
-}
-
 impl Graph {
     /// Builds the graph and refuses what may not run at all.
     pub fn of(modules: &[Ref<Module>]) -> Result<Self, PolicyFault> {
@@ -127,14 +123,22 @@ impl Graph {
 
     fn connect(&mut self, node: usize, found: &Mentions, names: &Names, rule: &Rule) -> Result<(), PolicyFault> {
         if let Some(span) = &found.with_function {
-            return Err(fault("policy.with-function", span, "`with` may replace parts of input or data only"));
+            return Err(PolicyFault::at_span(
+                "policy.with-function",
+                span,
+                "`with` may replace parts of input or data only",
+            ));
         }
         if let Some(span) = &found.minus_of_expression {
-            return Err(fault("policy.unsupported", span, "write `0 - x` for the negative of an expression"));
+            return Err(PolicyFault::at_span(
+                "policy.unsupported",
+                span,
+                "write `0 - x` for the negative of an expression",
+            ));
         }
         if let Some(key) = head_of(rule, names).computed_key {
             if self.checks_builtins && constant(key).is_none() && !matches!(key.as_ref(), Expr::Var { .. }) {
-                return Err(fault(
+                return Err(PolicyFault::at_span(
                     "policy.unsupported",
                     rule.span(),
                     "give the key of a partial object a name first: `p[k] := v if { k := … }`",
@@ -147,13 +151,17 @@ impl Graph {
         if head.computed_key.is_some() && (head.is_set || head.continues) {
             interpreted_because = Some(format!("more than one value under a computed key at {}", place(rule.span())));
             if head.continues && head.computed_key.is_some_and(|key| constant(key).is_some()) {
-                return Err(fault("policy.unsupported", rule.span(), "a key in the midst of a name has to be a text"));
+                return Err(PolicyFault::at_span(
+                    "policy.unsupported",
+                    rule.span(),
+                    "a key in the midst of a name has to be a text",
+                ));
             }
         }
         for call in &found.calls {
             match self.resolve(call, &names.package) {
                 Some(target) => {
-                    self.check_arity(call, self.nodes[target].arity)?;
+                    check_arity(call, self.nodes[target].arity)?;
                     if call.arguments > MAX_COMPILED_ARGUMENTS {
                         interpreted_because.get_or_insert(format!(
                             "a call with more than {MAX_COMPILED_ARGUMENTS} arguments at {}",
@@ -221,17 +229,6 @@ impl Graph {
         self.index.get(&path).copied().filter(|node| self.nodes[*node].is_function)
     }
 
-    fn check_arity(&self, call: &Call, arity: usize) -> Result<(), PolicyFault> {
-        if call.arguments == arity {
-            return Ok(());
-        }
-        if call.arguments == arity + 1 && call.statement.is_some() {
-            return Err(out_parameter(call));
-        }
-        let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
-        Err(fault("policy.arity", &call.span, message))
-    }
-
     /// Neither form merges `p[k] := …` and `p.a := …` as OPA does.
     fn refuse_below_computed(&self) -> Result<(), PolicyFault> {
         for node in self.nodes.iter().filter(|node| node.is_computed) {
@@ -242,7 +239,7 @@ impl Graph {
                     dotted(&other.path),
                     dotted(&node.path)
                 );
-                return Err(fault("policy.unsupported", &other.span, message));
+                return Err(PolicyFault::at_span("policy.unsupported", &other.span, message));
             }
         }
         Ok(())
@@ -262,7 +259,7 @@ impl Graph {
                     depth[node] = Some(deepest);
                     if deepest > MAX_CALL_DEPTH {
                         let message = format!("rules depend on each other more than {MAX_CALL_DEPTH} deep");
-                        return Err(fault("policy.call-depth", &self.nodes[node].span, message));
+                        return Err(PolicyFault::at_span("policy.call-depth", &self.nodes[node].span, message));
                     }
                     continue;
                 }
@@ -275,7 +272,7 @@ impl Graph {
                     if open[*edge] {
                         let target = &self.nodes[*edge];
                         let message = format!("{} is recursive", dotted(&target.path));
-                        return Err(fault("policy.recursion", &target.span, message));
+                        return Err(PolicyFault::at_span("policy.recursion", &target.span, message));
                     }
                     stack.push((*edge, false));
                 }
@@ -333,7 +330,7 @@ impl Graph {
                     Value::Object(_) if !is_rule => {}
                     _ => {
                         let message = format!("data has a value where {} is a rule", dotted(&node.path));
-                        return Err(fault("policy.data-conflict", &node.span, message));
+                        return Err(PolicyFault::at_span("policy.data-conflict", &node.span, message));
                     }
                 }
             }
@@ -351,8 +348,15 @@ fn overlaps(reference: &[Step], rule: &[String]) -> bool {
 }
 
 /// Neither form gives an output argument the meaning that it has in Rego.
-fn out_parameter(call: &Call) -> PolicyFault {
-    fault("policy.out-parameter", &call.span, format!("write `x := {}(…)` for an output argument", call.name))
+fn check_arity(call: &Call, arity: usize) -> Result<(), PolicyFault> {
+    let (code, message) = match call.arguments {
+        count if count == arity => return Ok(()),
+        count if count == arity + 1 && call.statement.is_some() => {
+            ("policy.out-parameter", format!("write `x := {}(…)` for an output argument", call.name))
+        }
+        count => ("policy.arity", format!("{} takes {arity} arguments, not {count}", call.name)),
+    };
+    Err(PolicyFault::at_span(code, &call.span, message))
 }
 
 /// Refuses a call that names neither a function of the policy nor an allowed builtin.
@@ -362,23 +366,16 @@ pub fn check_builtin(call: &Call) -> Result<(), PolicyFault> {
         Permission::Banned if call.name == PRINT && call.statement.is_some() => Ok(()),
         Permission::Allowed { .. } if call.name == builtins::WALK && call.arguments == 2 => Ok(()),
         Permission::Allowed { .. } if call.name == builtins::WALK => {
-            Err(fault("policy.arity", &call.span, "write `walk(x, [path, value])`"))
+            Err(PolicyFault::at_span("policy.arity", &call.span, "write `walk(x, [path, value])`"))
         }
-        Permission::Allowed { arity } if arity == call.arguments => Ok(()),
-        Permission::Allowed { arity } if arity + 1 == call.arguments && call.statement.is_some() => Err(fault(
-            "policy.out-parameter",
-            &call.span,
-            format!("write `x := {}(…)` for an output argument", call.name),
-        )),
-        Permission::Allowed { arity } => {
-            let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
-            Err(fault("policy.arity", &call.span, message))
-        }
+        Permission::Allowed { arity } => check_arity(call, arity),
         Permission::Banned => {
             let message = format!("{} is not available to policies in this engine", call.name);
-            Err(fault("policy.banned-builtin", &call.span, message))
+            Err(PolicyFault::at_span("policy.banned-builtin", &call.span, message))
         }
-        Permission::Unknown => Err(fault("policy.unknown-function", &call.span, format!("no function {}", call.name))),
+        Permission::Unknown => {
+            Err(PolicyFault::at_span("policy.unknown-function", &call.span, format!("no function {}", call.name)))
+        }
     }
 }
 

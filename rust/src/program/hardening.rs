@@ -228,47 +228,20 @@ fn check_rules(program: &mut Program, rules_to_check: &BTreeSet<String>) -> Opti
     Some(())
 }
 
+macro_rules! checks {
+    ($($row:literal)*) => {
+        [$([
+            check::<$row, 0>, check::<$row, 1>, check::<$row, 2>, check::<$row, 3>,
+            check::<$row, 4>, check::<$row, 5>, check::<$row, 6>, check::<$row, 7>,
+            check::<$row, 8>, check::<$row, 9>, check::<$row, 10>, check::<$row, 11>,
+            check::<$row, 12>, check::<$row, 13>, check::<$row, 14>, check::<$row, 15>,
+        ]),*]
+    };
+}
+
 /// One function for each rule of a program that is checked: a function pointer has no state that could tell which rule
 /// it is.
-static CHECKS: [[Function; 16]; 16] = [
-    row::<0>(),
-    row::<16>(),
-    row::<32>(),
-    row::<48>(),
-    row::<64>(),
-    row::<80>(),
-    row::<96>(),
-    row::<112>(),
-    row::<128>(),
-    row::<144>(),
-    row::<160>(),
-    row::<176>(),
-    row::<192>(),
-    row::<208>(),
-    row::<224>(),
-    row::<240>(),
-];
-
-const fn row<const AT: usize>() -> [Function; 16] {
-    [
-        check::<AT, 0>,
-        check::<AT, 1>,
-        check::<AT, 2>,
-        check::<AT, 3>,
-        check::<AT, 4>,
-        check::<AT, 5>,
-        check::<AT, 6>,
-        check::<AT, 7>,
-        check::<AT, 8>,
-        check::<AT, 9>,
-        check::<AT, 10>,
-        check::<AT, 11>,
-        check::<AT, 12>,
-        check::<AT, 13>,
-        check::<AT, 14>,
-        check::<AT, 15>,
-    ]
-}
+static CHECKS: [[Function; 16]; 16] = checks!(0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240);
 
 fn check<const ROW: usize, const COLUMN: usize>(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
     match args.split_first() {

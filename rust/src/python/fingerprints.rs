@@ -5,7 +5,7 @@
 //! with BLAKE3 under a random key. A value that cannot be hashed is equal to no other.
 
 use crate::python::type_table::{Entries, TypeTable};
-use crate::python::value_writer::{next, of, place, tuple_of, Item};
+use crate::python::value_writer::{next, of, place, sorted_texts, tuple_of, Item};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFrozenSet, PyList, PyString, PyTuple, PyType};
@@ -283,13 +283,8 @@ impl Serializer<'_> {
         items.iter_borrowed().try_for_each(|item| self.value(item, depth))
     }
 
-    /// Strings in the order of their characters.
     fn texts(&mut self, items: Borrowed<'_, '_, PyFrozenSet>) -> Result<(), Stop> {
-        let held = tuple_of(items.as_any())?;
-        let held: Result<Vec<_>, _> = held.iter_borrowed().map(|each| each.cast_exact::<PyString>()).collect();
-        let held = held.map_err(|_| Stop::Unsupported)?;
-        let mut texts = held.iter().map(|each| each.to_str()).collect::<PyResult<Vec<_>>>()?;
-        texts.sort_unstable();
+        let texts = sorted_texts(&items)?;
         self.begin(b'<', texts.len());
         texts.iter().for_each(|each| self.sized(b's', each.as_bytes()));
         Ok(())

@@ -283,16 +283,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Strings in the order of their characters, which is that of their UTF-8 bytes.
     fn set(&mut self, items: &Bound<'_, PyFrozenSet>) -> Written {
-        let held = tuple_of(items.as_any())?;
-        let held: Result<Vec<_>, _> = held.iter_borrowed().map(|item| item.cast_exact::<PyString>()).collect();
-        let held = held.map_err(|_| Stop::Unsupported)?;
-        let mut texts = held.iter().map(|each| each.to_str()).collect::<PyResult<Vec<_>>>()?;
-        texts.sort_unstable();
         self.open(b'[')?;
-        for item in texts {
-            write_text(self.out, item);
+        for item in sorted_texts(items)? {
+            write_text(self.out, &item);
             self.out.push(b',');
         }
         self.close(b']');
@@ -359,6 +353,15 @@ pub(crate) fn of<'a, 'py>(item: &'a Bound<'py, PyAny>, place: usize) -> Option<I
         let slot = item.as_ptr().cast::<u8>().add(place).cast::<*mut ffi::PyObject>();
         Borrowed::from_ptr_or_opt(item.py(), slot.read())
     }
+}
+
+/// The strings of a set, in the order of their characters, which is that of their UTF-8 bytes.
+pub(crate) fn sorted_texts(items: &Bound<'_, PyFrozenSet>) -> PyResult<Vec<String>> {
+    let held = tuple_of(items.as_any())?;
+    let text = |item: Item<'_, '_>| Ok(item.cast_exact::<PyString>()?.to_str()?.to_owned());
+    let mut texts = held.iter_borrowed().map(text).collect::<PyResult<Vec<_>>>()?;
+    texts.sort_unstable();
+    Ok(texts)
 }
 
 /// An iterable as a tuple, which it may be already: iterating over a set takes three times as long.

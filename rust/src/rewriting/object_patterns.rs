@@ -9,7 +9,7 @@
 //! - Operands of negations: see [`negation`](crate::rewriting::negation).
 #![forbid(unsafe_code)]
 
-use crate::failure::{column, PolicyFault};
+use crate::failure::PolicyFault;
 use crate::parsing::names::{comprehension, constant, head_of, parts, pattern_names, Names};
 use crate::rewriting::edits::{
     add_braces, apply, is_braced, line_breaks, on_one_line, range, skip_blanks, words, Edit,
@@ -134,8 +134,7 @@ impl Rewriter<'_> {
     }
 
     fn refuse_as(&mut self, code: &'static str, span: &Span, message: &str) {
-        let fault = PolicyFault::at(code, span.source.get_path(), span.line, column(span), message);
-        self.refused.get_or_insert(fault);
+        self.refused.get_or_insert_with(|| PolicyFault::at_span(code, span, message));
     }
 
     fn body(&mut self, query: &Query) {
