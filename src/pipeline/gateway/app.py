@@ -49,8 +49,10 @@ from pipeline.run.offload import apart, arrived, close_threads
 if TYPE_CHECKING:
     from pipeline.gateway.checks.check import Checks
     from pipeline.gateway.mcp.mcp import McpGateway
+    from pipeline.gateway.operations.approval_webhook import ApprovalAnswers
 
 _log: Final = logging.getLogger("pipeline.gateway")
+ANSWER_PATH: Final = "/approvals/answer"
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _SHOWN_TO_CLIENTS: Final = ("status", "reason", "revisions")  # of readiness; the rest is for operators
 
@@ -81,6 +83,7 @@ class Gateway:
         checks: answers `/v1/check`, Envoy and LiteLLM.
         probes: those of `PROBES` that are served on this port too.
         end_waits: ends what waits for people's answers; for a server to call once it stops [GW-88].
+        answers: takes people's answers that a webhook signed; None for nobody's.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class Gateway:
         checks: Checks | None = None,
         probes: Collection[str] = PROBES,
         end_waits: Callable[[], None] = lambda: None,
+        answers: ApprovalAnswers | None = None,
     ) -> None:
         self._runtimes = tuple(runtimes)
         self._identities = identities
@@ -111,6 +115,7 @@ class Gateway:
         self._beating: asyncio.Task[None] | None = None
         self._probes = frozenset(probes)
         self.end_waits = end_waits
+        self._answers_of_people = answers
 
     @property
     def is_open(self) -> bool:
@@ -206,6 +211,8 @@ class Gateway:
         try:
             headers = headers_of(scope["headers"])
             query = query_of(scope.get("query_string", b""))
+            if path == ANSWER_PATH and self._answers_of_people is not None and scope["method"] == "POST":
+                return await self._answered(self._answers_of_people, headers, receive, line)
             endpoint = endpoints.endpoint_of(path, query, headers)
             if endpoint is None or (endpoint.operation in CHECKS and not self._answers(endpoint.operation)):
                 raise endpoints.nothing_there(path)
@@ -269,6 +276,14 @@ class Gateway:
                 tokens = get(dialect.name).estimate_input_tokens(request)
                 return json_answer(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})
             return await exchange(runtime, incoming, request, receive, reply)
+
+    async def _answered(
+        self, answers: ApprovalAnswers, headers: Mapping[str, str], receive: Receive, line: _AccessLine
+    ) -> Answer:
+        """What became of an approval that somebody answered by the webhook [GW-216]."""
+        body = await bytes_of(headers, receive, self._limits, self._body_timeout)
+        line.route, line.dialect, line.status = "approvals", "webhook", 200
+        return json_answer(200, await answers.answer(headers, body))
 
     def _answers(self, operation: Operation) -> bool:
         return self._checks is not None and operation in self._checks.operations

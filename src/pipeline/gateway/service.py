@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.approvals.queue import Approvals
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.record import Record
 from pipeline.decisions.decision import Mode
@@ -47,6 +48,7 @@ from pipeline.store.recorder import Recorder
 if TYPE_CHECKING:
     from pipeline.gateway.checks.check import Checks
     from pipeline.gateway.mcp.mcp import McpGateway
+    from pipeline.gateway.operations.approval_webhook import ApprovalAnswers, ApprovalWebhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             },
             lambda: {name: breaker.is_closed for name, breaker in breakers.items()},
             lambda: held.number,
+            lambda: {} if webhook is None else webhook.counts,
         )
         store.writer.expect(lambda: metrics.in_flight)
         chronicle = Chronicle(store, settings, metrics.tally)
@@ -105,6 +108,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         guards = _guards(settings, sessions, Counted(Recorder(store), on_record), overrides, environment)
         held = HeldReplies(sessions, most=settings.approvals.waiting, ping_seconds=settings.approvals.ping_seconds)
         opened.callback(held.close)
+        webhook, answers = _told(settings, store, sessions, environment, opened)
         links = Links(sessions, makes=settings.sessions.choice == "by_id")
         opened.callback(links.close)
         judged = _judged(settings)
@@ -112,6 +116,8 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         for guard in guards.values():
             opened.callback(guard.close)
             guard.events.subscribe(metrics.on_event)
+            if webhook is not None:
+                guard.events.subscribe(webhook.on_event)
         runtimes = [
             RouteRuntime(
                 route=route,
@@ -150,6 +156,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             checks=_checks(settings, by_route),
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
             end_waits=held.end,
+            answers=answers,
         )
         for one in guarded:
             one.guard.events.subscribe(partial(chronicle.on_event, one.routes, one.guard))
@@ -231,6 +238,36 @@ def _backends(
         Backend(name=one.upstream, upstream=upstreams[one.upstream], breaker=breakers[one.upstream], model=one.model)
         for one in route.candidates(settings.aliases)
     )
+
+
+def _told(
+    settings: Settings,
+    store: Store,
+    sessions: SessionStore,
+    environment: Mapping[str, str] | None,
+    opened: ExitStack,
+) -> tuple[ApprovalWebhook | None, ApprovalAnswers | None]:
+    """What tells people of what waits, and what takes their signed answers; None where settings have none."""
+    webhook = settings.approvals.webhook
+    if webhook is None:
+        return None, None
+    from pipeline.gateway.operations.approval_webhook import (  # loads what fetches media
+        ApprovalAnswers,
+        ApprovalWebhook,
+    )
+
+    secret = secret_of(webhook.secret, environment, setting="approvals.webhook.secret")
+    url = webhook.url
+    if not isinstance(url, str):
+        named = secret_of(url, environment, setting="approvals.webhook.url")
+        url = webhook.model_validate({**webhook.model_dump(), "url": named}).url
+    told = ApprovalWebhook(webhook, str(url), secret, sessions, settings.approvals.site)
+    opened.callback(told.close)
+    if not webhook.answers:
+        return told, None
+    taken = ApprovalAnswers(Approvals(sessions, record=Recorder(store).record), secret, waits=sessions.waits)
+    opened.callback(taken.close)
+    return told, taken
 
 
 def _wait_seconds(route: Route, settings: Settings) -> float:

@@ -10,9 +10,9 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -22,6 +22,7 @@ from cmf.errors import MediaError
 from cmf.views import uris
 from pipeline.decisions.errors import ConfigError
 
+_T = TypeVar("_T")
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses that a host name has, as text."""
 
@@ -100,11 +101,34 @@ class Fetcher:
             MediaError: media.bad-url, media.url-not-allowed, media.unresolvable, media.address-refused,
                 media.redirected, media.not-served, media.encoded, media.too-large, media.timeout, media.unreachable.
         """
+        return await self._exchanged(url, self._body)
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
+        """The status with which `url` answers `body`; a redirection is an answer. Raises as `fetch`."""
+
+        async def status(session: aiohttp.ClientSession, target: _Target) -> int:
+            where = URL(target.url, encoded=True)
+            async with session.post(where, data=body, headers=headers, allow_redirects=False) as answer:
+                return answer.status
+
+        return await self._exchanged(url, status)
+
+    async def _exchanged(self, url: str, exchange: Callable[[aiohttp.ClientSession, _Target], Awaitable[_T]]) -> _T:
+        """What comes of an exchange with `url`, if that is allowed, at an address that may be reached, in time."""
         target = self._target(url)
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                addresses = await self._addresses(target)
-                return await self._body(target, addresses)
+                connector = aiohttp.TCPConnector(
+                    resolver=_Pinned(await self._addresses(target)), use_dns_cache=False, force_close=True, limit=1
+                )
+                async with aiohttp.ClientSession(
+                    connector=connector,
+                    trust_env=False,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    auto_decompress=False,
+                    headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "cmf-pipeline"},
+                ) as session:
+                    return await exchange(session, target)
         except TimeoutError:
             raise MediaError(
                 "the URL took too long", code="media.timeout", hint="try again, or raise media.timeout_seconds"
@@ -152,18 +176,8 @@ class Fetcher:
             return True
         return is_public(address)
 
-    async def _body(self, target: _Target, addresses: Sequence[str]) -> bytes:
-        connector = aiohttp.TCPConnector(resolver=_Pinned(addresses), use_dns_cache=False, force_close=True, limit=1)
-        async with (
-            aiohttp.ClientSession(
-                connector=connector,
-                trust_env=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "cmf-pipeline"},
-            ) as session,
-            session.get(URL(target.url, encoded=True), allow_redirects=False) as answer,
-        ):
+    async def _body(self, session: aiohttp.ClientSession, target: _Target) -> bytes:
+        async with session.get(URL(target.url, encoded=True), allow_redirects=False) as answer:
             if 300 <= answer.status < 400:
                 raise MediaError("the URL redirects", code="media.redirected", hint="name the URL that it leads to")
             if answer.status != 200:

@@ -33,6 +33,7 @@ _HELP: Final = {
     "cmf_gateway_refusals_total": "Requests refused, by the code sent to the client.",
     "cmf_gateway_in_flight": "Requests in progress.",
     "cmf_gateway_waiting": "Those of them that wait for a person's answer.",
+    "cmf_approval_notices_total": "Messages to the webhook, by outcome: delivered, failed (after all tries), dropped.",
     "cmf_gateway_unrecorded_total": "Decisions that could not be recorded, by outcome: refused, or released anyway.",
     "cmf_audit_records_total": "Records written by this process.",
     "cmf_audit_unprotected_records": "Records that no exported head covers yet.",
@@ -95,6 +96,7 @@ class Metrics:
         audit: figures of the audit log, by name.
         upstreams: whether each upstream is in use.
         waiting: how many requests wait for people's answers.
+        notices: how many messages about what waits were sent, by outcome.
     """
 
     def __init__(
@@ -103,12 +105,14 @@ class Metrics:
         audit: Callable[[], Mapping[str, int]] = dict[str, int],
         upstreams: Callable[[], Mapping[str, bool]] = dict[str, bool],
         waiting: Callable[[], int] = int,
+        notices: Callable[[], Mapping[str, int]] = dict[str, int],
     ) -> None:
         self.in_flight = 0
         self.tally = Tally()
         self._audit = audit
         self._upstreams = upstreams
         self._waiting = waiting
+        self._notices = notices
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._refusals: Counter[str] = Counter()
         self._unrecorded: Counter[str] = Counter()
@@ -176,6 +180,7 @@ class Metrics:
         yield from _counters("cmf_gateway_refusals_total", self._refusals, "code")
         yield from _family("cmf_gateway_in_flight", "gauge", [({}, self.in_flight)])
         yield from _family("cmf_gateway_waiting", "gauge", [({}, self._waiting())])
+        yield from _counters("cmf_approval_notices_total", self._notices(), "outcome")
         yield from _counters("cmf_gateway_unrecorded_total", _each(self._unrecorded, "refused", "released"), "outcome")
         for name, figure in self._audit().items():
             kind = "counter" if name.endswith("_total") else "gauge"
