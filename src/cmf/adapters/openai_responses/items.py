@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 from cmf.adapters.wire.fields import MARK
 from cmf.enums import Role
-from cmf.json.frozen import FrozenDict, frozen_mapping
 
 FORMAT: Final = "openai_responses"
 
@@ -114,8 +113,3 @@ def role_of(kind: str, item: dict[str, Any]) -> Role:
 def text_type(role: Role) -> str:
     """The type that a text part has by default in a message of this role."""
     return "output_text" if role is Role.ASSISTANT else "input_text"
-
-
-def leftover(left: dict[str, Any]) -> FrozenDict | None:
-    """What is left of a (frozen) wire object, as the `extra` of this format; None if nothing is."""
-    return frozen_mapping({FORMAT: frozen_mapping(left)}) if left else None

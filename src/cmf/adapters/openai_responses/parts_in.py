@@ -19,7 +19,6 @@ from cmf.adapters.openai_responses.items import (
     TEXTS,
     CallItem,
     Runner,
-    leftover,
     role_of,
     text_type,
 )
@@ -234,23 +233,6 @@ def _with_long_id(extra: FrozenDict | None, call_id: str | None) -> FrozenDict |
     return extra if call_id is None or is_short(call_id) else with_mark(extra, FORMAT)
 
 
-def leave(left: dict[str, Any], key: str, rest: dict[str, Any]) -> None:
-    """Keep what is left of an object, if anything is."""
-    if rest:
-        left[key] = frozen_mapping(rest)
-    else:
-        del left[key]
-
-
-def taken(left: dict[str, Any], key: str) -> str | None:
-    """The text under `key`, taken out; anything else stays."""
-    value = left.get(key)
-    if not isinstance(value, str):
-        return None
-    del left[key]
-    return value
-
-
 def _arguments(left: dict[str, Any], spec: CallItem) -> tuple[FrozenDict | None, str | None] | None:
     """Arguments and raw arguments, taken out of `left`; None where they have a shape of their own."""
     if spec.keys:
@@ -290,9 +272,11 @@ def _reasoning(item: dict[str, Any]) -> tuple[Part, ...] | None:
                 return None
             if ITEM in entry or INSIDE in entry:
                 return None
-            skipped = ("text",) if kind == "reasoning_text" else ("text", "type")
-            left = {name: value for name, value in entry.items() if name not in skipped}
-            parts.append(trusted(ThinkingPart, text=entry["text"], extra=leftover(left)))
+            fields = Fields(entry, "")
+            text = fields.take("text", str)
+            if kind == "summary_text":
+                fields.drop("type", kind)
+            parts.append(trusted(ThinkingPart, text=text, extra=fields.rest(FORMAT)))
     sealed = item.get("encrypted_content")
     if sealed is not None and not isinstance(sealed, str):
         return None
@@ -346,7 +330,8 @@ def _audio(part: dict[str, Any]) -> AudioPart | None:
         return None
     if not isinstance(sound["data"], str) or not isinstance(sound["format"], str):
         return None
-    left = {key: value for key, value in part.items() if key not in ("type", "input_audio")}
-    return trusted(
-        AudioPart, type="base64", data=sound["data"], media_type=f"audio/{sound['format']}", extra=leftover(left)
-    )
+    fields = Fields(part, "")
+    fields.take("input_audio", dict)
+    fields.drop("type", "input_audio")
+    media_type = f"audio/{sound['format']}"
+    return trusted(AudioPart, type="base64", data=sound["data"], media_type=media_type, extra=fields.rest(FORMAT))

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS, KINDS, leftover
-from cmf.adapters.openai_responses.parts_in import ItemReader, leave, taken
+from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS, KINDS
+from cmf.adapters.openai_responses.parts_in import ItemReader
 from cmf.adapters.openai_responses.parts_out import ItemWriter, default_form, in_form, message_form, with_leftover
 from cmf.adapters.wire import layout
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import marked_again
-from cmf.adapters.wire.fields import allowed_names, as_text, extra_of, merge, object_in, opened
+from cmf.adapters.wire.fields import Fields, allowed_names, as_text, extra_of, merge, object_in, opened
 from cmf.adapters.wire.layout import only_text
 from cmf.adapters.wire.loss import drop, drop_foreign_extras, narrowed, refuse_foreign_kind
-from cmf.adapters.wire.options import write_definition
+from cmf.adapters.wire.options import read_sampling, write_definition
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import present, replace, trusted
 from cmf.message.message import Layout, Message, TextPart
-from cmf.message.request import NO_SAMPLING, Request, Sampling, ToolChoice
+from cmf.message.request import Request, ToolChoice
 from cmf.message.tools import ToolDefinition
 
 _OWN: Final = frozen_mapping({FORMAT: frozen_mapping({})})
 _TOOL_MODES: Final = frozenset({"auto", "none", "required"})
 _INSTRUCTIONS: Final = Layout(format=FORMAT, shape=FrozenDict({"form": "instructions"}))
 _STRING_INPUT: Final = Layout(format=FORMAT, shape=FrozenDict({"form": "input"}))
-_SAMPLING: Final = frozenset({"temperature", "top_p", "max_output_tokens"})
+_SAMPLING: Final = {name: name for name in ("temperature", "top_p", "max_output_tokens")}
+_FUNCTIONS: Final = ("function", "custom")
 _SCHEMA_NAME: Final = "response"  # the format demands one
 
 
@@ -86,62 +87,57 @@ def _read_item(reader: ItemReader, item: Any, at: int) -> Message:
 
 def _decode(raw: Any, model: str | None) -> Request:
     """The request without what `input` and `instructions` say."""
-    left = dict(opened(raw))
-    if left.get("input") is None or isinstance(left["input"], str | list):
-        left.pop("input", None)
-    if left.get("instructions") is None or isinstance(left["instructions"], str):
-        left.pop("instructions", None)
-    named = taken(left, "model")
-    schema, schema_name = _schema(left)
+    fields = Fields(opened(raw), "$")
+    if isinstance(fields.peek("input"), str | list | None):
+        fields.left().pop("input", None)
+    if isinstance(fields.peek("instructions"), str | None):
+        fields.left().pop("instructions", None)
+    named = fields.take("model", str)
+    schema, schema_name = _schema(fields)
     return trusted(
         Request,
         model=named if named is not None else model,
-        tools=_tools(left),
-        tool_choice=_tool_choice(left),
+        tools=_tools(fields),
+        tool_choice=_tool_choice(fields),
         response_schema=schema,
         response_schema_name=schema_name,
-        sampling=_sampling(left),
-        reasoning_effort=_effort(left),
-        stream=left.pop("stream") if isinstance(left.get("stream"), bool) else None,
-        extra=leftover(left),
+        sampling=read_sampling(fields, _SAMPLING),
+        reasoning_effort=_effort(fields),
+        stream=fields.take("stream", bool),
+        extra=fields.rest(FORMAT),
     )
 
 
-def _schema(left: dict[str, Any]) -> tuple[FrozenDict | None, str | None]:
-    text = object_in(left, "text")
+def _schema(fields: Fields) -> tuple[FrozenDict | None, str | None]:
+    text = object_in(fields.left(), "text")
     shape = object_in(text, "format")
     if shape.get("type") != "json_schema" or not isinstance(shape.get("schema"), dict):
         return None, None
-    rest = {key: value for key, value in shape.items() if key not in ("type", "schema")}
-    name = taken(rest, "name")
-    leave(left, "text", {**text, "format": frozen_mapping(rest)} if rest else _without(text, "format"))
-    return shape["schema"], name
+    outer, inner = Fields(text, ""), Fields(shape, "")
+    schema, name = inner.take("schema", FrozenDict), inner.take("name", str)
+    inner.drop("type", "json_schema")
+    outer.take("format", dict)
+    outer.leave("format", inner)
+    fields.take("text", dict)
+    fields.leave("text", outer)
+    return schema, name
 
 
-def _effort(left: dict[str, Any]) -> str | None:
-    reasoning = object_in(left, "reasoning")
-    effort = as_text(reasoning.get("effort"))
+def _effort(fields: Fields) -> str | None:
+    inner = Fields(object_in(fields.left(), "reasoning"), "")
+    effort = inner.take("effort", str)
     if effort is not None:
-        leave(left, "reasoning", _without(reasoning, "effort"))
+        fields.take("reasoning", dict)
+        fields.leave("reasoning", inner)
     return effort
 
 
-def _without(block: Any, key: str) -> dict[str, Any]:
-    return {name: value for name, value in block.items() if name != key}
-
-
-def _sampling(left: dict[str, Any]) -> Sampling:
-    shapes = {"temperature": (int, float), "top_p": (int, float), "max_output_tokens": (int,)}
-    drawn: dict[str, Any] = {key: left.pop(key) for key, shape in shapes.items() if type(left.get(key)) in shape}
-    return trusted(Sampling, **drawn) if drawn else NO_SAMPLING
-
-
-def _tool_choice(left: dict[str, Any]) -> ToolChoice | None:
-    """The canonical choice. A spelling that is not the plain one stays in `left`, for the encoder to find."""
-    raw = left.get("tool_choice")
+def _tool_choice(fields: Fields) -> ToolChoice | None:
+    """The canonical choice. A spelling that is not the plain one stays, for the encoder to find."""
+    raw = fields.peek("tool_choice")
     choice = tool_choice(raw)
     if choice is not None and (isinstance(raw, str) or raw == {"type": "function", "name": choice.name}):
-        del left["tool_choice"]
+        fields.take("tool_choice", object)
     return choice
 
 
@@ -158,75 +154,58 @@ def tool_choice(raw: Any) -> ToolChoice | None:
     return None
 
 
-def _tools(left: dict[str, Any]) -> tuple[ToolDefinition, ...]:
-    listed = left.get("tools")
-    if listed is None:
-        left.pop("tools", None)
-        return ()
+def _tools(fields: Fields) -> tuple[ToolDefinition, ...]:
+    fields.drop("tools", None)
+    listed = fields.peek("tools")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed):
         return ()
-    del left["tools"]
+    fields.take("tools", list)
     return tuple(definition for tool in listed for definition in _tool(tool))
 
 
 def _tool(tool: dict[str, Any]) -> list[ToolDefinition]:
     kind = tool.get("type")
-    if not isinstance(kind, str) or kind in ("function", "custom"):
-        return [_own_tool(tool, kind, None)]
-    left = {key: value for key, value in tool.items() if key != "type"}
-    if kind == "namespace" and isinstance(tool.get("name"), str) and _are_tools(tool.get("tools")):
-        return _namespace(left)
-    space = taken(left, "server_label") if kind == "mcp" else None
+    if not isinstance(kind, str) or kind in _FUNCTIONS:
+        return [_own_tool(tool, None)]
+    fields = Fields(tool, "")
+    fields.take("type", str)
+    listed = tool.get("tools")
+    are_tools = isinstance(listed, list) and all(
+        isinstance(each, dict) and each.get("type") in _FUNCTIONS for each in listed
+    )
+    if kind == "namespace" and isinstance(tool.get("name"), str) and are_tools:
+        return _namespace(fields)
+    space = fields.take("server_label", str) if kind == "mcp" else None
     is_own = kind in CLIENT_TOOLS and kind != "namespace"  # one that holds others was read
-    if kind == "shell" and _in_container(left):
-        is_own = False
+    if kind == "shell" and tool.get("environment") is not None:
+        is_own = object_in(tool, "environment").get("type") == "local"  # else it runs in the provider's container
     runner = "client" if is_own else "provider"
-    extra = leftover(left) or _OWN  # a tool may be nothing but its type: the mark shows that it is this format's
+    extra = fields.rest(FORMAT) or _OWN  # a tool may be nothing but its type: the mark shows that it is this format's
     return [trusted(ToolDefinition, name=kind, namespace=space, type=kind, executed_by=runner, extra=extra)]
 
 
-def _in_container(left: dict[str, Any]) -> bool:
-    """Whether a shell is the provider's: its environment is not named as the client's own."""
-    environment = left.get("environment")
-    return environment is not None and (not isinstance(environment, dict) or environment.get("type") != "local")
-
-
-def _own_tool(tool: dict[str, Any], kind: Any, namespace: str | None) -> ToolDefinition:
+def _own_tool(tool: dict[str, Any], namespace: str | None) -> ToolDefinition:
     """A tool that the client runs: a function, or one with free-text input."""
-    left = dict(tool)
-    if isinstance(kind, str):
-        del left["type"]
-    name = taken(left, "name")
-    schema = left.pop("parameters") if isinstance(left.get("parameters"), dict) else None
+    fields = Fields(tool, "")
+    kind = fields.take("type", str)
     return trusted(
         ToolDefinition,
-        name=name if name is not None else "",
-        description=taken(left, "description"),
-        input_schema=schema,
+        name=fields.take("name", str) or "",
+        description=fields.take("description", str),
+        input_schema=fields.take("parameters", dict),
         namespace=namespace,
         type="custom" if kind == "custom" else None,
-        extra=leftover(left),
+        extra=fields.rest(FORMAT),
     )
 
 
-def _are_tools(listed: Any) -> bool:
-    return isinstance(listed, list) and all(
-        isinstance(tool, dict) and tool.get("type") in ("function", "custom") for tool in listed
-    )
-
-
-def _namespace(left: dict[str, Any]) -> list[ToolDefinition]:
+def _namespace(fields: Fields) -> list[ToolDefinition]:
     """The namespace itself, then each of its tools with its own definition."""
-    name = left.pop("name")
-    inner = [_own_tool(tool, tool["type"], name) for tool in left.pop("tools")]
-    space = trusted(
-        ToolDefinition,
-        name=name,
-        description=taken(left, "description"),
-        type="namespace",
-        extra=leftover(left),
-    )
-    return [space, *inner]
+    name = fields.need("name", str)
+    inner = [_own_tool(tool, name) for tool in fields.need("tools", list)]
+    description = fields.take("description", str)
+    extra = fields.rest(FORMAT)
+    return [trusted(ToolDefinition, name=name, description=description, type="namespace", extra=extra), *inner]
 
 
 def _unspelled(reader: ItemReader, item: Any, path: str) -> Message:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cmf.adapters.openai_responses.items import FORMAT, KINDS, leftover
-from cmf.adapters.openai_responses.parts_in import ItemReader, leave, taken
+from cmf.adapters.openai_responses.items import FORMAT, KINDS
+from cmf.adapters.openai_responses.parts_in import ItemReader
 from cmf.adapters.openai_responses.parts_out import ItemWriter
-from cmf.adapters.wire.fields import PARTIAL, as_text, extra_of, merge, object_in, opened, unmarked
+from cmf.adapters.wire.fields import PARTIAL, Fields, as_text, extra_of, merge, object_in, opened, unmarked
 from cmf.adapters.wire.layout import respell_one, shape_of, spelled_one
 from cmf.adapters.wire.loss import drop, drop_foreign_extras
 from cmf.adapters.wire.replies import unrecognized
@@ -49,36 +49,38 @@ def read_response(body: Any, context: Request | None = None) -> Response:
 def _decode(body: Any) -> tuple[Response, dict[str, Any]]:
     """The response, and how it was spelled as far as the encoder cannot tell: `error` and `derived` [RSP-12]."""
     form: dict[str, Any] = {}
-    left = dict(opened(body))
-    if left.get("object") == _COUNTED and (counted := _tokens(left)) is not None:
+    fields = Fields(opened(body), "$")
+    left = fields.left()
+    if left.get("object") == _COUNTED and (counted := _tokens(fields)) is not None:
         return counted, form
     partial = left.pop(PARTIAL, None) is True
-    output = left.pop("output") if isinstance(left.get("output"), list) else None
-    error = _error(left, form, answered=output is not None)
+    output = fields.take("output", list)
+    error = _error(fields, form, answered=output is not None)
     choices: tuple[Choice, ...] = ()
     without_output = left.get("output") is None and (left.get("object") == "response" or "status" in left)
     if output is not None or (error is None and without_output):
         message_parts = _answer_parts(output or ())
-        choices = (_choice(left, message_parts, partial=partial),)
+        choices = (_choice(fields, message_parts, partial=partial),)
         form |= _kinds(message_parts)
         text = _joined_text(message_parts)
         if output is not None and left.get("output_text") == text and text:
             del left["output_text"]
             form["derived"] = True
     elif error is None:
-        error = _other_error(left, form)
-    usage = _usage(left)
-    model = taken(left, "model")
-    return trusted(Response, choices=choices, usage=usage, model=model, error=error, extra=leftover(left)), form
+        error = _other_error(fields, form)
+    usage, model = _usage(fields), fields.take("model", str)
+    return trusted(Response, choices=choices, usage=usage, model=model, error=error, extra=fields.rest(FORMAT)), form
 
 
-def _tokens(left: dict[str, Any]) -> Response | None:
+def _tokens(fields: Fields) -> Response | None:
     """The number of tokens of a request, if the body has one and nothing that belongs to an answer."""
-    count = left.get("input_tokens")
-    if not _ANSWERED.isdisjoint(left) or type(count) is not int or not 0 <= count <= SAFE_INTEGER:
+    count = fields.peek("input_tokens")
+    if not _ANSWERED.isdisjoint(fields.left()) or type(count) is not int or not 0 <= count <= SAFE_INTEGER:
         return None
-    rest = {key: value for key, value in left.items() if key not in ("object", "input_tokens")}
-    return trusted(Response, usage=trusted(TokenUsage, input_tokens=count, total_tokens=count), extra=leftover(rest))
+    fields.take("object", str)
+    fields.take("input_tokens", int)
+    usage = trusted(TokenUsage, input_tokens=count, total_tokens=count)
+    return trusted(Response, usage=usage, extra=fields.rest(FORMAT))
 
 
 def _kinds(parts: tuple[Part, ...]) -> dict[str, Any]:
@@ -108,11 +110,11 @@ def _wire_type(part: Part) -> str | None:
     return as_text(extra_of(part, FORMAT).get("type"))
 
 
-def _choice(left: dict[str, Any], parts: tuple[Part, ...], *, partial: bool) -> Choice:
-    raw = taken(left, "status")
+def _choice(fields: Fields, parts: tuple[Part, ...], *, partial: bool) -> Choice:
+    raw = fields.take("status", str)
     status = MessageStatus.PARTIAL if partial else _STATUSES.get(raw or "", MessageStatus.COMPLETE)
     message = trusted(Message, role=Role.ASSISTANT, content=parts, status=status)
-    stop = None if status is MessageStatus.PARTIAL else _stop_reason(raw, left, parts)
+    stop = None if status is MessageStatus.PARTIAL else _stop_reason(raw, fields.left(), parts)
     return trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=raw)
 
 
@@ -133,49 +135,47 @@ def _stop_reason(status: str | None, envelope: dict[str, Any], parts: Iterable[P
     return StopReason.OTHER
 
 
-def _error(left: dict[str, Any], form: dict[str, Any], *, answered: bool) -> ErrorInfo | None:
-    error = left.get("error")
+def _error(fields: Fields, form: dict[str, Any], *, answered: bool) -> ErrorInfo | None:
+    error = fields.peek("error")
     if isinstance(error, dict):
-        rest = dict(error)
-        texts = {key: text for key in ("message", "type", "code") if (text := taken(rest, key)) is not None}
-        leave(left, "error", rest)
+        inner = Fields(error, "$.error")
+        texts = {key: inner.take(key, str) for key in ("message", "type", "code")}
+        fields.take("error", dict)
+        fields.leave("error", inner)
         return trusted(ErrorInfo, **texts)
     if isinstance(error, str) and not answered:
-        del left["error"]
         form["error"] = "string"
-        return trusted(ErrorInfo, message=error, code=taken(left, "code"))
+        return trusted(ErrorInfo, message=fields.take("error", str), code=fields.take("code", str))
     return None
 
 
-def _other_error(left: dict[str, Any], form: dict[str, Any]) -> ErrorInfo:
+def _other_error(fields: Fields, form: dict[str, Any]) -> ErrorInfo:
     """A body that is not a response: an error of a server in between, in one of its shapes."""
     for key in ("message", "detail"):
-        text = taken(left, key)
-        if text is not None:
+        if (text := fields.take(key, str)) is not None:
             form["error"] = key
             return trusted(ErrorInfo, message=text)
     form["error"] = "none"
     return trusted(ErrorInfo)
 
 
-def _usage(left: dict[str, Any]) -> TokenUsage | None:
-    """Tokens as [A10] counts them; what the numbers do not say again stays in `left`."""
-    usage = left.get("usage")
-    if not isinstance(usage, dict):
+def _usage(fields: Fields) -> TokenUsage | None:
+    """Tokens as [A10] counts them; what the numbers do not say again stays."""
+    usage = fields.peek("usage")
+    listed = usage.get("input_tokens_details") if isinstance(usage, dict) else None
+    if not isinstance(usage, dict) or not isinstance(listed, dict | None):
         return None
-    rest = dict(usage)
-    listed = usage.get("input_tokens_details")
-    if not isinstance(listed, dict | None):
-        return None
-    details = dict(listed or {})
+    rest, details = Fields(usage, "$.usage"), Fields(listed or {}, "$.usage.input_tokens_details")
     counts = [_count(rest, key) for key in ("input_tokens", "output_tokens", "total_tokens")]
     cached, written = _count(details, "cached_tokens"), _count(details, "cache_write_tokens")
-    uncounted = _COUNTS & rest.keys() or _CACHE_COUNTS & details.keys()
+    uncounted = _COUNTS & rest.left().keys() or _CACHE_COUNTS & details.left().keys()
     if uncounted or counts[0] < cached + written:
         return None  # no counts that we know: the block stays as it is
     if listed is not None:
-        leave(rest, "input_tokens_details", details)
-    leave(left, "usage", rest)
+        rest.take("input_tokens_details", dict)
+        rest.leave("input_tokens_details", details)
+    fields.take("usage", dict)
+    fields.leave("usage", rest)
     return trusted(
         TokenUsage,
         input_tokens=counts[0] - cached - written,
@@ -190,12 +190,9 @@ _COUNTS: Final = frozenset({"input_tokens", "output_tokens", "total_tokens"})
 _CACHE_COUNTS: Final = frozenset({"cached_tokens", "cache_write_tokens"})
 
 
-def _count(block: dict[str, Any], key: str) -> int:
-    value = block.get(key)
-    if type(value) is not int or value < 0:
-        return 0
-    del block[key]
-    return value
+def _count(block: Fields, key: str) -> int:
+    value = block.peek(key)
+    return block.take(key, int) or 0 if type(value) is int and value >= 0 else 0
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
