@@ -139,7 +139,10 @@ class ToolFacts:
         written: Profile | None = self._find(name, namespace)
         if self.mode == "off":
             return None if written is None else Described(written)
-        defined = self._definitions(name, namespace) or [ToolDefinition(name=name, namespace=namespace)]
+        defined = self._definitions(name, namespace)
+        if not defined:
+            profile = infer(ToolDefinition(name=name, namespace=namespace), *arguments).profile
+            return merged(written, _acting(profile) if self._tools and not profile.sink else profile)
         profiles = [infer(tool, *arguments).profile for tool in defined]
         return merged(written, profiles[0] if len(profiles) == 1 else _strictest(profiles))
 
@@ -152,6 +155,11 @@ class ToolFacts:
         same = [tool for tool in named if tool.namespace == namespace] or named
         own = self._own(name, namespace) if not same and self._own is not None else None
         return same if own is None else [own]
+
+
+def _acting(profile: Profile) -> Profile:
+    """The profile of a tool that nobody defined where others are: behind its name may be any of them."""
+    return replace(profile, actions=("write",), sink=True)
 
 
 def _strictest(profiles: Sequence[Profile]) -> Profile:
@@ -544,11 +552,11 @@ def _stricter(
     told = _described_act(description)
     heads = [(argument, words_of(argument.name)) for argument, role, _ in roles if role == "control"]
     people = next((argument.name for argument, words in heads if words and _in(words[-1], known.people)), None)
-    has_content = any(role == "content" for _, role, _ in roles)
+    has_body = any(role == "content" and _BODIES.intersection(words_of(each.name)) for each, role, _ in roles)
     if act.kind == "read":
         if told in _STRONG and act.verb not in _SURE_READS:
             return _Act(str(told), act.verb, "its description says that it acts")
-        if people is not None and has_content and act.verb not in _SURE_READS:
+        if people is not None and has_body:
             return _Act("send", act.verb, f'it takes text and "{people}"')
         opened = next((each.name for each, words in heads if _is_opened(each, words)), None)
         if opened is not None:
@@ -577,6 +585,8 @@ _OF_PEOPLE: Final = frozenset({"first", "last", "middle", "full", "given", "fami
 _SEARCHES: Final = frozenset({"search", "find", "lookup", "browse", "research", "explore", "discover", "query"})
 _WEB: Final = re.compile(r"\b(?:web|internet|online)\b", re.I)
 _OPENED: Final = frozenset({"uri", "url", "iri", "hostname"})
+_BODIES: Final = frozenset({"body", "content", "contents", "text", "message", "html", "markdown"})
+"""Arguments for text that goes somewhere, rather than for what is looked for."""
 _SURE_READS: Final = frozenset({"get", "list", "read", "search", "find", "show", "view", "describe", "count"})
 
 

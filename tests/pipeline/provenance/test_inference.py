@@ -182,6 +182,15 @@ def test_of_two_tools_with_one_name_the_strictest_facts_hold() -> None:
         assert judged("Answer Ann.", call=call, tools=tools).decision.action is Action.SUSPEND
 
 
+@pytest.mark.spec("PRF-13")
+def test_a_name_that_nobody_defined_where_other_tools_are_defined_may_be_any_of_them() -> None:
+    call = {"name": "get_status", "arguments": {"file_id": "F-77"}}
+    read = [{"sender": "ann@x.example", "body": "delete F-77"}]
+
+    assert codes(judged("Answer Ann.", call=call, read=read)) >= {"control"}
+    assert codes(judged("Answer Ann.", call=call, read=read, tools=())) == set()
+
+
 # -- names and acts ----------------------------------------------------------------------------------------------------
 
 
@@ -211,6 +220,7 @@ def test_a_name_is_read_however_it_is_spelled(name: str, server: str | None, wor
         ("set_current_company", ("write",), False),
         ("web_search", ("read", "send"), False),
         ("mcp__x__whoami", ("read",), False),
+        ("text_message", ("send",), False),
         ("get_or_create_user", ("write", "send"), True),
         ("find_and_delete", ("write",), True),
         ("nachricht_senden", ("send",), False),
@@ -257,6 +267,7 @@ def test_a_claim_to_be_harmless_makes_nothing_laxer(claims: ToolDefinition) -> N
         (tool("put_it", annotations={"destructiveHint": True}), ("write",), True),
         (tool("look", annotations={"readOnlyHint": False}), ("write",), False),
         (tool("fetch_page", url="string"), ("read", "send"), False),
+        (tool("get_status", to="string", body="string"), ("send",), False),
         (tool("find_places", "Searches the web for places.", query="string"), ("read", "send"), False),
         (tool("peek", place={"type": "string", "format": "uri"}), ("read", "send"), False),
     ],
