@@ -196,8 +196,8 @@ class SqlSessions(SessionStore):
 
     def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:
         """See `SessionStore`."""
-        wanted = [APPROVALS.c.scope != ApprovalScope.ONCE.value]
-        wanted += [] if owner is None else [APPROVALS.c.owner == owner]
+        wanted = [APPROVALS.c.scope_until > self._moments.now(), APPROVALS.c.revoker.is_(None)]
+        wanted += [] if owner is None else [APPROVALS.c.scope == ApprovalScope.VALUE.value, APPROVALS.c.owner == owner]
         with snapshot(self._engine) as connection:
             found = _approvals(connection.execute(select(APPROVALS).where(*wanted)))
         return standing(found.values(), self._moments.now(), owner)

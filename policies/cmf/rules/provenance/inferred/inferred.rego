@@ -60,6 +60,7 @@ _hits contains {
 	"code": "provenance.inferred.control",
 	"reason": "Where this call goes or what it acts on was said by nobody but others.",
 	"detail": {"arguments": _strange, "evidence": "evident"},
+	"binds": _strange,
 } if {
 	origins.acts_after_untrusted
 	count(_strange) > 0
@@ -69,6 +70,7 @@ _hits contains {
 	"code": "provenance.inferred.named",
 	"reason": "Others wrote what this call should act on, and the user did not say so.",
 	"detail": {"arguments": _named, "evidence": "evident"},
+	"binds": _named,
 } if {
 	origins.acts_after_untrusted
 	origins.inferred("control")
