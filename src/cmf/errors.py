@@ -45,10 +45,12 @@ class LocatedError(Exception):
         self.code = code or self.default_code
 
     def __str__(self) -> str:
+        return self._located(self.message)
+
+    def _located(self, message: str) -> str:
         where = f" at {self.path}" if self.path else ""
         hint = f"; {self.hint}" if self.hint else ""
-        sentence = self.message.removesuffix(".")  # a rule's reason is a sentence
-        return f"{sentence}{where}{hint} [{self.code}]"
+        return f"{message}{where}{hint} [{self.code}]"
 
 
 class CmfError(LocatedError):

@@ -48,6 +48,9 @@ class PipelineError(cmf.errors.LocatedError):
 
     default_code = "pipeline.error"
 
+    def __str__(self) -> str:
+        return self._located(self.message.removesuffix("."))  # a rule's reason is a sentence
+
 
 class PolicyError(PipelineError, ValueError):
     """A policy set that cannot be loaded: `path` is the file, `line` and `column` count from 1; 0 is the whole file."""

@@ -47,11 +47,11 @@ _ROLE_WORDS: Final = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.D
 _BARE: Final = FrozenDict({"at": {"content": {"block": "text"}}})  # the layout of content that is a bare text
 _MESSAGE_KEYS: Final = frozenset({"role", "content"})
 _SAMPLING: Final = {
+    "max_tokens": "max_output_tokens",
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
     "stop_sequences": "stop",
-    "max_tokens": "max_output_tokens",
 }
 _UNSUPPORTED_SAMPLING: Final = ("seed", "frequency_penalty", "presence_penalty")
 _VERSION: Final = "2023-06-01"
@@ -262,9 +262,8 @@ def _encode_head(request: Request) -> dict[str, Any]:
     if request.tool_choice is not None:
         body["tool_choice"] = _encode_choice(request.tool_choice)
     own = own_extra(FORMAT, request, "request")
-    body |= write_sampling(request.sampling, _SAMPLING) | present(stream=request.stream)
-    if "max_tokens" not in own:
-        body.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
+    limit = {} if "max_tokens" in own else {"max_tokens": DEFAULT_MAX_TOKENS}
+    body |= limit | write_sampling(request.sampling, _SAMPLING) | present(stream=request.stream)
     if request.reasoning_effort is not None or request.response_schema is not None:
         _encode_output(request, body, own)
     _report_unsaid(request)

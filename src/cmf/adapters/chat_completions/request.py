@@ -223,7 +223,7 @@ def _write_message(message: Message, dialect: Dialect, ids: CallIds, names: Name
 
 def _encode(request: Request, dialect: Dialect) -> dict[str, Any]:
     """Everything of a request but its messages."""
-    body = present(model=request.model, stream=request.stream)
+    body = present(model=request.model)
     extra = dict(dialect.own(request))
     dialect.drop_foreign(request, "request")
     _encode_sampling(request, body, extra)
@@ -245,7 +245,7 @@ def _encode(request: Request, dialect: Dialect) -> dict[str, Any]:
             body["reasoning"] = {"effort": request.reasoning_effort}
         else:
             body["reasoning_effort"] = request.reasoning_effort
-    return merge(body, extra)
+    return merge(body | present(stream=request.stream), extra)
 
 
 def _encode_sampling(request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:

@@ -308,7 +308,9 @@ def _write_tool(tool: ToolDefinition) -> dict[str, Any]:
     if tool.executed_by == "provider":
         raise UnsupportedError("mcp has no tools that a provider runs", about=tool, hint="strip the tool")
     left = {key: item for key, item in extra_of(tool, FORMAT).items() if key != ENTRY}
-    return add({"inputSchema": {"type": "object"}, **write_definition(tool, "inputSchema")}, left)
+    wire = write_definition(tool, "inputSchema")
+    wire.setdefault("inputSchema", {"type": "object"})
+    return add(wire, left)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

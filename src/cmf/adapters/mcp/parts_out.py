@@ -88,9 +88,8 @@ def write_resource(part: Part, *, with_annotations: bool = True, address: str = 
             f"mcp cannot list {part.content_type} as a resource", about=part, hint="send it as content"
         )
     item = {address: part.uri, **present(name=part.name, description=part.description, mimeType=part.mime_type)}
-    item |= present(text=part.content, size=part.size_bytes)
-    if part.blob is not None:
-        item["blob"] = base64.b64encode(part.blob).decode("ascii")
+    blob = None if part.blob is None else base64.b64encode(part.blob).decode("ascii")
+    item |= present(text=part.content, blob=blob, size=part.size_bytes)
     if with_annotations and part.annotations:
         item["annotations"] = part.annotations
     return add(item, object_in(extra_of(part, FORMAT), "resource"))

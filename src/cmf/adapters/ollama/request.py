@@ -153,9 +153,10 @@ def _write_message(message: Message, names: Mapping[str, str]) -> list[Any]:
 def _encode_envelope(request: Request) -> dict[str, Any]:
     """A request without its messages; `messages` is there, empty."""
     body: dict[str, Any] = {"messages": [], "stream": request.stream is True}
-    body |= present(model=request.model, format=request.response_schema, think=request.reasoning_effort)
+    body |= present(model=request.model)
     if options := write_sampling(request.sampling, _SAMPLING):
         body["options"] = options
+    body |= present(format=request.response_schema, think=request.reasoning_effort)
     if request.response_schema_name is not None:
         loss.drop(FORMAT, "response_schema_name", "a schema has no name here")
     if tools := _encode_tools(request):

@@ -270,7 +270,7 @@ def _write_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]:
 
 def _encode(request: Request) -> dict[str, Any]:
     """Everything of the request but `input` and `instructions`."""
-    body = present(model=request.model, stream=request.stream)
+    body = present(model=request.model)
     spelled = extra_of(request, FORMAT).get("tool_choice")
     if request.tool_choice is None or tool_choice(spelled) != request.tool_choice:
         request, spelled = narrowed(FORMAT, request), None
@@ -286,6 +286,7 @@ def _encode(request: Request) -> dict[str, Any]:
         body["text"] = {"format": {**shape, "schema": request.response_schema}}
     if request.reasoning_effort is not None:
         body["reasoning"] = {"effort": request.reasoning_effort}
+    body |= present(stream=request.stream)
     for name, value in request.sampling.model_dump().items():
         if name in _SAMPLING:
             body[name] = value
