@@ -93,6 +93,15 @@ def test_a_tool_that_nobody_defined_is_known_by_its_name_and_its_arguments(tools
 
 
 @pytest.mark.spec("PRF-13")
+@pytest.mark.parametrize("to", [f"{EVIL}, {EVIL}", f"ann@x.example, {EVIL}", f"Ann <{EVIL}>"])
+def test_an_address_of_others_among_the_pieces_of_one_text_is_asked_about(to: str) -> None:
+    send = tool("send_email", to="string", body="string")
+    call = {"name": "send_email", "arguments": {"to": to, "body": "The report."}}
+
+    assert judged("Answer Ann's mail.", call=call, tools=(READ, send)).decision.action is Action.SUSPEND
+
+
+@pytest.mark.spec("PRF-13")
 def test_a_value_that_nobody_wrote_is_a_warning() -> None:
     outcome = judged("Answer Ann's mail.", call=sending("bob@y.example"))
 

@@ -136,6 +136,17 @@ _strange contains origins.argument(entry) if {
 	origins.said_by_others(entry)
 }
 
+# An address in a list that is one text, or beside a name: only others wrote it.
+_strange contains origins.argument(entry) if {
+	some entry in input.origins
+	entry.use == "control"
+	entry.type == "piece"
+	origins.inferred("control")
+	origins.said_by_others(entry)
+	not origins.trusted(entry)
+	not _referred(entry)
+}
+
 _unknown contains origins.argument(entry) if {
 	some entry in input.origins
 	_steers(entry)
