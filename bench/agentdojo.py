@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.recorded_runs import Definitions, Run, UnreadableRunError, read_definitions, read_runs, tools_of
-from bench.rewriting import Adaptation, adapted, renamed_tools, rewritten
+from bench.rewriting import Adaptation, adapted, in_synonyms, renamed_tools, rewritten
 from cmf import Choice, Message, Request, Response, Role, ToolCallPart
 from cmf.enums import SubjectType
 from cmf.errors import CmfError
@@ -93,6 +93,7 @@ def main() -> None:
         "--definitions", type=Path, help="{suite: [{name, description, schema}]}: replay with these alone"
     )
     parser.add_argument("--dial", choices=("strict", "default", "lenient"), help="of the rule on inferred profiles")
+    parser.add_argument("--synonyms", action="store_true", help="with every tool and argument renamed")
     parser.add_argument("--json", action="store_true", help="figures only")
     parser.add_argument(
         "--adapted", action="store_true", help="each attack also as somebody makes it who knows the rules"
@@ -115,6 +116,8 @@ def main() -> None:
     suites: dict[str, Tally] = {}
     try:
         for run in read_runs(chosen.file):
+            if chosen.synonyms and definitions is not None:
+                run, replay.definitions = in_synonyms(run, definitions)
             replay.tally(run, suites.setdefault(run.suite, Tally()))
     except ConfigError as error:
         parser.error(f"profiles: {error}")
@@ -142,7 +145,7 @@ class Replay:
         adaptations: Sequence[Adaptation] = (),
     ) -> None:
         self._profiles = profiles
-        self._definitions = definitions
+        self.definitions = definitions
         self._policies = load_policies(["shipped", *settings_of(dial)])
         self._adaptations = adaptations
         self._names = names
@@ -209,7 +212,7 @@ class Replay:
         said = next(
             (at for at, message in enumerate(run.messages) if message.role is Role.ASSISTANT), len(run.messages)
         )
-        tools = tools_of(run, self._definitions)
+        tools = tools_of(run, self.definitions)
         request = Request(model="recorded:model", messages=run.messages[:said], tools=tools)
         context = Context(subject=SUBJECT, session=f"{run.id}#{len(tally.microseconds)}")
         yield None, self._timed(pipeline, request, context, tally)
@@ -234,9 +237,9 @@ class Replay:
     def _for(self, suite: str) -> tuple[Pipeline, Profiles]:
         if suite not in self._pipelines:
             file = self._profiles / f"{Path(suite).name}.yaml" if self._profiles.is_dir() else self._profiles
-            wanted = file.exists() and self._definitions is None
+            wanted = file.exists() and self.definitions is None
             profiles = Profiles.load(file) if wanted else Profiles()
-            inference: InferenceMode = "off" if self._definitions is None else "enforce"
+            inference: InferenceMode = "off" if self.definitions is None else "enforce"
             config = Config(history="trusted", timeout_seconds=5.0, inference=inference)
             pipeline = Pipeline(profiles=profiles, policies=self._policies, config=config)
             self._pipelines[suite] = pipeline, profiles

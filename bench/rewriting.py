@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_fields
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
-from bench.recorded_runs import Run
+from bench.recorded_runs import Definitions, Run
 from cmf import Role, ToolDefinition
+from cmf.json.frozen import freeze
 from cmf.json.value import replace
-from cmf.message.message import Message, TextPart, ToolCallPart, ToolResultPart
+from cmf.message.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from pipeline.decisions.field_paths import Mark, leaves
 from pipeline.provenance.index import EVERYTHING, Index
 from pipeline.provenance.profiles import Profiles
@@ -92,6 +94,44 @@ def _at(call: ToolCallPart, pointer: str) -> object:
         step = step.replace("~1", "/").replace("~0", "~")
         value = value[int(step)] if isinstance(value, tuple | list) else value[step]  # type: ignore[index]
     return value
+
+
+_SYNONYMS: Final[dict[str, str]] = json.loads(Path(__file__).with_name("synonyms.json").read_text(encoding="utf-8"))
+_NAME_WORD: Final = re.compile(r"[A-Za-z]+")
+
+
+def in_synonyms(run: Run, definitions: Definitions) -> tuple[Run, Definitions]:
+    """The run and the definitions of its suite, with every tool and argument renamed, in descriptions too."""
+    known = definitions.get(run.suite, {})
+    others = {_in_synonyms(name): _defined_in_synonyms(tool) for name, tool in known.items()}
+    messages = tuple(
+        replace(message, content=tuple(map(_called_in_synonyms, message.content))) for message in run.messages
+    )
+    tools = tuple(map(_in_synonyms, run.tools))
+    return with_fields(run, messages=messages, tools=tools), {run.suite: others}
+
+
+def _in_synonyms(text: str) -> str:
+    return _NAME_WORD.sub(lambda word: _SYNONYMS.get(word[0].lower(), word[0]), text)
+
+
+def _defined_in_synonyms(tool: ToolDefinition) -> ToolDefinition:
+    schema = dict(tool.input_schema or {})
+    properties = schema.get("properties") or {}
+    schema["properties"] = {
+        _in_synonyms(key): {**held, "description": _in_synonyms(held.get("description") or "")}
+        for key, held in properties.items()
+    }
+    schema["required"] = [_in_synonyms(str(key)) for key in schema.get("required") or ()]
+    description = _in_synonyms(tool.description or "")
+    return ToolDefinition(name=_in_synonyms(tool.name), description=description, input_schema=freeze(schema))
+
+
+def _called_in_synonyms(part: Part) -> Part:
+    if not isinstance(part, ToolCallPart) or part.arguments is None:
+        return part
+    arguments = {_in_synonyms(key): held for key, held in part.arguments.items()}
+    return replace(part, name=_in_synonyms(part.name), arguments=freeze(arguments))
 
 
 class Adaptation(StrEnum):
