@@ -60,12 +60,17 @@ Lookaheads = tuple[Lookahead, ...]
 def held_at_end(text: str, lookaheads: Lookaheads) -> int:
     """How many characters at the end of `text` to hold back for any of these, in it or in its plain form [INP-7]."""
     held = max((one.held(text) for one in lookaheads), default=0)
-    plain = _native.plain(text)
+    plain = plain_form(text)
     if plain is None:
         return held
     start = len(plain) - max((one.held(plain) for one in lookaheads), default=0)
     ((at, _),) = _native.in_content(text, False, [(start, start + 1)])
     return max(held, len(text) - at)
+
+
+def plain_form(text: str) -> str | None:
+    """The text in plain letters, as models and people read it; None if it is in them."""
+    return _native.plain(text)
 
 
 def least_held(word: int, lookaheads: Lookaheads) -> int:
@@ -107,4 +112,4 @@ def _is_opening(text: object) -> bool:
     return isinstance(text, str) and bool(text) and open_word(text) == len(text)
 
 
-__all__ = ["Lookahead", "Lookaheads", "held_at_end", "least_held", "lookaheads_of", "open_word"]
+__all__ = ["Lookahead", "Lookaheads", "held_at_end", "least_held", "lookaheads_of", "open_word", "plain_form"]

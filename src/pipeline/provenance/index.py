@@ -26,12 +26,14 @@ from cmf.message.request import Request
 from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.field_paths import Path, escaped, record_of, shape
 from pipeline.decisions.paths import steps_of
+from pipeline.policy.lookahead import plain_form
 from pipeline.provenance.arithmetic import DerivedValues
 from pipeline.provenance.claims import Calls, Claims, needs_record
 from pipeline.provenance.content_addresses import address_entries
 from pipeline.provenance.inference import FIELDS, Described, ToolFacts
 from pipeline.provenance.injected_targets import Naming, requests_all
 from pipeline.provenance.lookup_variants import ControlValues
+from pipeline.provenance.matching import is_address
 from pipeline.provenance.occurrences import Answer, Occurrences
 from pipeline.provenance.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
 from pipeline.provenance.referred_values import Referral
@@ -48,6 +50,7 @@ from pipeline.provenance.sources import (
     all_trusted,
     as_origin,
     fairly,
+    has_source,
     is_of_others,
     is_trusted,
     type_of,
@@ -65,6 +68,8 @@ class _Everything:
         return True
 
 
+MIN_HALF: Final = 4  # characters of a half of a value: a shorter one stands everywhere
+MAX_JOINED: Final = 128  # characters of a value that is looked for in two halves
 MAX_STEPS: Final = 65_536  # search steps for one call; past them, only exact copies of its other values are looked for
 EVERYTHING: Final[Container[str]] = _Everything()
 NOTHING: Final[Container[str]] = frozenset()
@@ -169,6 +174,9 @@ class Index:
                 self._texts.add(self._number(group), number, content)
                 if group.trust != TRUSTED and group.kind != "assistant":
                     self._untrusted.setdefault(group, number)
+                    plain = plain_form(content) if isinstance(content, str) and not content.isascii() else None
+                    if plain is not None:
+                        self._texts.add(self._number(group), number, plain)  # as a model reads it
             self._texts.record = None
         if (joined := joined_text(message.content)) is not None:
             speech = _Speech(message.role, SPEAKERS[Role.ASSISTANT] if all(are_known) else CLAIM)
@@ -383,6 +391,8 @@ class Index:
         """The entries of a control value, marked if untrusted text named it for this call [PROV-16], [PROV-17]."""
         control = whole["use"] == "control"
         entries = self._rephrased(whole["path"], content, whole) if control else [whole]
+        if control and isinstance(content, str) and not has_source(entries[0]):
+            entries = [self._joined(entries[0], content), *entries[1:]]
         entries = [self._left(entry, content, profile) for entry in entries]
         judged = bool(self._profiles) if profile is None else profile.acts
         if not self._untrusted or not judged or self.work > self._until:
@@ -397,6 +407,20 @@ class Index:
             if not all_trusted(self._rephrased("", part, self._entry("", "string", "other", part))):
                 whole["named"] = True
         return entries
+
+    def _joined(self, entry: Origin, content: str) -> Origin:
+        """The entry of a value without a source, with those of its two halves if others wrote both [PROV-24]."""
+        whole, anywhere = len(content.split()) == 1, is_address(content)
+        for at in range(MIN_HALF, len(content) - MIN_HALF + 1) if whole and len(content) <= MAX_JOINED else ():
+            # Anybody writes two words; a half ends within one, or beside a sign of an address.
+            if self.work > self._until or not (anywhere or content[at - 1 : at + 1].isalnum()):
+                continue
+            halves = [self._texts.find(half) for half in (content[:at], content[at:])]
+            if all(half.found for half in halves):
+                joined = self._entry(entry["path"], entry["type"], entry["use"], content, *halves)
+                if not is_trusted(joined):
+                    return joined
+        return entry
 
     def _left(self, entry: Origin, content: Any, profile: Profile | None) -> Origin:
         """The entry, marked if the user leaves its value to a text that he names [PROV-22]."""

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from cmf.json.value import replace
 from cmf.message.message import ToolCallPart
 from cmf.message.tools import ToolDefinition
+from pipeline.provenance.matching import unmarked
 from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
 from pipeline.provenance.words import inferred_words
 
@@ -214,38 +215,46 @@ class _Vocabulary(NamedTuple):
     gathered: Set[str]
 
 
+_ROLES: Final = ("control", "content", "other", "weighs", "decides", "graver", "traces", "typed", "gathered")
+
+
 @cache
 def _vocabulary() -> _Vocabulary:
     words = inferred_words()
     acts: dict[str, str] = {}
     for kind, languages in words["acts"].items():  # of a word in two classes the first, which is the stricter one
-        for verb in (verb for verbs in languages.values() for verb in verbs):
+        for verb in (verb for verbs in languages.values() for verb in _spellings(verbs)):
             acts.setdefault(verb, kind)
-    guarded = {thing: kind for kind, things in words["guarded_things"].items() for thing in things}
+    guarded = {thing: kind for kind, things in words["guarded_things"].items() for thing in _spellings(things)}
     roles = words["arguments"]
+    tools = {
+        name: _spellings(words[name])
+        for name in ("also_things", "sent_things", "opened_things", "outside", "texts", "listing")
+    }
     return _Vocabulary(
-        acts,
-        frozenset(verb for verbs in words["reads"].values() for verb in verbs),
-        frozenset(words["also_things"]),
-        frozenset(words["sent_things"]),
-        guarded,
-        frozenset(words["opened_things"]),
-        frozenset(words["outside"]),
-        frozenset(words["texts"]),
-        frozenset(words["listing"]),
-        frozenset(roles["control"]),
-        frozenset(roles["content"]),
-        frozenset(roles["other"]),
-        *(
-            frozenset(roles[role])
-            for role in ("to_people", "weighs", "decides", "graver", "traces", "typed", "gathered")
-        ),
+        acts=acts,
+        reads=_spellings(verb for verbs in words["reads"].values() for verb in verbs),
+        ambiguous=tools["also_things"],
+        sent=tools["sent_things"],
+        guarded=guarded,
+        opened=tools["opened_things"],
+        outside=tools["outside"],
+        texts=tools["texts"],
+        listing=tools["listing"],
+        people=_spellings(roles["to_people"]),
+        **{role: _spellings(roles[role]) for role in _ROLES},
     )
+
+
+def _spellings(words: Iterable[str]) -> frozenset[str]:
+    """Words, and how those spell them who name things in ASCII: "observacao"."""
+    return frozenset(spelled for word in words for spelled in (word, unmarked(word)))
 
 
 def _in(word: str, held: Set[str] | Mapping[str, Any]) -> str | None:
     """The word as the list has it, in the singular if need be; None if it is not in it."""
-    for form in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("en")):
+    plain = f"{word[:-3]}ao" if word.endswith("oes") else word
+    for form in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("en"), plain):
         if form in held:
             return form
     return None
@@ -449,8 +458,10 @@ def _role_of(argument: _Argument, made: Set[str] | None) -> tuple[str, str]:
         return "other", f'its name begins with "{words[0]}"'
     if last in ("type", "kind") and not known.typed.isdisjoint(heads):
         return "control", "it says which kind of thing is meant"
-    if argument.choices > 1 and last in known.decides and len(heads) == 1:
+    if last in known.decides and len(heads) == 1 and (argument.choices > 1 or last in _STATES) and not numeric:
         return "control", "it says which act this is"
+    if heads[-2:] == ("time", "zone"):
+        return "other", "it is a time zone"
     if last == "name" and made is not None and (len(heads) == 1 or heads[0] in _OF_PEOPLE or made >= {*heads[:-1]}):
         return "content", "it names what the call makes"
     if "object" in argument.types and (last in known.gathered or _in(last, known.content) is None):
@@ -471,6 +482,7 @@ def _role_of(argument: _Argument, made: Set[str] | None) -> tuple[str, str]:
     return "control", "nothing says what it is for"
 
 
+_STATES: Final = frozenset({"state", "status", "action", "operation", "command", "estado", "stato"})
 _RIGHTS: Final = frozenset({"role", "roles", "permission", "permissions", "scope", "access", "privilege", "visibility"})
 _POINTING_FORMS: Final = (
     "email", "idn-email", "uri", "uri-reference", "iri", "url", "uuid", "hostname", "ipv4", "ipv6",
@@ -558,6 +570,8 @@ def _stricter(
             return _Act(str(told), act.verb, "its description says that it acts")
         if people is not None and has_body:
             return _Act("send", act.verb, f'it takes text and "{people}"')
+        if _needs_payload(roles):
+            return _Act("send", None, "it needs what only an act needs: somebody, and a text or an amount for them")
         opened = next((each.name for each, words in heads if _is_opened(each, words)), None)
         if opened is not None:
             return _Act("open", act.verb, f'it opens "{opened}"')
@@ -574,6 +588,14 @@ def _stricter(
     if act.kind == "change" and people is not None:
         return _Act("send", act.verb, f'"{people}" gets it')
     return act
+
+
+def _needs_payload(roles: Sequence[tuple[_Argument, str, str]]) -> bool:
+    """Whether a call must say who gets something, and what: no look-up needs both, whatever its name claims."""
+    known = _vocabulary()
+    needed = [(words_of(argument.name), role) for argument, role, _ in roles if argument.required]
+    people = any(role == "control" and words and _in(words[-1], known.people) for words, role in needed)
+    return people and any(role == "content" or any(_in(word, known.weighs) for word in words) for words, role in needed)
 
 
 _NAMES: Final = _BRINGS_OUT | {
