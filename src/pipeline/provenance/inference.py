@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from cmf.json.value import replace
-from cmf.message.message import ToolCallPart
 from cmf.message.tools import ToolDefinition
 from pipeline.provenance.matching import unmarked
 from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
@@ -96,11 +95,6 @@ def infer(tool: ToolDefinition, *arguments: str) -> Inferred:
     return inferred
 
 
-def infer_call(call: ToolCallPart) -> Inferred:
-    """What the tool of a call is that nobody defined: by its name and the names of its arguments."""
-    return infer(ToolDefinition(name=call.name, namespace=call.namespace), *(call.arguments or ()))
-
-
 def merged(written: Profile | None, inferred: Profile) -> Described:
     """What an operator wrote, and what is inferred where he wrote nothing."""
     if written is None:
@@ -108,8 +102,6 @@ def merged(written: Profile | None, inferred: Profile) -> Described:
     missing = {name for name in FIELDS if getattr(written, name) is None}
     if written.actions is not None or written.sink is not None:
         missing -= {"actions", "sink"}
-    if "sink" in missing and written.irreversible:
-        missing -= {"sink"}
     changes = {name: getattr(inferred, name) for name in missing}
     return Described(replace(written, **changes) if changes else written, frozenset(missing))
 
@@ -564,14 +556,11 @@ def _stricter(
     told = _described_act(description)
     heads = [(argument, words_of(argument.name)) for argument, role, _ in roles if role == "control"]
     people = next((argument.name for argument, words in heads if words and _in(words[-1], known.people)), None)
-    has_body = any(role == "content" and _BODIES.intersection(words_of(each.name)) for each, role, _ in roles)
     if act.kind == "read":
         if told in _STRONG and act.verb not in _SURE_READS:
             return _Act(str(told), act.verb, "its description says that it acts")
-        if people is not None and has_body:
-            return _Act("send", act.verb, f'it takes text and "{people}"')
-        if _needs_payload(roles):
-            return _Act("send", None, "it needs what only an act needs: somebody, and a text or an amount for them")
+        if people is not None and any(_is_payload(argument, role) for argument, role, _ in roles):
+            return _Act("send", None, f'no look-up takes "{people}" and a text or an amount for them')
         opened = next((each.name for each, words in heads if _is_opened(each, words)), None)
         if opened is not None:
             return _Act("open", act.verb, f'it opens "{opened}"')
@@ -590,12 +579,12 @@ def _stricter(
     return act
 
 
-def _needs_payload(roles: Sequence[tuple[_Argument, str, str]]) -> bool:
-    """Whether a call must say who gets something, and what: no look-up needs both, whatever its name claims."""
-    known = _vocabulary()
-    needed = [(words_of(argument.name), role) for argument, role, _ in roles if argument.required]
-    people = any(role == "control" and words and _in(words[-1], known.people) for words, role in needed)
-    return people and any(role == "content" or any(_in(word, known.weighs) for word in words) for words, role in needed)
+def _is_payload(argument: _Argument, role: str) -> bool:
+    """Whether an argument is what somebody gets: a text that goes somewhere; what a call must have, or an amount."""
+    words = words_of(argument.name)
+    if role == "content":
+        return argument.required or not _BODIES.isdisjoint(words)
+    return argument.required and any(_in(word, _vocabulary().weighs) for word in words)
 
 
 _NAMES: Final = _BRINGS_OUT | {
@@ -652,7 +641,6 @@ __all__ = [
     "OwnTool",
     "ToolFacts",
     "infer",
-    "infer_call",
     "merged",
     "split_name",
     "words_of",

@@ -10,11 +10,11 @@ import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from pipeline.provenance.injected_targets import MAX_TEXTS
 from pipeline.provenance.matching import addresses, normal, text_keys
-from pipeline.provenance.occurrences import Occurrences, Text
+from pipeline.provenance.occurrences import Occurrences
 from pipeline.provenance.sources import TRUSTED, UNTRUSTED, Group
 from pipeline.provenance.user_references import Designation
 from pipeline.provenance.words import inferred_words
@@ -58,14 +58,14 @@ class Referral:
         others = {at for at, group in enumerate(self._groups) if group.trust == UNTRUSTED and group.tool is not None}
         held = self._texts.texts_with(value, others)
         return any(
-            plural or len(_values(kind, scope)) == 1 for text in islice(held, MAX_TEXTS) for scope in self._scopes(text)
+            plural or len(_values(kind, scope)) == 1
+            for text in islice(held, MAX_TEXTS)
+            if isinstance(text.record, tuple)
+            for scope in self._scopes(text.record)
         )
 
-    def _scopes(self, text: Text) -> Iterator[Sequence[str]]:
-        """The texts named by the user that `text` is one of: a record with a name that he says, or a result."""
-        record = text.record
-        if not isinstance(record, tuple):
-            return
+    def _scopes(self, record: tuple[Any, ...]) -> Iterator[Sequence[str]]:
+        """The texts named by the user that a field of `record` is one of: a record with a name he says, or a result."""
         fields = list(self._texts.fields_of(record))
         known = (held.raw for held in fields if self._groups[held.group].trust == TRUSTED)
         if record[2] and any(map(self._designation.names, known)):
@@ -81,7 +81,7 @@ def _kind(value: str) -> str | None:
     text = _MAILTO.sub("", value.strip())
     if _MAIL.fullmatch(text):
         return "mail"
-    if any(key.startswith("iban:") for key in text_keys(text)):
+    if any(key.startswith("account:") for key in text_keys(text)):
         return "account"
     return "web" if _WEB.fullmatch(text) and not any(map(str.isspace, text)) else None
 

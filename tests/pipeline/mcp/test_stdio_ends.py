@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,12 +48,16 @@ def guard(lenient: Path) -> Iterator[Guard]:
         yield guard
 
 
-async def ended(guard: Guard, client: Client, after: int) -> Parrot:
-    """The server of a proxy that is told to end after so many turns of its loop."""
+async def ended(guard: Guard, client: Client, after: int, turns: int = 0) -> Parrot:
+    """The server of a proxy that is told to end so many turns of its loop after so many messages have arrived."""
     link = Link(guard, Context(), server="x", pins=Pins(), clock=time.monotonic, answer_seconds=10)
     server, stop = Parrot(), asyncio.Event()
     running = asyncio.ensure_future(StdioProxy(link, cast("Pipes", client), server).run(stop))
-    for _ in range(after):
+    for _ in range(1_000_000):
+        if len(server.told) + len(client.read) >= after:  # on both sides; threads judge calls meanwhile
+            break
+        await asyncio.sleep(0)
+    for _ in range(turns):
         await asyncio.sleep(0)
     stop.set()
     await asyncio.wait_for(running, 10)
@@ -64,9 +69,9 @@ async def ended(guard: Guard, client: Client, after: int) -> Parrot:
 async def test_a_proxy_that_is_stopped_at_any_moment_answers_each_call_once(guard: Guard) -> None:
     said = [call("tools/call", READ, number) for number in range(CALLS)]
     cut = set()
-    for after in range(40):
+    for after, turns in product(range(2 * CALLS + 1), range(6)):
         client = Client(said)
-        server = await ended(guard, client, after)
+        server = await ended(guard, client, after, turns)
         told = [body["id"] for body in client.read if "id" in body]
         assert sorted(told) == list(range(len(server.told)))
         cut |= {body["error"]["data"]["code"] for body in client.read if "error" in body}
@@ -77,6 +82,6 @@ async def test_a_proxy_that_is_stopped_at_any_moment_answers_each_call_once(guar
 async def test_a_client_that_does_not_read_holds_no_end_up(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.01)
 
-    server = await ended(guard, Client([call("tools/call", READ)], stuck=True), 40)
+    server = await ended(guard, Client([call("tools/call", READ)], stuck=True), 1)
 
     assert len(server.told) == 1

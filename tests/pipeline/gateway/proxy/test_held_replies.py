@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,10 +24,15 @@ from tests.pipeline.postgres_server import Postgres
 from cmf.json.codec import dumps
 from cmf.message.message import ToolCallPart
 from pipeline.approvals.queue import Approvals
+from pipeline.decisions.approval import ApprovalStatus
 from pipeline.decisions.authority import APPROVE, holder
+from pipeline.decisions.errors import StoreError
 from pipeline.gateway.config import config_file
+from pipeline.gateway.proxy import held_replies
+from pipeline.gateway.proxy.held_replies import ENDING, HeldReplies
 from pipeline.gateway.service import built
 from pipeline.run.assembly import open_sessions
+from pipeline.sessions.base import MemorySessions
 
 ASK = 'require_approval contains {"code": "ask.pay", "reason": "A person must look."} if contains(input.content, "pay")'
 CALL = (
@@ -336,3 +343,41 @@ def test_an_answer_that_another_process_put_into_a_shared_database_is_heard(tmp_
         Person(place).answers()
 
         assert asked.result(20)[0] == 200
+
+
+class Failing(MemorySessions):
+    """A store that cannot be read the first time."""
+
+    def __init__(self, status: ApprovalStatus) -> None:
+        super().__init__()
+        self.status, self.asked = status, 0
+
+    def approval(self, approval_id: str) -> Any:
+        self.asked += 1
+        if self.asked == 1:
+            raise StoreError("cut off")
+        return SimpleNamespace(status=self.status)
+
+
+@pytest.mark.spec("GW-88")
+async def test_a_store_that_fails_for_a_while_lets_nothing_on_and_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_replies, "LOOK_SECONDS", 0.01)
+    sessions = Failing(ApprovalStatus.APPROVED)
+    held = HeldReplies(sessions, most=2, ping_seconds=1)
+
+    assert await held.wait(["apr_1"], 5) == ""
+    assert sessions.asked == 2
+
+
+@pytest.mark.spec("GW-88")
+async def test_nothing_waits_once_the_gateway_ends_and_an_answer_that_comes_too_late_changes_nothing() -> None:
+    held = HeldReplies(MemorySessions(), most=2, ping_seconds=1)
+    waiting = asyncio.ensure_future(held.wait(["apr_1"], 5))
+    await asyncio.sleep(0)
+
+    held.end()
+    held.end()
+
+    assert (await waiting, await held.wait(["apr_1"], 5)) == (ENDING, ENDING)

@@ -138,10 +138,10 @@ _strange contains origins.argument(entry) if {
 
 # An address in a list that is one text, or beside a name: only others wrote it.
 _strange contains origins.argument(entry) if {
+	origins.inferred("control")
 	some entry in input.origins
 	entry.use == "control"
 	entry.type == "piece"
-	origins.inferred("control")
 	origins.said_by_others(entry)
 	not origins.trusted(entry)
 	not _referred(entry)
