@@ -28,6 +28,8 @@ MAX_KEPT: Final = 4_096  # inferred profiles in this process
 MAX_CHARACTERS: Final = 4_096  # of a description that are read; 256 of one of an argument, or of a name
 MAX_NAME: Final = 256
 MAX_ARGUMENTS: Final = 256  # that are looked at, of all depths; with more, every argument is control
+MAX_NODES: Final = 4_096  # of a schema that are visited, references and alternatives each time; with more, likewise
+MAX_ALIKE: Final = 8  # definitions of one name that are looked at; with more, every argument is control
 MAX_DEPTH: Final = 6  # of objects within arguments, and of references and alternatives in their schemas
 
 FIELDS: Final = ("actions", "sink", "irreversible", "control", "content", "asked_for", "result")
@@ -40,9 +42,10 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PREFIX: Final = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.S)
 _SERVER: Final = re.compile(r"(?P<server>.+)(?:__|[.:/])(?P<tool>[^.:/]+)", re.S)
 _SENTENCE: Final = re.compile(
-    r"(?:\A|[.!;\n]\s*|,? and (?:then )?)(?:(?:this|the)\s+(?:tool|function|method|command)\s+|it\s+|you\s+|"
+    r"(?:\A|[.!;\n] ?|,? and (?:then )?)(?:(?:this|the)\s+(?:tool|function|method|command)\s+|it\s+|you\s+|"
     r"(?:will|can|may|also|then|automatically|immediately|permanently)\s+)*([^\W\d_]+)"
 )
+_MAX_TYPES: Final = 7  # that JSON Schema knows
 _JOINED: Final = frozenset({"and", "or", "then", "und", "oder", "et", "ou", "y", "e", "o"})
 _ODD_KEY: Final = re.compile(r'["\x00-\x1f]')
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -78,10 +81,13 @@ class Described(NamedTuple):
     inferred: frozenset[str] = frozenset()
 
 
-def infer(tool: ToolDefinition, *arguments: str) -> Inferred:
-    """What `tool` is by its definition; `arguments` are names of arguments of a call that its schema may not have."""
+def infer(tool: ToolDefinition, *arguments: str, digest: bytes | None = None) -> Inferred:
+    """What `tool` is by its definition; `arguments` are names of arguments of a call that its schema may not have.
+
+    `digest` is that of the definition, for callers that know it.
+    """
     more = tuple(sorted({*arguments[:MAX_ARGUMENTS]} - _properties(tool.input_schema).keys()))
-    key = hashlib.sha256(tool.model_dump_json()).digest(), more
+    key = digest or _digest(tool), more
     with _LOCK:
         known = _KNOWN.get(key)
         if known is not None:
@@ -93,6 +99,10 @@ def infer(tool: ToolDefinition, *arguments: str) -> Inferred:
         if len(_KNOWN) > MAX_KEPT:
             _KNOWN.popitem(last=False)
     return inferred
+
+
+def _digest(tool: ToolDefinition) -> bytes:
+    return hashlib.sha256(tool.model_dump_json()).digest()
 
 
 def merged(written: Profile | None, inferred: Profile) -> Described:
@@ -126,6 +136,7 @@ class ToolFacts:
         self._find = find
         self._tools = tools
         self._by_name: dict[str, list[ToolDefinition]] | None = None
+        self._digests: dict[int, bytes] = {}  # of the tools offered, by identity
 
     def named(self, name: str, namespace: str | None = None, arguments: Sequence[str] = ()) -> Described | None:
         """What is known of a tool by its name and, where nobody defined it, the names of its arguments."""
@@ -136,8 +147,15 @@ class ToolFacts:
         if not defined:
             profile = infer(ToolDefinition(name=name, namespace=namespace), *arguments).profile
             return merged(written, _acting(profile) if self._tools and not profile.sink else profile)
-        profiles = [infer(tool, *arguments).profile for tool in defined]
+        profiles = [infer(tool, *arguments, digest=self._digest(tool)).profile for tool in defined[:MAX_ALIKE]]
+        if len(defined) > MAX_ALIKE:
+            profiles.append(_UNKNOWN)
         return merged(written, profiles[0] if len(profiles) == 1 else _strictest(profiles))
+
+    def _digest(self, tool: ToolDefinition) -> bytes:
+        if id(tool) not in self._digests:
+            self._digests[id(tool)] = _digest(tool)
+        return self._digests[id(tool)]
 
     def _definitions(self, name: str, namespace: str | None) -> list[ToolDefinition]:
         if self._by_name is None:
@@ -148,6 +166,17 @@ class ToolFacts:
         same = [tool for tool in named if tool.namespace == namespace] or named
         own = self._own(name, namespace) if not same and self._own is not None else None
         return same if own is None else [own]
+
+
+_UNKNOWN: Final = Profile(
+    actions=("write", "send"),
+    sink=True,
+    irreversible=True,
+    control=("**",),
+    content=(),
+    result=ResultProfile(trust=Trust.UNTRUSTED),
+)
+"""What a tool is of which too much is said to be looked at."""
 
 
 def _acting(profile: Profile) -> Profile:
@@ -307,7 +336,8 @@ _BRINGS_OUT: Final = frozenset(
 def _described_act(description: str) -> str | None:
     """The strongest act that a description says of the tool, at the beginning of a sentence or beside another act."""
     known = _vocabulary().acts
-    said = {known.get(verb) for match in _SENTENCE.finditer(description.lower()) for verb in _stems(match[1])}
+    lines = "\n".join(" ".join(line.split()) for line in description.lower().splitlines() if not line.isspace())
+    said = {known.get(verb) for match in _SENTENCE.finditer(lines) for verb in _stems(match[1])}
     return next((kind for kind in _STRONG if kind in said), None)
 
 
@@ -348,13 +378,16 @@ class _Schema:
     def __init__(self, schema: Any) -> None:
         self._root = schema
         self._left = MAX_ARGUMENTS
+        self._nodes = MAX_NODES
         self.whole = True
         self.arguments = list(self._fields(schema, "", 0))
 
     def _fields(self, schema: Any, above: str, depth: int) -> Iterator[_Argument]:
         for node in self._branches(schema, depth):
             required = node.get("required")
-            needed = frozenset(filter(_is_text, required)) if isinstance(required, list | tuple) else frozenset()
+            required = required[: MAX_ARGUMENTS + 1] if isinstance(required, list | tuple) else ()
+            self.whole = self.whole and len(required) <= MAX_ARGUMENTS
+            needed = frozenset(filter(_is_text, required))
             for name, inner in _properties(node).items():
                 self._left -= 1
                 if self._left < 0 or depth > MAX_DEPTH or _is_odd(name):
@@ -386,19 +419,19 @@ class _Schema:
     def _branches(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
         """The schema, what it refers to, and its alternatives."""
         waiting: list[tuple[Any, int]] = [(schema, depth)]
-        seen = 0
         while waiting:
             node, level = waiting.pop()
-            if not isinstance(node, Mapping):
-                continue
-            seen += 1
-            if level > MAX_DEPTH or seen > MAX_ARGUMENTS:
+            self._nodes -= 1
+            if level > MAX_DEPTH or self._nodes < 0:
                 self.whole = False
                 return
+            if not isinstance(node, Mapping):
+                continue
             yield node
             for word in ("anyOf", "oneOf", "allOf"):
                 inner = node.get(word)
-                waiting += [(each, level + 1) for each in inner] if isinstance(inner, list | tuple) else []
+                if isinstance(inner, list | tuple):
+                    waiting += [(each, level + 1) for each in inner[: self._nodes + 1]]
             reference = node.get("$ref")
             if isinstance(reference, str):
                 waiting.append((self._referred(reference), level + 1))
@@ -420,7 +453,8 @@ def _choices(node: Mapping[str, Any]) -> int:
 
 def _types(node: Mapping[str, Any]) -> Iterable[str]:
     kind = node.get("type")
-    return (kind,) if isinstance(kind, str) else filter(_is_text, kind) if isinstance(kind, list | tuple) else ()
+    kinds = kind[:_MAX_TYPES] if isinstance(kind, list | tuple) else (kind,)
+    return filter(_is_text, kinds)
 
 
 def _is_text(given: Any) -> bool:

@@ -59,6 +59,7 @@ class SchemaChecks:
         self._unlooked: dict[int, ToolCallPart] | None = None
         self._first: int | None = None
         self._work = Work()
+        self._definitions: dict[str | None, str] = {}
         self.broken: str | None = None
 
     def look(self, value: Traffic, origins: Origins) -> Origins:
@@ -138,10 +139,20 @@ class SchemaChecks:
 
     def definition_of(self, uri: str | None) -> str:
         """The digest of all that is known of how a tool is defined, so that another definition is another tool."""
-        named = [tool for tool in self._tools if tool_uri(tool.name, tool.namespace) == uri]
-        known = self._profiles.tool(uri) if self._profiles and uri is not None else None
-        tools = sorted(canonical_bytes(tool) for tool in (*named, *([] if known is None else [known])))
-        return hashlib.sha256(b"\n".join(dict.fromkeys(tools))).hexdigest()
+        if uri not in self._definitions:
+            known = self._profiles.tool(uri) if self._profiles and uri is not None else None
+            named = (*self._named.get(uri, ()), *([] if known is None else [known]))
+            tools = sorted(canonical_bytes(tool) for tool in named)
+            self._definitions[uri] = hashlib.sha256(b"\n".join(dict.fromkeys(tools))).hexdigest()
+        return self._definitions[uri]
+
+    @cached_property
+    def _named(self) -> dict[str | None, list[ToolDefinition]]:
+        """The definitions of each tool that is offered."""
+        named: dict[str | None, list[ToolDefinition]] = {}
+        for tool in self._tools:
+            named.setdefault(tool_uri(tool.name, tool.namespace), []).append(tool)
+        return named
 
     @cached_property
     def _answered(self) -> set[int]:

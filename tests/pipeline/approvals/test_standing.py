@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -516,3 +517,18 @@ def test_a_scope_that_nobody_gave_or_a_revocation_that_nobody_made_is_found(make
 def problems(store: Store) -> list[str]:
     with StoreEvidence.at_one_moment(store.engine) as evidence:
         return [problem.code for problem in check_store(evidence).problems]
+
+
+@pytest.mark.spec("PIPE-19", "APR-12")
+def test_the_definition_of_a_tool_is_taken_once_however_often_it_is_called(tmp_path: Path) -> None:
+    policies = write_rules(tmp_path, {"pay": RULES["pay"]}, kinds="tool_call")
+    pay = ToolDefinition(name="pay", description="x" * 400_000)
+    before = Request(model="a:b", messages=[says("user", "Pay.")], tools=[pay])
+    asked = [ToolCallPart(tool_call_id=f"c{number}", name="pay", arguments={"n": number}) for number in range(200)]
+    reply = Response(choices=[Choice(message=Message(role="assistant", content=asked))])
+    begin = process_time()
+
+    outcome = Pipeline(policies=policies).run(reply, Context(subject=BOB, session="s", history=before))
+
+    assert outcome.decision.action is Action.SUSPEND
+    assert process_time() - begin < 1.0  # 1.9 seconds and more where each call had it digested again
