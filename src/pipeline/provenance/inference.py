@@ -136,7 +136,7 @@ class ToolFacts:
         self._find = find
         self._tools = tools
         self._by_name: dict[str, list[ToolDefinition]] | None = None
-        self._digests: dict[int, bytes] = {}  # of the tools offered, by identity
+        self._digests: dict[int, tuple[ToolDefinition, bytes]] = {}  # by identity, which holds while the tool is kept
 
     def named(self, name: str, namespace: str | None = None, arguments: Sequence[str] = ()) -> Described | None:
         """What is known of a tool by its name and, where nobody defined it, the names of its arguments."""
@@ -154,8 +154,8 @@ class ToolFacts:
 
     def _digest(self, tool: ToolDefinition) -> bytes:
         if id(tool) not in self._digests:
-            self._digests[id(tool)] = _digest(tool)
-        return self._digests[id(tool)]
+            self._digests[id(tool)] = tool, _digest(tool)
+        return self._digests[id(tool)][1]
 
     def _definitions(self, name: str, namespace: str | None) -> list[ToolDefinition]:
         if self._by_name is None:

@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.provenance.test_inference import EVIL, codes, judged, tool
 
 from cmf.message.tools import ToolDefinition
-from pipeline.provenance.inference import infer
+from pipeline.provenance.inference import ToolFacts, infer
 
 
 @pytest.mark.spec("PRF-16")
@@ -45,3 +45,15 @@ def test_of_a_crowd_of_tools_with_one_name_every_argument_is_control() -> None:
 
     assert "control" in codes(judged("Go on.", tools=crowd, **settings))
     assert "control" not in codes(judged("Go on.", tools=crowd[:8], **settings))
+
+
+@pytest.mark.spec("PRF-13")
+def test_definitions_that_are_made_anew_each_time_are_not_taken_for_each_other() -> None:
+    def own(name: str, _: str | None) -> ToolDefinition:
+        return ToolDefinition(name=name)
+
+    facts = ToolFacts(lambda *_: None, mode="enforce", own=own)
+
+    for number in range(100):
+        known = facts.named(f"get_{number}"), facts.named(f"delete_{number}")
+        assert [each.profile.sink for each in known if each is not None] == [False, True]
