@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from pipeline.decisions.field_paths import Mark, Path
-from pipeline.provenance.words import inferred_words
+from pipeline.provenance.words import inferred_words, words_of
 
 MAX_NAME: Final = 80  # characters of a name
 MAX_WORDS: Final = 8
@@ -19,8 +19,6 @@ MIN_CAPITAL: Final = 4  # letters of a word that begins with a capital in title 
 MAX_TOKEN: Final = 256  # characters of an id or address
 _TOKEN: Final = re.compile(r"[^\s,;|<>\"'`]+")
 _WORD: Final = re.compile(r"[^\W_]+")
-_KEY_WORD: Final = re.compile(r"[^\W\d_]+")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ADDRESS: Final = re.compile(r"\S+@\S+\.\S+|[a-z][a-z0-9+.-]*://\S+|www\.\S+", re.I)
 _FIGURES: Final = re.compile(r"[-+\d.,:/%\s()TZ$\u20ac\u00a3]+")
 _SENTENCE: Final = re.compile(r"[.!?;](?:\s|\Z)|[\n\r\t!?]|\w\s*[<>{}]|:\s")
@@ -59,7 +57,7 @@ def _is_name(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _key_words(key: str) -> tuple[str, ...]:
-    return tuple(word.lower() for word in _KEY_WORD.findall(_HUMP.sub(" ", key[:MAX_TOKEN])))
+    return tuple(word for word in words_of(key) if not word.isdecimal())
 
 
 def _is_free(key: str) -> bool:

@@ -19,14 +19,13 @@ from cmf.json.value import replace
 from cmf.message.tools import ToolDefinition
 from pipeline.provenance.matching import unmarked
 from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
-from pipeline.provenance.words import inferred_words
+from pipeline.provenance.words import MAX_NAME, inferred_words, words_of
 
 Find: TypeAlias = Callable[[str, str | None], Profile | None]
 OwnTool: TypeAlias = Callable[[str, str | None], ToolDefinition | None]
 InferenceMode: TypeAlias = Literal["off", "observe", "enforce"]
 MAX_KEPT: Final = 4_096  # inferred profiles in this process
 MAX_CHARACTERS: Final = 4_096  # of a description that are read; 256 of one of an argument, or of a name
-MAX_NAME: Final = 256
 MAX_ARGUMENTS: Final = 256  # that are looked at, of all depths; with more, every argument is control
 MAX_NODES: Final = 4_096  # of a schema that are visited, references and alternatives each time; with more, likewise
 MAX_ALIKE: Final = 8  # definitions of one name that are looked at; with more, every argument is control
@@ -37,8 +36,6 @@ FIELDS: Final = ("actions", "sink", "irreversible", "control", "content", "asked
 _KNOWN: Final[OrderedDict[tuple[bytes, tuple[str, ...]], Inferred]] = OrderedDict()
 """Inferred profiles by the digest of the definition, which costs what it costs only once. No definition is kept."""
 _LOCK: Final = threading.Lock()
-_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PREFIX: Final = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.S)
 _SERVER: Final = re.compile(r"(?P<server>.+)(?:__|[.:/])(?P<tool>[^.:/]+)", re.S)
 _SENTENCE: Final = re.compile(
@@ -201,11 +198,6 @@ def _strictest(profiles: Sequence[Profile]) -> Profile:
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-
-
-def words_of(name: str) -> tuple[str, ...]:
-    """The words of a name in lower case, however they are joined: camelCase, snake_case, kebab-case, dots."""
-    return tuple(word.lower() for word in _WORD.findall(_HUMP.sub(" ", name[:MAX_NAME])))
 
 
 def split_name(name: str) -> tuple[str | None, str]:
@@ -677,5 +669,4 @@ __all__ = [
     "infer",
     "merged",
     "split_name",
-    "words_of",
 ]

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import importlib.resources
+import re
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from cmf.json.codec import loads
+
+MAX_NAME: Final = 256  # characters of a name that are read
+_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a name in lower case, however they are joined: camelCase, snake_case, kebab-case, dots."""
+    return tuple(word.lower() for word in _WORD.findall(_HUMP.sub(" ", name[:MAX_NAME])))
 
 
 @cache
@@ -33,4 +43,4 @@ def _read(name: str) -> Any:
     return loads(importlib.resources.files("pipeline.provenance").joinpath(name).read_bytes())
 
 
-__all__ = ["inferred_words", "names_of", "words"]
+__all__ = ["MAX_NAME", "inferred_words", "names_of", "words", "words_of"]

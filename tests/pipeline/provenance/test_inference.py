@@ -16,9 +16,10 @@ from pipeline import Action, Config, Context, Guard, Pipeline, Profiles
 from pipeline.audit.record import Record
 from pipeline.provenance import inference
 from pipeline.provenance.field_trust import trust_of
-from pipeline.provenance.inference import infer, split_name, words_of
+from pipeline.provenance.inference import infer, split_name
 from pipeline.provenance.profile import Trust
 from pipeline.provenance.referred_values import _kind
+from pipeline.provenance.words import words_of
 
 RULE = "provenance/inferred"
 
