@@ -9,6 +9,7 @@ It is a process of its own because a process with threads cannot be forked safel
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -72,6 +73,7 @@ class _Clients:
         self.told: dict[str, int] = {}
         self.first = threading.Event()
         self._port = port
+        self._connections: set[http.client.HTTPConnection] = set()
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._ask) for _ in range(CLIENTS)]
 
@@ -81,24 +83,32 @@ class _Clients:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the questions too that wait in the queue of the socket, where nobody takes them up."""
         self._over.set()
-        for thread in self._threads:
-            thread.join()
+        while any(thread.is_alive() for thread in self._threads):
+            for connection in tuple(self._connections):
+                with contextlib.suppress(OSError, AttributeError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+            time.sleep(0.01)
 
     def _ask(self) -> None:
         while not self._over.is_set():
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+            self._connections.add(connection)
             try:
-                request, status = ask(self._port)
+                request, status = ask(connection)
             except (OSError, http.client.HTTPException):
                 time.sleep(0.005)
                 continue
+            finally:
+                self._connections.discard(connection)
             self.told[request] = status
             self.first.set()
 
 
-def ask(port: int, text: str = "hello") -> tuple[str, int]:
-    """The request's id and status of one question, whose whole answer came."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+def ask(at: int | http.client.HTTPConnection, text: str = "hello") -> tuple[str, int]:
+    """The request's id and status of one question, whose whole answer came; `at` is a port or a connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", at, timeout=10) if isinstance(at, int) else at
     try:
         body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]})
         connection.request("POST", CHAT, body, {"content-type": "application/json", "x-cmf-session-id": "s"})
