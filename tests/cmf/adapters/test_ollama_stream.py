@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.ollama.stream import LiveDecoder
+from cmf.adapters.ollama import LiveDecoder
 from cmf.adapters.wire.stream import TextDelta, ThinkingDelta, ToolUseStart
 from cmf.enums import MessageStatus
 from cmf.json.frozen import FrozenDict

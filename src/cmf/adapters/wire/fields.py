@@ -82,6 +82,11 @@ class Fields:
         self.drop(key, None)
         return self.need(key, kind) if key in self else None
 
+    def inside(self, key: str) -> Fields | None:
+        """The object under `key`, to be read on its own; None where absent or null. What is left goes back: `leave`."""
+        body = self.optional(key, dict)
+        return None if body is None else Fields(body, f"{self.path}.{key}")
+
     def drop(self, key: str, value: Any) -> None:
         """Drop `key` if it has exactly this value: for constants that the encoder writes anyway."""
         if key in self._left and type(self._left[key]) is type(value) and self._left[key] == value:
