@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf.adapters import get
-from cmf.adapters.gemini.tools import lowered, raised
+from cmf.adapters.gemini.request import lowered, raised
 from cmf.json.frozen import freeze
 from cmf.json.value import replace
 from cmf.message.tools import ToolDefinition

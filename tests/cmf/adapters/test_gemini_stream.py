@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.gemini.stream import LiveDecoder
+from cmf.adapters.gemini.response import LiveDecoder
 from cmf.adapters.wire.stream import ToolUseInputDelta, ToolUseStart
 from cmf.enums import MessageStatus
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, chunks, heard, shown

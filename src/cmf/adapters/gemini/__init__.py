@@ -2,10 +2,17 @@
 
 from typing import Final
 
-from cmf.adapters.gemini.parts_in import FORMAT
+from cmf.adapters.gemini.parts import FORMAT
 from cmf.adapters.gemini.request import http_call, read_request, write_request
-from cmf.adapters.gemini.response import join_texts, read_response, write_response
-from cmf.adapters.gemini.stream import LiveDecoder, error_event, fold_events, write_events
+from cmf.adapters.gemini.response import (
+    LiveDecoder,
+    error_event,
+    fold_events,
+    join_texts,
+    read_response,
+    write_events,
+    write_response,
+)
 from cmf.adapters.wire.base import Adapter
 
 ADAPTER: Final = Adapter(

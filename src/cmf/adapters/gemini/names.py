@@ -51,10 +51,6 @@ def _shape(*names: str, text: Literal["content", "part"] | None = None, **nested
     return Shape(keys=keys, snake={_SNAKE[name]: name for name in keys if name in _SNAKE}, text=text)
 
 
-def _list_of(item: Shape) -> Shape:
-    return Shape(item=item)
-
-
 PROVIDER_TOOLS: Final = (
     "codeExecution", "computerUse", "enterpriseWebSearch", "fileSearch", "googleMaps", "googleSearch",
     "googleSearchRetrieval", "mcpServers", "retrieval", "urlContext",
@@ -75,17 +71,17 @@ _PART: Final = _shape(
     inlineData=_BLOB,
     fileData=_FILE,
     functionCall=_shape("partialArgs", "willContinue"),
-    functionResponse=_shape("willContinue", parts=_list_of(_RESULT_PART)),
+    functionResponse=_shape("willContinue", parts=Shape(item=_RESULT_PART)),
     toolCall=_SERVER,
     toolResponse=_SERVER,
 )
-CONTENT: Final = _shape(text="content", parts=_list_of(_PART))
+CONTENT: Final = _shape(text="content", parts=Shape(item=_PART))
 REQUEST: Final = _shape(
     "cachedContent",
     "safetySettings",
     "systemInstruction",  # read as a content of its own, and so is each of `contents`
-    contents=_list_of(_shape(text="content")),
-    tools=_list_of(_shape(*PROVIDER_TOOLS, functionDeclarations=_list_of(_shape("parametersJsonSchema")))),
+    contents=Shape(item=_shape(text="content")),
+    tools=Shape(item=_shape(*PROVIDER_TOOLS, functionDeclarations=Shape(item=_shape("parametersJsonSchema")))),
     toolConfig=_shape(functionCallingConfig=_shape("allowedFunctionNames")),
     generationConfig=_shape(
         "topP", "topK", "maxOutputTokens", "stopSequences", "frequencyPenalty", "presencePenalty",
@@ -95,7 +91,7 @@ REQUEST: Final = _shape(
 RESPONSE: Final = _shape(
     "modelVersion",
     "responseId",
-    candidates=_list_of(_shape("finishReason", content=CONTENT)),
+    candidates=Shape(item=_shape("finishReason", content=CONTENT)),
     promptFeedback=_shape("blockReason"),
     usageMetadata=_shape(
         "promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount",
@@ -106,30 +102,23 @@ RESPONSE: Final = _shape(
 
 def normal(raw: Any, shape: Shape, path: str = "$") -> tuple[Any, Spelling]:
     """`raw` in camelCase with lists as lists, and how it was spelled; what fits no shape is left as it is."""
-    if shape.item is not None:
-        return _normal_list(raw, shape.item, path)
+    spelling: Spelling = {}
+    inner: dict[str, Spelling] = {}
+    if (item := shape.item) is not None:
+        alone = isinstance(raw, dict) or (isinstance(raw, str) and item.text is not None)
+        if not alone and not isinstance(raw, list):
+            return raw, {}
+        items = [normal(each, item, f"{path}[{index}]") for index, each in enumerate([raw] if alone else raw)]
+        inner = {str(index): own for index, (_, own) in enumerate(items) if own}
+        if alone:
+            spelling["one"] = True
+        return [each for each, _ in items], spelling | ({"at": inner} if inner else {})
     if isinstance(raw, str) and shape.text is not None and shape.keys:
         part = {"text": raw}
         return (part if shape.text == "part" else {"parts": [part]}), {"text": True}
-    return _normal_object(raw, shape, path) if isinstance(raw, dict) else (raw, {})
-
-
-def _normal_list(raw: Any, item: Shape, path: str) -> tuple[Any, Spelling]:
-    alone = isinstance(raw, dict) or (isinstance(raw, str) and item.text is not None)
-    if not alone and not isinstance(raw, list):
+    if not isinstance(raw, dict):
         return raw, {}
-    items = [normal(each, item, f"{path}[{index}]") for index, each in enumerate([raw] if alone else raw)]
-    inner = {str(index): spelling for index, (_, spelling) in enumerate(items) if spelling}
-    spelling: Spelling = {"at": inner} if inner else {}
-    if alone:
-        spelling["one"] = True
-    return [each for each, _ in items], spelling
-
-
-def _normal_object(raw: dict[str, Any], shape: Shape, path: str) -> tuple[Any, Spelling]:
     body: dict[str, Any] = {}
-    snake: list[str] = []
-    inner: dict[str, Spelling] = {}
     for key, value in raw.items():
         name = shape.snake.get(key, key)
         if name != key:
@@ -140,18 +129,15 @@ def _normal_object(raw: dict[str, Any], shape: Shape, path: str) -> tuple[Any, S
                     code="shape.ambiguous-key",
                     hint=f"write only `{name}`",
                 )
-            snake.append(name)
+            spelling.setdefault("snake", []).append(name)
         nested = shape.keys.get(name)
         if nested is None:
             body[name] = value
             continue
-        body[name], spelling_inside = normal(value, nested, f"{path}.{name}")
-        if spelling_inside:
-            inner[name] = spelling_inside
-    spelling: Spelling = {"at": inner} if inner else {}
-    if snake:
-        spelling["snake"] = snake
-    return body, spelling
+        body[name], own = normal(value, nested, f"{path}.{name}")
+        if own:
+            inner[name] = own
+    return body, spelling | ({"at": inner} if inner else {})
 
 
 def spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
@@ -164,30 +150,23 @@ def spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
 
 def _spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
     inner = spelling.get("at") or {}
-    if shape.item is not None:
+    if (item := shape.item) is not None:
         if not isinstance(value, list):
             return value
-        items = [
-            _spelt(each, inner[str(index)], shape.item) if str(index) in inner else each
-            for index, each in enumerate(value)
-        ]
+        items = [_spelt(each, inner.get(str(index)) or {}, item) for index, each in enumerate(value)]
         return items[0] if spelling.get("one") and len(items) == 1 else items
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not spelling:
         return value
     if spelling.get("text"):
-        return _only_text(value, shape)
+        parts = value.get("parts")
+        part = value if shape.text == "part" else parts[0] if isinstance(parts, list) and len(parts) == 1 else None
+        whole = len(value) == 1 and isinstance(part, dict) and part.keys() == {"text"}
+        return part["text"] if whole and part is not None else value
     snake = spelling.get("snake") or ()
     body: dict[str, Any] = {}
-    for key, item in value.items():
+    for key, each in value.items():
         nested = shape.keys.get(key)
         is_snake = key in snake and key in shape.keys and key in _SNAKE
         name = _SNAKE[key] if is_snake and _SNAKE[key] not in value else key
-        body[name] = _spelt(item, inner[key], nested) if nested is not None and key in inner else item
+        body[name] = _spelt(each, inner[key], nested) if nested is not None and key in inner else each
     return body
-
-
-def _only_text(value: dict[str, Any], shape: Shape) -> Any:
-    parts = value.get("parts")
-    part = value if shape.text == "part" else parts[0] if isinstance(parts, list) and len(parts) == 1 else None
-    whole = len(value) == 1 and isinstance(part, dict) and part.keys() == {"text"}
-    return part["text"] if whole and part is not None else value

@@ -1,28 +1,27 @@
-"""Gemini's requests, both ways. Spec: docs/spec/adapters/gemini.md [GEM-2], [GEM-3], [GEM-10] to [GEM-15]."""
+"""Gemini's requests and tools, both ways. Spec: docs/spec/adapters/gemini.md [GEM-2], [GEM-3], [GEM-10] to [GEM-15]."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from cmf.adapters.gemini.names import CONTENT, REQUEST, normal, spelt
-from cmf.adapters.gemini.parts_in import FORMAT, decode_part, inside
-from cmf.adapters.gemini.parts_out import Names, encode_group
-from cmf.adapters.gemini.tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
+from cmf.adapters.gemini.names import CLIENT_RUN, CONTENT, PROVIDER_TOOLS, REQUEST, normal, spelt
+from cmf.adapters.gemini.parts import FORMAT, Names, decode_part, encode_group
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import call_names
-from cmf.adapters.wire.fields import Fields, extra_of, merge, opened
+from cmf.adapters.wire.fields import Fields, extra_of, merge, object_in, opened
 from cmf.adapters.wire.layout import grouped, joined, respell, respell_one, shape_of, spelled, spelled_one, user_runs
 from cmf.adapters.wire.options import read_sampling, write_sampling
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.json.frozen import same_spelling
-from cmf.json.value import replace, trusted
+from cmf.json.frozen import FrozenDict, freeze, frozen_mapping, same_spelling
+from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message
 from cmf.message.request import Request, ToolChoice
+from cmf.message.tools import ToolDefinition
 
 _ROLES: Final = ("user", "function", "tool")
 _SAMPLING: Final = {
@@ -62,10 +61,8 @@ def read_request(body: Any, model: str | None, headers: Mapping[str, str]) -> Re
     plain = _encode_envelope(request, sizes)
     if contents:
         del plain["contents"]
-    notes = {"names": names, "tools": sizes}
-    return spelled_one(
-        request, plain, whole, format_name=FORMAT, notes={key: item for key, item in notes.items() if item}
-    )
+    notes = present(names=names or None, tools=sizes)
+    return spelled_one(request, plain, whole, format_name=FORMAT, notes=notes)
 
 
 def _read_content(raw: Any, index: int, path: str, *, system: bool = False) -> tuple[Message, ...]:
@@ -113,8 +110,17 @@ def _decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request,
     if fields.peek("contents") == []:
         fields.take("contents", list)
     tools, sizes = decode_tools(fields)
-    options = _generation(fields)
-    choice = _tool_choice(fields)
+    options: dict[str, Any] = {}
+    if (config := fields.inside("generationConfig")) is not None:
+        options = _decode_config(config)
+        fields.leave("generationConfig", config)
+    choice = None
+    if (config := fields.inside("toolConfig")) is not None:
+        calling = config.peek("functionCallingConfig")
+        choice = _chosen(calling)
+        if choice is not None and same_spelling(_calling(choice), calling):
+            config.take("functionCallingConfig", dict)
+        fields.leave("toolConfig", config)
     named = fields.peek("model")
     if isinstance(named, str) and model is not None and not _same_model(named, model):
         raise ShapeError("the body names another model than the path", path="$.model", hint="leave it out")
@@ -127,51 +133,30 @@ def _same_model(named: str, model: str) -> bool:
     return named.removeprefix("models/") == model.removeprefix("models/")
 
 
-def _generation(fields: Fields) -> dict[str, Any]:
-    config = inside(fields, "generationConfig")
-    if config is None:
-        return {}
+def _decode_config(config: Fields) -> dict[str, Any]:
+    """The options of a request. The level of thinking is in lower case; another case stays in `extra` as well."""
     sampling = read_sampling(config, _SAMPLING)
     schema, note = decode_schema(config, "responseJsonSchema", "responseSchema")
     if schema is not None:
         config.drop("responseMimeType", "application/json")
     if note is not None:
         config.put_back(SCHEMA_NOTE, note)
-    effort = _effort(config)
-    fields.leave("generationConfig", config)
+    thinking = config.peek("thinkingConfig")
+    level = thinking.get("thinkingLevel") if isinstance(thinking, dict) else None
+    level = level if isinstance(level, str) else None
+    if level is not None and level == level.lower():
+        config.take("thinkingConfig", dict)
+        if rest := {key: value for key, value in thinking.items() if key != "thinkingLevel"}:
+            config.put_back("thinkingConfig", rest)
+    effort = None if level is None else level.lower()
     return {"sampling": sampling, "response_schema": schema, "reasoning_effort": effort}
 
 
-def _effort(config: Fields) -> str | None:
-    """The level of thinking in lower case; another case stays in `extra` as well."""
-    thinking = config.peek("thinkingConfig")
-    level = thinking.get("thinkingLevel") if isinstance(thinking, dict) else None
-    if not isinstance(level, str):
-        return None
-    if level == level.lower():
-        rest = {key: value for key, value in thinking.items() if key != "thinkingLevel"}
-        config.take("thinkingConfig", dict)
-        if rest:
-            config.put_back("thinkingConfig", rest)
-    return level.lower()
-
-
-def _tool_choice(fields: Fields) -> ToolChoice | None:
-    config = inside(fields, "toolConfig")
-    if config is None:
-        return None
-    calling = config.peek("functionCallingConfig")
-    choice = _chosen(calling)
-    if choice is not None and same_spelling(_calling(choice), calling):
-        config.take("functionCallingConfig", dict)
-    fields.leave("toolConfig", config)
-    return choice
-
-
 def _chosen(calling: Any) -> ToolChoice | None:
-    mode = calling.get("mode") if isinstance(calling, dict) else None
+    if not isinstance(calling, dict):
+        return None
+    mode, listed = calling.get("mode"), calling.get("allowedFunctionNames")
     chosen = _MODES.get(mode.upper()) if isinstance(mode, str) else None
-    listed = calling.get("allowedFunctionNames") if isinstance(calling, dict) else None
     allowed = tuple(name for name in listed if isinstance(name, str)) if listed and isinstance(listed, list) else None
     if chosen is None and allowed is None:
         return None
@@ -214,7 +199,10 @@ def write_request(request: Request) -> dict[str, Any]:
     if system is not None:
         body["systemInstruction"] = system
     if _SIGNING.match(request.model or "") and not _is_own(request):
-        _sign(contents)
+        for content in contents:  # say of the first call of each turn that another model made it
+            call = next((part for part in content.get("parts", ()) if "functionCall" in part), None)
+            if call is not None:
+                call.setdefault("thoughtSignature", _UNSIGNED)
     if contents:
         body["contents"] = contents
     renamed: dict[str, Any] = spelt(body, shape.get("names") or {}, REQUEST)
@@ -230,28 +218,19 @@ def _is_own(request: Request) -> bool:
     return has_layout or any(FORMAT in (extra or ()) for extra in extras)
 
 
-def _sign(contents: Iterable[dict[str, Any]]) -> None:
-    """Say of the first call of each turn that another model made it."""
-    for content in contents:
-        call = next((part for part in content.get("parts", ()) if "functionCall" in part), None)
-        if call is not None:
-            call.setdefault("thoughtSignature", _UNSIGNED)
-
-
 def _encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, Any]:
     """A request's own fields, without its turns, in normal form; `contents` is there, empty."""
     own = dict(extra_of(request, FORMAT))
     body: dict[str, Any] = {"contents": []}
     original = own.get("toolConfig")
-    if isinstance(original, dict) and _chosen(original.get("functionCallingConfig")) != request.tool_choice:
-        own["toolConfig"] = {key: item for key, item in original.items() if key != "functionCallingConfig"}
-    is_spelled = isinstance(original, dict) and own["toolConfig"] is original
-    offered = request.tools
+    is_spelled = isinstance(original, dict) and _chosen(original.get("functionCallingConfig")) == request.tool_choice
     if not is_spelled:
-        request = loss.narrowed(FORMAT, request)
-        sizes = sizes if request.tools == offered else None
-    config = _config(request, own)
-    if config:
+        if isinstance(original, dict):
+            own["toolConfig"] = {key: item for key, item in original.items() if key != "functionCallingConfig"}
+        narrowed = loss.narrowed(FORMAT, request)
+        sizes = sizes if narrowed.tools == request.tools else None
+        request = narrowed
+    if config := _encode_config(request, object_in(own, "generationConfig")):
         body["generationConfig"] = config
     if request.tools or sizes:  # objects that hold no tool are objects all the same
         body["tools"] = encode_tools(request.tools, sizes)
@@ -269,21 +248,17 @@ def _encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str,
     return body
 
 
-def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
-    original = own.get("generationConfig")
-    original = original if isinstance(original, dict) else {}
+def _encode_config(request: Request, original: Mapping[str, Any]) -> dict[str, Any]:
     config = write_sampling(request.sampling, _SAMPLING)
     if request.response_schema is not None:
+        note = original.get(SCHEMA_NOTE)
         key = "responseSchema" if SCHEMA_NOTE in original else "responseJsonSchema"
-        config[key] = encode_schema(request.response_schema, original.get(SCHEMA_NOTE))
+        config[key] = raised(request.response_schema) if note == OPENAPI else request.response_schema
         if "responseMimeType" not in original:
             config["responseMimeType"] = "application/json"
-    thinking = original.get("thinkingConfig")
-    level = thinking.get("thinkingLevel") if isinstance(thinking, dict) else None
-    if request.reasoning_effort is not None and (
-        not isinstance(level, str) or level.lower() != request.reasoning_effort
-    ):
-        config["thinkingConfig"] = {"thinkingLevel": request.reasoning_effort}
+    effort, level = request.reasoning_effort, object_in(original, "thinkingConfig").get("thinkingLevel")
+    if effort is not None and (not isinstance(level, str) or level.lower() != effort):
+        config["thinkingConfig"] = {"thinkingLevel": effort}
     return config
 
 
@@ -295,9 +270,8 @@ def _turns(messages: Sequence[Message], names: Names) -> tuple[Any, list[Any]]:
     together = joined(
         grouped(turns, FORMAT), lambda group: first if (first := _loose(group[0])) == _loose(group[-1]) else None
     )
-    contents = [_content(group, names) for group in together]
-    head = _content(tuple(system), names, system=True) if system else None
-    return head, [content for content in contents if content is not None]
+    contents = [content for group in together if (content := _content(group, names)) is not None]
+    return (_content(tuple(system), names, system=True) if system else None), contents
 
 
 def _loose(message: Message) -> int | None:
@@ -314,3 +288,157 @@ def _content(group: tuple[Message, ...], names: Names, *, system: bool = False) 
         return None  # all of it was dropped, with records
     body = respell(plain, group, format_name=FORMAT, decode=lambda spelt: decode_content(spelt, "$", system=system))
     return spelt(body, shape_of(group[0], FORMAT).get("names") or {}, CONTENT)
+
+
+# -- tool objects [GEM-13] ---------------------------------------------------------------------------------------------
+
+SCHEMA_NOTE: Final = "cmf_schema"  # the name of a schema's key, if that was the older one
+OPENAPI: Final = "openapi"
+
+_UPPER: Final = ("OBJECT", "ARRAY", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "NULL")
+_LOWERED: Final = {name: name.lower() for name in _UPPER}
+_RAISED: Final = {lower: name for name, lower in _LOWERED.items()}
+_ONE: Final = ("items", "additionalProperties")  # the value under these is a schema
+_LISTED: Final = ("anyOf", "prefixItems")  # a list of schemas
+_NAMED: Final = ("properties", "defs")  # an object of schemas
+
+
+def decode_tools(fields: Fields) -> tuple[tuple[ToolDefinition, ...], list[int] | None]:
+    """The tools of a request, and how many came in each object, if not in the usual way."""
+    flat: list[ToolDefinition] = []
+    sizes: list[int] = []
+    for index, raw in enumerate(fields.optional("tools", list) or ()):
+        path = f"{fields.path}.tools[{index}]"
+        if not isinstance(raw, dict):
+            raise ShapeError("expected a JSON object", path=path, hint="a tool is an object with one key for its kind")
+        before = len(flat)
+        for key, value in raw.items():
+            if key == "functionDeclarations" and (value is None or isinstance(value, list)):
+                flat += [_declared(each, f"{path}.{key}[{at}]") for at, each in enumerate(value or ())]
+            elif value is not None or key not in PROVIDER_TOOLS:
+                own = frozen_mapping({FORMAT: frozen_mapping({key: value})})
+                runner = "client" if key in CLIENT_RUN else "provider"
+                flat.append(trusted(ToolDefinition, name=key, type=key, executed_by=runner, extra=own))
+        sizes.append(len(flat) - before)
+    return tuple(flat), (None if sizes == _plain_sizes(flat) else sizes)
+
+
+def _declared(raw: Any, path: str) -> ToolDefinition:
+    fields = Fields(raw, path)
+    name = fields.need("name", str)
+    description = fields.optional("description", str)
+    schema, note = decode_schema(fields, "parametersJsonSchema", "parameters")
+    if note is not None:
+        fields.put_back(SCHEMA_NOTE, note)
+    return trusted(ToolDefinition, name=name, description=description, input_schema=schema, extra=fields.rest(FORMAT))
+
+
+def decode_schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None, str | None]:
+    """The schema under the one name or the other, if there is only one; and a note if it was the older name.
+
+    The note is that name, or that the schema's types had OpenAPI's names there [GEM-25].
+    """
+    if new in fields and old in fields:
+        return None, None
+    if SCHEMA_NOTE in fields:
+        raise ShapeError("a reserved key", path=f"{fields.path}.{SCHEMA_NOTE}", hint="leave it out")
+    newer = fields.take(new, FrozenDict)
+    if newer is not None:
+        return newer, None
+    older = fields.take(old, FrozenDict)
+    lower = None if older is None else lowered(older)
+    return (older, None if older is None else old) if lower is None else (lower, OPENAPI)
+
+
+def _plain_sizes(tools: Sequence[ToolDefinition]) -> list[int]:
+    """How tools are grouped unless they came otherwise: consecutive functions together, each provider's tool alone."""
+    sizes: list[int] = []
+    together = False
+    for tool in tools:
+        if together and _is_declared(tool):
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+        together = _is_declared(tool)
+    return sizes
+
+
+def _is_declared(tool: ToolDefinition) -> bool:
+    """Whether it is a function declaration, and no key of a tool object."""
+    return tool.executed_by == "client" and tool.type not in CLIENT_RUN
+
+
+def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -> list[dict[str, Any]]:
+    """Tool objects in normal form; UnsupportedError for what another provider runs."""
+    objects: list[dict[Any, Any]] = []
+    at = 0
+    for size in _plain_sizes(tools) if sizes is None else sizes:
+        together: dict[Any, Any] = {}
+        for tool in tools[at : at + size]:
+            own = extra_of(tool, FORMAT)
+            if _is_declared(tool):
+                together.setdefault("functionDeclarations", []).append(_declaration(tool, own))
+            elif own:
+                together.update(own)
+            elif tool.type in PROVIDER_TOOLS:
+                together[tool.type] = {}
+            else:
+                hint = "offer one of Gemini's, or drop it"
+                raise UnsupportedError("a tool that another provider runs", about=tool, hint=hint)
+        objects.append(together)
+        at += size
+    return objects
+
+
+def _declaration(tool: ToolDefinition, own: Mapping[str, Any]) -> dict[str, Any]:
+    loss.refuse_foreign_kind(FORMAT, tool)
+    loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
+    note, schema = own.get(SCHEMA_NOTE), tool.input_schema
+    declared = {"name": tool.name, **present(description=tool.description)}
+    if schema is not None:
+        kind = schema.get("type")
+        upper = isinstance(kind, str) and kind.isupper()  # OpenAPI's spelling, which only the older name takes
+        key = "parameters" if note is not None or upper else "parametersJsonSchema"
+        declared[key] = raised(schema) if note == OPENAPI else schema
+    return merge(declared, {key: item for key, item in own.items() if key != SCHEMA_NOTE})
+
+
+# -- types of schemas: OpenAPI's upper-case names, as Gemini's older schemas have them, and JSON Schema's [GEM-25] -----
+# A canonical schema is JSON Schema: tools are checked by it, and other providers refuse `OBJECT`.
+
+
+def lowered(schema: FrozenDict) -> FrozenDict | None:
+    """The schema with JSON Schema's names of types; None unless it has types, and OpenAPI's alone."""
+    others: list[Any] = []
+    names: list[str] = []
+
+    def lowered(name: Any) -> Any:
+        lower = _LOWERED.get(name) if isinstance(name, str) else None
+        (others if lower is None else names).append(name)
+        return lower
+
+    retyped = _retyped(schema, lowered)
+    return freeze(retyped) if names and not others else None
+
+
+def raised(schema: Any) -> Any:
+    """The schema with OpenAPI's names of types; a type that has none there stays."""
+    return _retyped(schema, lambda name: _RAISED.get(name, name) if isinstance(name, str) else name)
+
+
+def _retyped(schema: Any, change: Callable[[Any], Any]) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    retyped: dict[str, Any] = {}
+    for key, item in schema.items():
+        if key == "type":
+            retyped[key] = change(item)
+        elif key in _ONE:
+            retyped[key] = _retyped(item, change)
+        elif key in _LISTED and isinstance(item, list):
+            retyped[key] = [_retyped(each, change) for each in item]
+        elif key in _NAMED and isinstance(item, dict):
+            retyped[key] = {name: _retyped(each, change) for name, each in item.items()}
+        else:
+            retyped[key] = item
+    return retyped
