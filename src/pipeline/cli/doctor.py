@@ -368,7 +368,7 @@ def _size(count: int) -> str:
 
 def _sessions(place: str) -> Iterator[CheckResult]:
     """Whether a separate session store can be read."""
-    from pipeline.gateway.operations.readiness import Readiness
+    from pipeline.gateway.operations.operational_records import Readiness
     from pipeline.run.assembly import REDIS, open_sessions
 
     if not place.startswith(REDIS):
@@ -443,7 +443,7 @@ def remote_checks(settings: Settings, *, connects: bool) -> Iterator[CheckResult
 
 def _exposures(settings: Settings, urls: Mapping[str, str]) -> Iterator[CheckResult]:
     """Warnings of addresses to which content would be sent unencrypted, and telemetry in the wrong protocol."""
-    from pipeline.gateway.upstreams.connectivity import is_plain_over_networks
+    from pipeline.gateway.upstreams.upstream import is_plain_over_networks
 
     for name in (name for name, url in urls.items() if is_plain_over_networks(url)):
         message = f"{name}: http sends keys and content unencrypted"
@@ -455,7 +455,7 @@ def _exposures(settings: Settings, urls: Mapping[str, str]) -> Iterator[CheckRes
 
 
 async def _connected(addresses: dict[str, tuple[str, float]]) -> list[CheckResult]:
-    from pipeline.gateway.upstreams.connectivity import check_connection
+    from pipeline.gateway.upstreams.upstream import check_connection
 
     connections = await asyncio.gather(*(check_connection(url, seconds=seconds) for url, seconds in addresses.values()))
     return [

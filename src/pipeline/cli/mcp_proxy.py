@@ -134,8 +134,7 @@ def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
 
 async def _serve(link: Link, place: Sequence[str] | Address) -> bool:
     from pipeline.mcp.frames import MAX_MESSAGE_BYTES
-    from pipeline.mcp.pipes import Pipes
-    from pipeline.mcp.stdio import StdioProxy
+    from pipeline.mcp.stdio import Pipes, StdioProxy
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -148,8 +147,7 @@ async def _serve(link: Link, place: Sequence[str] | Address) -> bool:
 @asynccontextmanager
 async def _server(link: Link, place: Sequence[str] | Address) -> AsyncIterator[Server]:
     from pipeline.mcp.frames import MAX_MESSAGE_BYTES
-    from pipeline.mcp.process import Process
-    from pipeline.mcp.stdio import ProcessServer, UrlServer
+    from pipeline.mcp.stdio import Process, ProcessServer, UrlServer
 
     if isinstance(place, Sequence):
         yield ProcessServer(await Process.begin(place, None, MAX_MESSAGE_BYTES))
@@ -167,7 +165,7 @@ def _place(policies: Path) -> str | Path:
 
 def _address(url: str, key_env: str | None) -> Address:
     from pipeline.gateway.config.config_file import secret_of
-    from pipeline.gateway.config.mcp_settings import endpoint
+    from pipeline.gateway.config.settings import endpoint
     from pipeline.gateway.config.settings_base import Secret
     from pipeline.mcp.http_server import Address
 

@@ -174,8 +174,8 @@ async def _asked(server: Sequence[str]) -> list[ToolDefinition]:
     import asyncio
 
     from cmf.json.codec import MAX_BYTES, loads
-    from pipeline.mcp.process import Process, ServerDisconnected
-    from pipeline.mcp.reading import response_of
+    from pipeline.mcp.judging import response_of
+    from pipeline.mcp.stdio import Process, ServerDisconnected
 
     process = await Process.begin(server, None, MAX_BYTES)
     tools: list[ToolDefinition] = []

@@ -49,7 +49,7 @@ def command(
     with needs("gateway"):
         from pipeline.gateway.http.server import allow_files
         from pipeline.gateway.processes import workers
-        from pipeline.gateway.processes.running import admin_app, run
+        from pipeline.gateway.processes.workers import admin_app, run
 
     source = context.get_parameter_source("config")
     if demo and (source is None or source.name != "DEFAULT"):

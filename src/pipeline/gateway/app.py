@@ -14,8 +14,8 @@ from cmf.adapters import get
 from cmf.json.codec import dumps
 from pipeline.decisions.ids import new_ulid
 from pipeline.gateway.auth.identity import Identities
-from pipeline.gateway.config.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.config.settings import CHECK_ROUTE, Limits
+from pipeline.gateway.config.settings import PATH as MCP_PATH
 from pipeline.gateway.http import dialects, endpoints
 from pipeline.gateway.http.client_response import Answer, Reply, json_answer
 from pipeline.gateway.http.dialects import Dialect
@@ -26,6 +26,7 @@ from pipeline.gateway.http.incoming import (
     Receive,
     Scope,
     Send,
+    SharedTimeout,
     bytes_of,
     check_query,
     check_uncut,
@@ -38,7 +39,6 @@ from pipeline.gateway.http.incoming import (
     size_of,
 )
 from pipeline.gateway.http.refusal import Refusal, ending, later
-from pipeline.gateway.http.timeouts import SharedTimeout
 from pipeline.gateway.operations import metrics as measured
 from pipeline.gateway.operations.metrics import Metrics
 from pipeline.gateway.operations.operations import Operations
@@ -47,8 +47,8 @@ from pipeline.gateway.upstreams.upstream import REQUEST, Upstream
 from pipeline.run.offload import apart, arrived, close_threads
 
 if TYPE_CHECKING:
-    from pipeline.gateway.checks.check import Checks
-    from pipeline.gateway.mcp.mcp import McpGateway
+    from pipeline.gateway.checks import Checks
+    from pipeline.gateway.mcp import McpGateway
     from pipeline.gateway.operations.approval_webhook import ApprovalAnswers
 
 _log: Final = logging.getLogger("pipeline.gateway")

@@ -19,14 +19,12 @@ from pipeline.engines.circuit_breaker import Breaker
 from pipeline.gateway.app import PROBES, Gateway
 from pipeline.gateway.auth.identity import Identities, TrustedProxy
 from pipeline.gateway.config.config_file import secret_of
-from pipeline.gateway.config.mcp_settings import McpServer
 from pipeline.gateway.config.routing import HealthSettings
-from pipeline.gateway.config.settings import CHECK_ROUTE, Check, Route, Settings
+from pipeline.gateway.config.settings import CHECK_ROUTE, Check, McpServer, Route, Settings
 from pipeline.gateway.config.settings import Upstream as UpstreamSettings
 from pipeline.gateway.operations.metrics import Counted, Metrics
-from pipeline.gateway.operations.operational_records import Chronicle
+from pipeline.gateway.operations.operational_records import Chronicle, Readiness
 from pipeline.gateway.operations.operations import GuardedRoutes, OwnOperations
-from pipeline.gateway.operations.readiness import Readiness
 from pipeline.gateway.operations.telemetry import Application, exported
 from pipeline.gateway.proxy.admission import Admission
 from pipeline.gateway.proxy.held_replies import HeldReplies
@@ -46,8 +44,8 @@ from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 
 if TYPE_CHECKING:
-    from pipeline.gateway.checks.check import Checks
-    from pipeline.gateway.mcp.mcp import McpGateway
+    from pipeline.gateway.checks import Checks
+    from pipeline.gateway.mcp import McpGateway
     from pipeline.gateway.operations.approval_webhook import ApprovalAnswers, ApprovalWebhook
 
 
@@ -208,7 +206,7 @@ def _mcp(
     """The MCP gateway; None if settings name no server."""
     if not settings.mcp:
         return None
-    from pipeline.gateway.mcp.mcp import (
+    from pipeline.gateway.mcp import (
         McpGateway,  # loads the MCP proxy: only where there are servers
         endpoints_of,
     )
@@ -221,7 +219,7 @@ def _checks(settings: Settings, by_route: Mapping[str, Guard]) -> Checks | None:
     """What answers checks; None if settings have none."""
     if settings.check is None:
         return None
-    from pipeline.gateway.checks.check import Checks  # loads the reader of MCP: only where checks are enabled
+    from pipeline.gateway.checks import Checks  # loads the reader of MCP: only where checks are enabled
 
     return Checks(by_route[CHECK_ROUTE], settings.check)
 

@@ -7,16 +7,241 @@ client = wrap(anthropic.Anthropic(), guard)  # the same client type, with such a
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal, TypeVar
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from pipeline.decisions.errors import ConfigError, PipelineError, needs
-from pipeline.gateway.http.dialects import JSON
-from pipeline.gateway.http.refusal import Refusal
-from pipeline.gateway.proxy.proxy import FORWARDED_HEADERS
+from cmf import adapters
+from cmf.adapters.wire.sse import NdjsonReader, SseReader
+from cmf.adapters.wire.stream import CONTRADICTION, is_whole
+from cmf.errors import CmfError, DecodeError
+from cmf.json.codec import dumps, loads
+from cmf.json.frozen import frozen_mapping
+from cmf.json.value import replace
+from cmf.message.headers import without_sensitive
+from cmf.message.model_ids import FORMAT_PROVIDERS
+from cmf.message.request import ErrorInfo, Request, Response
+from pipeline.decisions.context import Context
+from pipeline.decisions.errors import (
+    ApprovalError,
+    ConfigError,
+    DecisionError,
+    EmissionError,
+    PipelineError,
+    StoreError,
+    needs,
+)
+from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.stage import Traffic
+from pipeline.gateway.http.client_response import decision_headers
+from pipeline.gateway.http.dialects import JSON, NDJSON, SSE, counted, streamed, without_usage_unless_asked
+from pipeline.gateway.http.endpoints import Endpoint, Operation, dialect_near, endpoint_of, nothing_there
+from pipeline.gateway.http.incoming import check_query, query_of
+from pipeline.gateway.http.refusal import Refusal, of_decision, of_unreadable
+from pipeline.gateway.proxy.proxy import APPROVAL_HEADER, FORWARDED_HEADERS, IncomingRequest, read_request
+from pipeline.gateway.proxy.response_sessions import identified
+from pipeline.gateway.upstreams.upstream import CONTRADICTORY, CONTRADICTS
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import checked
-from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Release, Send, Step, turn
+from pipeline.run.emit import emit, emit_events, with_provider
+from pipeline.run.outcome import Outcome, raised
+
+MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,3})?")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KEPT: Final[Mapping[str, re.Pattern[str]]] = {
+    "retry-after": _SECONDS,
+    "retry-after-ms": _SECONDS,
+    "x-should-retry": re.compile("true|false"),
+    "x-request-id": _ID,
+    "request-id": _ID,
+}
+"""The provider's headers that the client gets, with their form: no policy judges them, so that they may say no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Step: judge this; the result is an Outcome."""
+
+    value: Traffic
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Step: release a reply that was held for approval; the result is an Outcome."""
+
+    approval_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Step: send the request with this body instead of its own; the result is a `Got`.
+
+    `headers` are the judged ones that affect the meaning of the body; they replace the request's own.
+    """
+
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """The provider's complete response: the raw, still encoded body, up to `MAX_REPLY_BYTES`."""
+
+    status: int
+    headers: Mapping[str, str]  # by lower-case name
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The response for the client."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Step: TypeAlias = Judge | Release | Send
+Turn: TypeAlias = Generator[Step, Any, Answered]
+
+
+def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Turn:
+    """The steps for one client request, and finally the response for the client.
+
+    A refused request or response becomes an error response in the client's own format; nothing is raised.
+    """
+    request_id = new_ulid()
+    dialect = dialect_near(path)
+    try:
+        endpoint = _endpoint(path, query, headers)
+        dialect = endpoint.dialect
+        if endpoint.operation in (Operation.MODELS, Operation.CHECK) or method != endpoint.method:
+            raise nothing_there(path)
+        check_query(query_of(query.encode("ascii", "replace")), endpoint)
+        incoming = IncomingRequest(endpoint=endpoint, body=_json(headers, body), headers=headers, request_id=request_id)
+        request = read_request(incoming)
+        if endpoint.operation is Operation.COUNT:
+            tokens = adapters.get(dialect.name).estimate_input_tokens(request)
+            return Answered(200, _own({"x-cmf-estimated": "true"}), dumps(counted(dialect, tokens)))
+        return (yield from _answer(incoming, request))
+    except DecisionError as error:
+        refusal = of_decision(error)
+    except Refusal as error:
+        refusal = error
+    except ApprovalError as error:
+        refusal = Refusal(403, error.code, error.message)
+    except (EmissionError, StoreError) as error:
+        refusal = Refusal(503, error.code, error.message, headers={"x-should-retry": "true"})
+    except CmfError as error:
+        refusal = of_unreadable(error)
+    reply_headers = {"x-should-retry": "false", **refusal.headers, "x-cmf-code": refusal.code}
+    return Answered(refusal.status, _own(reply_headers), dumps(dialect.error(refusal, f"req_{request_id}")))
+
+
+def _answer(incoming: IncomingRequest, request: Request) -> Turn:
+    dialect = incoming.endpoint.dialect
+    approval = incoming.headers.get(APPROVAL_HEADER)
+    if approval is not None:
+        return _written(incoming, request, raised((yield Release(approval))), {})
+    provider = FORMAT_PROVIDERS[dialect.name]
+    named = with_provider(request, provider)
+    facts = Context(headers=frozen_mapping(without_sensitive(incoming.headers)))  # they are sent too
+    admitted: Outcome = raised((yield Judge(named, facts)))
+    if admitted.request is None:
+        raise Refusal(503, "pipeline.no-request", "A stage replaced the request with something else.")
+    sent = admitted.request
+    if incoming.endpoint.model is not None and sent.model != named.model:
+        raise Refusal(503, "integration.other-model", "Policy changed the model, which is part of the URL path.")
+    headers = adapters.get(dialect.name).to_http(sent).headers
+    judged = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
+    got: Got = yield Send(dumps(emit(admitted, dialect.name)), judged)
+    response = with_provider(identified(_read(got, incoming, sent), dialect.name, incoming.request_id), provider)
+    outcome: Outcome = raised((yield Judge(response, Context(history=sent, labels=admitted.labels))))
+    kept = {name: got.headers[name] for name, form in _KEPT.items() if form.fullmatch(got.headers.get(name, ""))}
+    return _written(incoming, request, outcome, kept)
+
+
+def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept: Mapping[str, str]) -> Answered:
+    """The judged response in the client's format."""
+    dialect, response = incoming.endpoint.dialect, outcome.response
+    if response is None:
+        raise Refusal(503, "pipeline.no-response", "A stage replaced the response with something else.")
+    reply_headers = {**kept, **decision_headers(outcome.decision)}
+    if response.error is None and request.stream:
+        events = without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
+        media_type, data = streamed(dialect, events, as_array=incoming.endpoint.as_array)
+        return Answered(200, _own(reply_headers, media_type), data)
+    status = 200 if response.error is None else response.error.status or 502
+    return Answered(status, _own(reply_headers), dumps(emit(outcome, dialect.name)))
+
+
+def _endpoint(path: str, query: str, headers: Mapping[str, str]) -> Endpoint:
+    """The endpoint of a path, below whatever prefix the provider uses; Refusal if it cannot be judged."""
+    pairs = query_of(query.encode("ascii", "replace"))
+    for at in (slash.start() for slash in re.finditer("/", path)):
+        endpoint = endpoint_of(path[at:], pairs, headers)
+        if endpoint is not None:
+            return endpoint
+    raise nothing_there(path)
+
+
+def _json(headers: Mapping[str, str], body: bytes) -> Any:
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON or "content-encoding" in headers:
+        raise Refusal(415, "http.media-type", "Only plain JSON can be judged, so this is not sent.")
+    try:
+        return loads(body)
+    except DecodeError as error:
+        raise of_unreadable(error) from None
+
+
+# -- the response ------------------------------------------------------------------------------------------------------
+
+
+def _read(got: Got, incoming: IncomingRequest, request: Request) -> Response:
+    """The response, folded if it was a stream, or the error that it carries. Refusal 502 if it cannot be read."""
+    dialect = incoming.endpoint.dialect
+    adapter = adapters.get(dialect.name)
+    kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if got.headers.get("content-encoding", "identity").lower() != "identity" or 300 <= got.status < 400:
+        raise _unreadable()
+    try:
+        if kind in (SSE, NDJSON) and got.status == 200:
+            reader = NdjsonReader() if kind == NDJSON else SseReader()
+            events = [event for event in [*reader.feed(got.body), *reader.close()] if "data" in event]
+            response = adapter.from_wire_response(adapter.fold_events(events), request)
+            if response.error is None and not is_whole(response):
+                raise Refusal(502, "upstream.cut", "The stream ended early.")
+            return response if response.error is None else _failed(response, response.error, 502)
+        if kind == JSON:
+            response = adapter.from_wire_response(loads(got.body), request)
+            if response.error is not None:
+                return _failed(response, response.error, got.status if got.status >= 400 else 502)
+            if got.status == 200:
+                return response
+    except CmfError as error:
+        if error.code == CONTRADICTION:
+            raise Refusal(502, CONTRADICTORY, CONTRADICTS) from None
+    if got.status == 200:
+        raise _unreadable()
+    message = "The provider returned an error."
+    kind = dialect.error_type(got.status)
+    return Response(error=ErrorInfo(message=message, code="upstream.error", status=got.status, type=kind))
+
+
+def _failed(response: Response, error: ErrorInfo, status: int) -> Response:
+    return replace(response, error=replace(error, status=status))
+
+
+def _unreadable() -> Refusal:
+    return Refusal(502, "upstream.unreadable", "The provider's response cannot be read.")
+
+
+def _own(headers: Mapping[str, str], media_type: str = JSON) -> dict[str, str]:
+    return {**headers, "content-type": media_type}
+
 
 Library = Literal["httpx2", "httpx"]
 _LIBRARIES: Final[Mapping[str, Library]] = {"httpx2": "httpx2", "httpx": "httpx"}
@@ -200,4 +425,19 @@ def _response(http: Any, request: Any, answered: Answered) -> Any:
     return http.Response(answered.status, headers=dict(answered.headers), content=answered.body, request=request)
 
 
-__all__ = ["NO_WEBSOCKETS", "Library", "async_transport", "transport", "wrap"]
+__all__ = [
+    "MAX_REPLY_BYTES",
+    "NO_WEBSOCKETS",
+    "Answered",
+    "Got",
+    "Judge",
+    "Library",
+    "Release",
+    "Send",
+    "Step",
+    "Turn",
+    "async_transport",
+    "transport",
+    "turn",
+    "wrap",
+]

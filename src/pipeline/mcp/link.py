@@ -20,11 +20,22 @@ from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.ids import new_ulid
 from pipeline.guard import Guard
-from pipeline.mcp import refusals
-from pipeline.mcp.frames import INVALID_REQUEST, Batch, Frame, Id, Kind
+from pipeline.mcp.frames import (
+    CLOSED,
+    INVALID_REQUEST,
+    REFUSED,
+    UNAVAILABLE,
+    Batch,
+    Frame,
+    Id,
+    Kind,
+    Refused,
+    error_body,
+    refusal_body,
+    timed_out,
+)
 from pipeline.mcp.judging import Judge, Sent
 from pipeline.mcp.pins import CHANGED, STRIPPED, Pins
-from pipeline.mcp.refusals import Refused, error_body, refusal_body
 from pipeline.run.offload import apart
 
 _log: Final = logging.getLogger("pipeline.mcp")
@@ -239,7 +250,7 @@ class Link:
             note("mcp.duplicate-id", side)
             return Step(back=(error_body(None, _refused("mcp.duplicate-id", "This id is that of a call in work.")),))
         if len(caller.ids) >= MAX_OPEN:
-            busy = Refused(refusals.UNAVAILABLE, "mcp.busy", "Too many calls wait for an answer.", retryable=True)
+            busy = Refused(UNAVAILABLE, "mcp.busy", "Too many calls wait for an answer.", retryable=True)
             return Step(back=(error_body(original, busy),))
         caller.ids[key] = None
         minted = f"{TOOL_PREFIX}{new_ulid()}"
@@ -331,7 +342,7 @@ class Link:
         try:
             changed = self._pins.changed(self._server, tools)
         except ConfigError as error:
-            raise Refused(refusals.UNAVAILABLE, error.code, error.message, retryable=True) from None
+            raise Refused(UNAVAILABLE, error.code, error.message, retryable=True) from None
         for _ in changed:
             note(CHANGED, Side.SERVER)
         if not changed or not self._enforce:
@@ -408,7 +419,7 @@ class Link:
         """
         now, caller = self._clock(), self._callers[side]
         late = [minted for minted, opened in caller.open.items() if opened.until <= now]
-        refused = refusals.timed_out(side.other.value)
+        refused = timed_out(side.other.value)
         answers, notices = [], []
         for minted in late:
             begins = caller.open[minted].method == "initialize"
@@ -453,7 +464,7 @@ def _is_tool(item: Any) -> bool:
 
 
 def _refused(code: str, message: str) -> Refused:
-    return Refused(refusals.REFUSED, code, message, retryable=False)
+    return Refused(REFUSED, code, message, retryable=False)
 
 
 def _unknown_task() -> Refused:
@@ -466,7 +477,7 @@ def _batch(version: str | None) -> Refused:
 
 
 def _server_ended() -> Refused:
-    return Refused(refusals.CLOSED, "mcp.server-disconnected", "The server ended before it answered.", retryable=True)
+    return Refused(CLOSED, "mcp.server-disconnected", "The server ended before it answered.", retryable=True)
 
 
 def note(code: str, side: Side, decision: str | None = None) -> None:

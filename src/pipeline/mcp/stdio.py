@@ -3,21 +3,244 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cmf.json.codec import dumps
-from pipeline.mcp.frames import Batch, Frame, FrameError, frame_of, read
+from pipeline.decisions.errors import ConfigError
+from pipeline.mcp.frames import (
+    MAX_MESSAGE_BYTES,
+    PARSE_ERROR,
+    Batch,
+    Frame,
+    FrameError,
+    Refused,
+    frame_of,
+    of_frame,
+    read,
+)
 from pipeline.mcp.link import Link, Side, note
-from pipeline.mcp.pipes import ClientDisconnected, Pipes
-from pipeline.mcp.process import GRACE_SECONDS, Process, ServerDisconnected
-from pipeline.mcp.refusals import Refused, of_frame
 from pipeline.run.offload import apart, arrived, arrived_bytes
 
 if TYPE_CHECKING:
     from pipeline.mcp.http_server import HttpServer  # loads aiohttp, which process servers do not need
+
+SEND_SECONDS: Final = 30.0  # a server that reads nothing for this long counts as stopped
+GRACE_SECONDS: Final = 2.0
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class ServerDisconnected(Exception):
+    """The server reads no more messages."""
+
+
+class Process:
+    """One server process. It inherits standard error."""
+
+    def __init__(self, process: asyncio.subprocess.Process, message_bytes: int) -> None:
+        self._process = process
+        self._input: asyncio.StreamWriter = process.stdin  # type: ignore[assignment]  # both are pipes
+        self._output: asyncio.StreamReader = process.stdout  # type: ignore[assignment]  # as above
+        self._message_bytes = message_bytes
+
+    @classmethod
+    async def begin(cls, command: Sequence[str], environment: Mapping[str, str] | None, message_bytes: int) -> Process:
+        """Start `command` in a process group of its own.
+
+        Raises:
+            ConfigError: there is no such command.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_stop_with_parent if _LIBC is not None else None,
+            )
+        except (OSError, ValueError):
+            raise ConfigError("the server cannot be begun", code="mcp.no-command", hint="check the command") from None
+        return cls(process, message_bytes)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of its group."""
+        return self._process.pid
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        """Write a message. ServerDisconnected if the server does not read it."""
+        if self._input.is_closing():
+            raise ServerDisconnected
+        try:
+            self._input.write(dumps(body) + b"\n")
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._input.drain()
+        except (OSError, TimeoutError):
+            raise ServerDisconnected from None
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """The lines of its output until the end. FrameError if one is too long."""
+        lines = Lines(self._message_bytes)
+        while chunk := await self._output.read(_CHUNK):
+            for line in lines.feed(chunk):
+                yield line
+
+    async def end(self) -> int:
+        """Stop the process group and return the exit code: close standard input, then SIGTERM, then SIGKILL."""
+        self._input.close()
+        for number in (None, signal.SIGTERM):
+            if number is not None:
+                self._signal(number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await self._process.wait()
+                break
+        self._signal(signal.SIGKILL)  # also children that it left behind
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._drained()
+        return await self._process.wait()
+
+    async def _drained(self) -> None:
+        """Read the output pipe to its end: asyncio would keep a full pipe open."""
+        while await self._output.read(_CHUNK):
+            pass
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def _stop_with_parent() -> None:
+    """In the child process: ask Linux for a SIGTERM when the parent dies."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Lines:
+    """An incremental line splitter. Lines come without their newline; blank lines are left out."""
+
+    def __init__(self, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self._max = max_bytes
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in `chunk`.
+
+        Raises:
+            FrameError: mcp.too-large, for a line that is too long; the splitter cannot be used after it.
+        """
+        first, *others = chunk.split(b"\n")
+        self._keep(first)
+        if not others:
+            return []
+        lines = [b"".join(self._pending), *others[:-1]]
+        self._pending, self._size = [], 0
+        self._keep(others[-1])
+        if max(map(len, lines)) > self._max:
+            raise _too_large(self._max)
+        return [line for line in lines if line.strip()]
+
+    def rest(self) -> bytes:
+        """The last line, if the stream ended without a newline."""
+        return b"".join(self._pending)
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._max:
+            raise _too_large(self._max)
+        self._pending.append(piece)
+
+
+def _too_large(limit: int) -> FrameError:
+    return FrameError(PARSE_ERROR, "mcp.too-large", f"The message has more than {limit} bytes.")
+
+
+_CHUNK: Final = 256 * 1024
+_CHUNKS: Final = 4  # how many are read ahead of whoever takes the lines
+
+
+class ClientDisconnected(Exception):
+    """The client closed its end of the pipe."""
+
+
+class Pipes:
+    """A client at two file descriptors. The threads are daemons, so none that waits delays the exit."""
+
+    def __init__(self, reads: int, writes: int, message_bytes: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read_fd, self._write_fd = reads, writes
+        self._message_bytes = message_bytes
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        self._room = threading.Semaphore(_CHUNKS)
+        self._to_write: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        for work in (self._read, self._write):
+            threading.Thread(target=work, daemon=True, name=f"mcp-client-{work.__name__}").start()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """The client's lines until the end of input, with or without a final newline. FrameError if one is too long."""
+        lines = Lines(self._message_bytes)
+        while chunk := await self._chunks.get():
+            self._room.release()
+            for line in lines.feed(chunk):
+                yield line
+        if (rest := lines.rest()).strip():
+            yield rest
+
+    async def write(self, line: bytes) -> None:
+        """Write a whole line. ClientDisconnected if the client closed the pipe."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._to_write.put((line + b"\n", done))
+        await done
+
+    def _read(self) -> None:
+        chunk = b"-"
+        while chunk:
+            try:
+                chunk = os.read(self._read_fd, _CHUNK)
+            except OSError:
+                chunk = b""
+            self._room.acquire()
+            try:
+                self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+            except RuntimeError:
+                return  # the event loop was closed
+
+    def _write(self) -> None:
+        while True:
+            line, done = self._to_write.get()
+            left = memoryview(line)
+            error: Exception | None = None
+            try:
+                while left:
+                    left = left[os.write(self._write_fd, left) :]
+            except OSError:
+                error = ClientDisconnected()
+            try:
+                self._loop.call_soon_threadsafe(_settle, done, error)
+            except RuntimeError:
+                return  # the event loop was closed
+
+
+def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
 
 TIMEOUT_CHECK_SECONDS: Final = 0.25  # how often timeouts of calls are checked
 RETRY_SECONDS: Final = 1.0

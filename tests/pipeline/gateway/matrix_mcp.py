@@ -35,10 +35,10 @@ from pipeline.decisions.context import Context
 from pipeline.gateway.config import config_file
 from pipeline.gateway.service import built
 from pipeline.guard import Guard
+from pipeline.mcp.frames import APPROVAL, REFUSED
 from pipeline.mcp.http_server import Address, HttpServer, connections
 from pipeline.mcp.link import Link
 from pipeline.mcp.pins import Pins
-from pipeline.mcp.refusals import APPROVAL, REFUSED
 from pipeline.mcp.stdio import ProcessServer, Server, StdioProxy, UrlServer
 from pipeline.run.assembly import Config
 

@@ -27,8 +27,8 @@ from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.decisions.events import LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.gateway.config import config_file
 from pipeline.gateway.config.settings import Settings
+from pipeline.gateway.operations.metrics import Tally
 from pipeline.gateway.operations.operational_records import Chronicle
-from pipeline.gateway.operations.request_counts import Tally
 from pipeline.gateway.service import built
 from pipeline.guard import Guard
 from pipeline.store.contents import REVEAL

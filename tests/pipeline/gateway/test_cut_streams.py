@@ -27,8 +27,8 @@ from cmf.message.message import TextPart
 from cmf.message.request import Request
 from pipeline.gateway.config.settings import Upstream
 from pipeline.gateway.http.dialects import DIALECTS
-from pipeline.gateway.proxy.answer_ids import identified
-from pipeline.gateway.proxy.window_events import Sent
+from pipeline.gateway.proxy.response_sessions import identified
+from pipeline.gateway.proxy.window import Sent
 from pipeline.gateway.upstreams.http_upstream import HttpUpstream
 from pipeline.gateway.upstreams.upstream import UpstreamError
 from pipeline.guard import Guard

@@ -11,17 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.mcp.test_mcp import BOTH, FINE, HELLO, PING, SECRET, begun, behind, code_of, messages, send
 from tests.pipeline.gateway.mcp_servers import Said, json_reply, polite, sse_reply
 from tests.pipeline.gateway.servers import until
+from tests.pipeline.gateway.test_mcp import BOTH, FINE, HELLO, PING, SECRET, begun, behind, code_of, messages, send
 
 from pipeline.gateway.auth.identity import Identities
-from pipeline.gateway.config.mcp_settings import McpServer
-from pipeline.gateway.config.settings import Limits
-from pipeline.gateway.http.incoming import ClientDisconnected
-from pipeline.gateway.http.timeouts import SharedTimeout
-from pipeline.gateway.mcp.answers import McpReply
-from pipeline.gateway.mcp.mcp import Endpoint, McpGateway
+from pipeline.gateway.config.settings import Limits, McpServer
+from pipeline.gateway.http.incoming import ClientDisconnected, SharedTimeout
+from pipeline.gateway.mcp import Endpoint, McpGateway, McpReply
 from pipeline.gateway.operations.metrics import Metrics
 from pipeline.guard import Guard
 from pipeline.mcp.http_server import Address

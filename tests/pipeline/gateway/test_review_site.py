@@ -25,7 +25,7 @@ from pipeline.decisions.errors import ConfigError, PolicyError
 from pipeline.gateway.auth.identity import hash_of
 from pipeline.gateway.config import config_file
 from pipeline.gateway.config.settings import Settings
-from pipeline.gateway.processes.running import admin_app
+from pipeline.gateway.processes.workers import admin_app
 from pipeline.gateway.review_site import COOKIE, reviewing
 from pipeline.review.access import MOST_SIGNED_IN, Person, Refused, Role, SignedIn
 from pipeline.review.web import HEADERS

@@ -25,12 +25,10 @@ from pipeline.gateway.config.settings import Limits
 from pipeline.gateway.http.client_response import Answer, Reply
 from pipeline.gateway.http.dialects import DIALECTS
 from pipeline.gateway.http.endpoints import endpoint_of
-from pipeline.gateway.http.incoming import ClientDisconnected, body_of, check_query, until_disconnect
+from pipeline.gateway.http.incoming import ClientDisconnected, SharedTimeout, body_of, check_query, until_disconnect
 from pipeline.gateway.http.refusal import Refusal
-from pipeline.gateway.http.timeouts import SharedTimeout
-from pipeline.gateway.proxy.answer_ids import identified
-from pipeline.gateway.proxy.response_sessions import Links
-from pipeline.gateway.proxy.window_events import Diverged, Sent
+from pipeline.gateway.proxy.response_sessions import Links, identified
+from pipeline.gateway.proxy.window import Diverged, Sent
 from pipeline.guard import Guard
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.outcome import Outcome

@@ -20,8 +20,8 @@ from pipeline.gateway.config.routing import WindowMode
 from pipeline.gateway.config.settings import Route
 from pipeline.gateway.http import endpoints
 from pipeline.gateway.http.client_response import Answer, Reply
+from pipeline.gateway.http.incoming import SharedTimeout
 from pipeline.gateway.http.refusal import Refusal
-from pipeline.gateway.http.timeouts import SharedTimeout
 from pipeline.gateway.proxy.proxy import Backend, IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.upstreams.upstream import StreamObserver
 from pipeline.guard import Guard

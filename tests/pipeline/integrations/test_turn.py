@@ -16,9 +16,9 @@ from cmf.message.message import Message, TextPart
 from cmf.message.request import Request, Response
 from pipeline import Context, Guard
 from pipeline.decisions.errors import ApprovalError, CallError, EmissionError, StoreError
-from pipeline.integrations import turn as turns
+from pipeline.integrations import httpx as turns
+from pipeline.integrations.httpx import Answered, Got, Judge, Release, Send, Turn, turn
 from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, judged_call
-from pipeline.integrations.turn import Answered, Got, Judge, Release, Send, Turn, turn
 
 JSON = {"content-type": "application/json"}
 CHAT = "/v1/chat/completions"

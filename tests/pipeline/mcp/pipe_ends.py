@@ -12,7 +12,7 @@ from typing import Any
 
 from cmf.json.codec import dumps
 from pipeline.mcp.frames import MAX_MESSAGE_BYTES
-from pipeline.mcp.pipes import Pipes
+from pipeline.mcp.stdio import Pipes
 
 
 class LineClient:

@@ -10,9 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.mcp.frames import INVALID_REQUEST, MAX_BATCH, PARSE_ERROR, Batch, Frame, FrameError, Kind, frame_of, read
-from pipeline.mcp.pipes import Lines
-from pipeline.mcp.refusals import of_frame
+from pipeline.mcp.frames import (
+    INVALID_REQUEST,
+    MAX_BATCH,
+    PARSE_ERROR,
+    Batch,
+    Frame,
+    FrameError,
+    Kind,
+    frame_of,
+    of_frame,
+    read,
+)
+from pipeline.mcp.stdio import Lines
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read"}}
 

@@ -12,9 +12,8 @@ import pytest
 from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
 from tests.pipeline.mcp.pairs import call, notice
 
-from pipeline.mcp.http_server import Address, HttpServer, connections
-from pipeline.mcp.param_headers import ParamHeaders
-from pipeline.mcp.refusals import Refused
+from pipeline.mcp.frames import Refused
+from pipeline.mcp.http_server import Address, HttpServer, ParamHeaders, connections
 
 
 class NotedParams(ParamHeaders):

@@ -17,10 +17,9 @@ from pipeline.decisions.decision import Mode
 from pipeline.guard import Guard
 from pipeline.mcp import judging
 from pipeline.mcp import link as links
-from pipeline.mcp.frames import INVALID_PARAMS, frame_of
+from pipeline.mcp.frames import APPROVAL, CLOSED, INVALID_PARAMS, REFUSED, TIMEOUT, UNAVAILABLE, Refused, frame_of
 from pipeline.mcp.link import Memory, Side, Step
 from pipeline.mcp.pins import Pins
-from pipeline.mcp.refusals import APPROVAL, CLOSED, REFUSED, TIMEOUT, UNAVAILABLE, Refused
 from pipeline.run.assembly import Config
 
 RULES = {

@@ -15,9 +15,9 @@ from tests.pipeline.mcp.pairs import READ, Pair, call, notice, text, tool
 from pipeline.decisions.errors import EmissionError, StoreError
 from pipeline.guard import Guard
 from pipeline.mcp import judging
+from pipeline.mcp.frames import TIMEOUT, UNAVAILABLE
 from pipeline.mcp.link import Side, Step
 from pipeline.mcp.pins import Pins
-from pipeline.mcp.refusals import TIMEOUT, UNAVAILABLE
 
 CARD = "4111111111111111"
 RULES = {

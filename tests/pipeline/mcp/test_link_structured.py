@@ -10,7 +10,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.mcp.pairs import READ, Pair, text
 
 from pipeline.guard import Guard
-from pipeline.mcp.reading import repeat, unrepeated
+from pipeline.mcp.judging import repeat, unrepeated
 from pipeline.run.assembly import Config
 
 RULES = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.pipeline.mcp.pairs import call
 
-from pipeline.mcp import param_headers
-from pipeline.mcp.param_headers import ParamHeaders
+from pipeline.mcp import http_server
+from pipeline.mcp.http_server import ParamHeaders
 
 
 def listed(*tools: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def test_only_calls_of_known_tools_have_headers(body: Any, headers: Any) -> None
 
 @pytest.mark.spec("MCPX-68")
 def test_the_newest_list_counts_and_the_oldest_tools_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(param_headers, "MAX_TOOLS", 2)
+    monkeypatch.setattr(http_server, "MAX_TOOLS", 2)
     params = ParamHeaders()
     params.learn(listed(tool({"region": declared("Region")}), tool({}, "b")))
     params.learn(listed(tool({"region": declared("Place")})))

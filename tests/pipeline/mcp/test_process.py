@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline.mcp.process import Process
+from pipeline.mcp.stdio import Process
 
 
 class Pipe:

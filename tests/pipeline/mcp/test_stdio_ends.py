@@ -19,8 +19,7 @@ from pipeline.guard import Guard
 from pipeline.mcp import stdio
 from pipeline.mcp.link import Link
 from pipeline.mcp.pins import Pins
-from pipeline.mcp.pipes import Pipes
-from pipeline.mcp.stdio import StdioProxy
+from pipeline.mcp.stdio import Pipes, StdioProxy
 
 CALLS = 4
 

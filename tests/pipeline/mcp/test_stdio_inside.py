@@ -26,15 +26,22 @@ from cmf.json.codec import dumps
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.mcp import process as processes
 from pipeline.mcp import stdio
 from pipeline.mcp.frames import MAX_MESSAGE_BYTES, Frame, FrameError, frame_of
 from pipeline.mcp.http_server import Address, HttpServer, connections
 from pipeline.mcp.link import Link
 from pipeline.mcp.pins import Pins
-from pipeline.mcp.pipes import ClientDisconnected, Pipes
-from pipeline.mcp.process import Process, ServerDisconnected
-from pipeline.mcp.stdio import FromServer, ProcessServer, Server, StdioProxy, UrlServer
+from pipeline.mcp.stdio import (
+    ClientDisconnected,
+    FromServer,
+    Pipes,
+    Process,
+    ProcessServer,
+    Server,
+    ServerDisconnected,
+    StdioProxy,
+    UrlServer,
+)
 from pipeline.run.assembly import Config
 
 HOSTILE = Path(__file__).parent / "hostile.py"
@@ -373,7 +380,7 @@ async def test_stray_output_of_a_server_is_skipped(guard: Guard) -> None:
 async def test_a_process_that_will_not_end_is_ended_with_all_it_began(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     deaf = await begun("deaf")
     await deaf.send(call("ping"))
     assert await anext(aiter(deaf.lines())) == b'{"jsonrpc": "2.0", "id": 1, "result": {}}'
@@ -395,8 +402,8 @@ async def test_unread_output_of_a_server_does_not_block_its_end() -> None:
 
 @pytest.mark.slow
 async def test_a_process_that_takes_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "SEND_SECONDS", 0.05)
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(stdio, "SEND_SECONDS", 0.05)
+    monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     sleeper = await Process.begin(["sleep", "600"], None, 1024)
     with pytest.raises(ServerDisconnected):
         await sleeper.send(call("ping", {"x": "x" * (1 << 20)}))
@@ -423,10 +430,10 @@ def test_the_system_is_asked_to_end_the_server_with_the_proxy(monkeypatch: pytes
             asked.append((option, value))
             return 0
 
-    monkeypatch.setattr(processes, "_LIBC", None)
-    processes._stop_with_parent()
-    monkeypatch.setattr(processes, "_LIBC", Libc)
-    processes._stop_with_parent()
+    monkeypatch.setattr(stdio, "_LIBC", None)
+    stdio._stop_with_parent()
+    monkeypatch.setattr(stdio, "_LIBC", Libc)
+    stdio._stop_with_parent()
 
     assert asked == [(1, signal.SIGTERM)]
 

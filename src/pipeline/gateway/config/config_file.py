@@ -21,10 +21,8 @@ from pydantic import BaseModel
 
 from cmf.message.model_ids import PROVIDER_FORMATS
 from pipeline.decisions.errors import ConfigError
-from pipeline.gateway.config import settings_errors
-from pipeline.gateway.config.mcp_settings import STDIO_KEYS, McpServer
-from pipeline.gateway.config.settings import Settings
-from pipeline.gateway.config.settings_base import Secret
+from pipeline.gateway.config.settings import STDIO_KEYS, McpServer, Settings
+from pipeline.gateway.config.settings_base import Secret, first_of, line_of, said_of, steps_in
 from pipeline.policy.metadata import DUPLICATE_KEY, load_yaml
 from pipeline.policy.shipped import WORD, shipped
 
@@ -179,17 +177,17 @@ def _anchor(value: Any, home: Path) -> None:
 def _refused(
     error: pydantic.ValidationError, file: Path, sources: Mapping[str, str], text: str, body: Any
 ) -> ConfigError:
-    found = settings_errors.first_of(error.errors(include_url=False, include_input=False))
-    steps = settings_errors.steps_in(body, found)
+    found = first_of(error.errors(include_url=False, include_input=False))
+    steps = steps_in(body, found)
     path = _spelt(steps)
     source = _source(path, sources)
     where = source
     if source in ("file", "default"):
-        line = settings_errors.line_of(text, steps)
+        line = line_of(text, steps)
         where = f"{file}:{line}" if line else str(file)
     if found["type"] == "extra_forbidden":
         return _unknown(path, str(found["loc"][-1]), _section_at(found["loc"][:-1]), where)
-    why, hint = settings_errors.said_of(found, steps, _value_at(body, steps))
+    why, hint = said_of(found, steps, _value_at(body, steps))
     return ConfigError(why, path=f"{where}: {path}" if path else where, hint=hint)
 
 

@@ -11,6 +11,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -20,8 +21,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from cmf.message.model_ids import model_matches
 from pipeline.decisions.decision import Mode
 from pipeline.gateway.config.access import Issuer, Key, KeyHash, Proxy
-from pipeline.gateway.config.approval_settings import ApprovalSettings, RouteApprovals
-from pipeline.gateway.config.mcp_settings import Endpoint, McpServer
 from pipeline.gateway.config.routing import Chain, Destinations, HealthSettings, check_routing
 from pipeline.gateway.config.settings_base import (
     Host,
@@ -32,6 +31,7 @@ from pipeline.gateway.config.settings_base import (
     Secret,
     Section,
     SettingError,
+    address,
     is_loopback,
     origin,
     repeated_end,
@@ -41,6 +41,110 @@ from pipeline.provenance.inference import InferenceMode
 from pipeline.review.access import Role
 from pipeline.run.kept_content import ContentMode
 from pipeline.run.tool_schemas import UnreadableCalls
+
+WaitSeconds = Annotated[float, Field(ge=0, le=3_600)]
+
+
+class RouteApprovals(Section):
+    """What a route does where a person has to approve; what is not given is set by `approvals`."""
+
+    wait_seconds: WaitSeconds | None = None
+    """How long a request or reply of this route waits for a person's answer; by default as in `approvals`."""
+
+
+def _receiver(url: str) -> str:
+    parts = address(url)
+    if not parts.hostname or parts.username is not None or parts.fragment or "/" not in url.partition("://")[2]:
+        raise ValueError("write https://host/path")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        raise ValueError("messages go out over https; over http only to this machine")
+    return url
+
+
+class Webhook(Section):
+    """Who is told at once what waits for a person. The message holds no content."""
+
+    url: Annotated[str, AfterValidator(_receiver)] | Secret
+    """Where messages are posted to: https, or http on this machine; as `{env: …}` where the URL itself is a secret, as
+    Slack's are."""
+    secret: Secret
+    """What messages are signed with, and answers have to be, as Standard Webhooks are: HMAC-SHA-256 of id, time and
+    body."""
+    form: Literal["cmf", "slack"] = "cmf"
+    """`slack`: `{text, blocks}`, as Slack and what is compatible with it take them."""
+    answers: bool = False
+    """Whether answers signed with the secret are taken, at `POST /approvals/answer` on the clients' port."""
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks that are not public and in which the receiver may be; without them only public addresses are reached."""
+    tries: Annotated[int, Field(ge=1, le=10)] = 5
+    """How often a message is sent until the receiver takes it."""
+    retry_seconds: Seconds = 1.0
+    """The time before the second try; it doubles with each."""
+    timeout_seconds: Seconds = 10.0
+    """How long one try may take."""
+
+
+class ApprovalSettings(Section):
+    """What the gateway does where a person has to approve."""
+
+    wait_seconds: WaitSeconds = 0.0
+    """How long a request or reply waits for a person's answer before it is refused; 0 refuses it at once."""
+    waiting: Annotated[int, Field(ge=1, le=65_536)] = 64
+    """How many may wait at once in each process; more are refused at once. Each counts as a request in progress."""
+    ping_seconds: Seconds = 15.0
+    """After how long without an answer a stream that waits is kept alive with a comment or ping, where its dialect has
+    one."""
+    site: Annotated[str, AfterValidator(origin)] | None = None
+    """Where people reach the review site, `https://host/review`, for the link in messages."""
+    webhook: Webhook | None = None
+    """Who is told at once what waits for a person."""
+
+
+PATH: Final = "/mcp/"  # then the server's name
+STDIO_KEYS: Final = ("args", "command", "stdio", "transport")  # keys of stdio servers in other products' settings
+
+
+def endpoint(url: str) -> str:
+    """The URL of a server, unchanged; ValueError says what is wrong with any other text."""
+    parts = address(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("write http://host/path or https://host/path")
+    if parts.username is not None or parts.fragment:
+        raise ValueError("a URL holds no key: give it separately")
+    return url
+
+
+Endpoint = Annotated[str, AfterValidator(endpoint)]
+
+
+class McpServer(Section):
+    """A server over streamable HTTP, served at `/mcp/<its name>`."""
+
+    url: Endpoint
+    """The server's URL (streamable HTTP)."""
+    key: Secret | None = None
+    """Where the server's key is read from."""
+    policies: tuple[Path, ...] | None = None
+    """Policy directories or bundles; by default those of the gateway."""
+    mode: Mode | None = None
+    """`enforce` or `observe`; by default that of the gateway."""
+    inference: InferenceMode | None = None
+    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
+    pins: Path | None = None
+    """A file that keeps the tool definitions first seen; by default they are kept as long as the process."""
+    origins: tuple[PageOrigin, ...] = ()
+    """The origins of browser pages that may connect."""
+    connect_seconds: Seconds = 10.0
+    """How long a connection may take."""
+    answer_seconds: Seconds = 300.0
+    """How long an answer may take."""
+    idle_seconds: Seconds = 3_600.0
+    """How long a session may be idle before it ends."""
+    sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024
+    """Sessions at once."""
+    subject_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Sessions of one subject at once."""
+
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
 UpstreamDialect = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "openrouter"]

@@ -10,8 +10,7 @@ from typing import Any, Final
 from cmf.json.codec import dumps
 from pipeline.decisions.decision import Decision
 from pipeline.gateway.http.dialects import JSON
-from pipeline.gateway.http.incoming import ClientDisconnected, Event, Send
-from pipeline.gateway.http.timeouts import SharedTimeout
+from pipeline.gateway.http.incoming import ClientDisconnected, Event, Send, SharedTimeout
 
 _UNFIT: Final = re.compile(r"[^ -~]")  # in a header; the code of a rule may be any text
 

@@ -28,7 +28,7 @@ from pipeline.decisions.display import visible
 from pipeline.decisions.errors import ApprovalError, StoreError
 from pipeline.decisions.events import ApprovalAsked, Event
 from pipeline.decisions.timestamps import iso
-from pipeline.gateway.config.approval_settings import Webhook
+from pipeline.gateway.config.settings import Webhook
 from pipeline.gateway.http.refusal import Refusal, later
 from pipeline.media.fetch import Fetcher, FetchSettings
 from pipeline.run.offload import Offload

@@ -20,8 +20,7 @@ from pipeline.decisions.json_log import log_to_standard_error
 from pipeline.gateway.config.settings import Settings
 from pipeline.gateway.http.server import BACKLOG
 from pipeline.gateway.operations.admin import AdminApp
-from pipeline.gateway.processes.running import run
-from pipeline.gateway.processes.workers import REFUSED
+from pipeline.gateway.processes.workers import REFUSED, run
 from pipeline.gateway.service import Service, assembled, vet_policies
 
 

@@ -43,11 +43,9 @@ from pipeline.gateway.http.endpoints import Endpoint
 from pipeline.gateway.http.incoming import Receive, until_disconnect
 from pipeline.gateway.http.refusal import FINAL, Refusal, ending, later, of_decision, of_unreadable, retry_after
 from pipeline.gateway.proxy.admission import Admission
-from pipeline.gateway.proxy.answer_ids import identified
 from pipeline.gateway.proxy.held_replies import HeldReplies
-from pipeline.gateway.proxy.response_sessions import Links
-from pipeline.gateway.proxy.window import Window
-from pipeline.gateway.proxy.window_events import Diverged, Sent
+from pipeline.gateway.proxy.response_sessions import Links, identified
+from pipeline.gateway.proxy.window import Diverged, Sent, Window
 from pipeline.gateway.upstreams.upstream import ACCOUNT, Upstream, UpstreamError, retryable_error
 from pipeline.guard import Guard
 from pipeline.run.emit import emit, emit_events, with_provider

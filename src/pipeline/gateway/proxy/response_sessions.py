@@ -1,4 +1,4 @@
-"""Links from an answer's id to its session, for requests that continue from it (`previous_response_id`).
+"""Ids of answers that have none, and links from an answer's id to its session (`previous_response_id`).
 
 A link is stored as a session of its own, so that every store can keep it, for its subject alone. Its name is a digest
 of the answer's id; all it holds is the id of the session. No client can name it: session ids of clients have no `~`.
@@ -8,8 +8,14 @@ Spec: docs/spec/gateway.md [GW-147] ff.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ulid import ULID
+
+from cmf.adapters.wire.call_ids import with_ids
+from cmf.json.frozen import FrozenDict, freeze
+from cmf.json.value import replace
 from cmf.message.request import Response
 from cmf.message.security import SubjectExtension
 from pipeline.decisions.context import Context
@@ -21,6 +27,59 @@ from pipeline.sessions.state import Changes
 
 if TYPE_CHECKING:
     from pipeline.gateway.proxy.proxy import IncomingRequest
+
+# The fields of an answer in the Responses format beside its id.
+_RESPONSE: Final[Mapping[str, Any]] = {
+    "object": "response",
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "temperature": None,
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+}
+
+
+def identified(response: Response, dialect: str, request_id: str) -> Response:
+    """The response with ids in `dialect` for itself and its calls, derived from the request's. Its own ids are kept.
+
+    Plain numbers would repeat from turn to turn, and clients tell the calls of a conversation apart by their ids.
+    """
+    if response.error is not None or not response.choices or dialect == "ollama":
+        return response
+    if dialect == "anthropic_messages":
+        first, *others = response.choices
+        if first.message.id is not None:
+            return response
+        first = replace(first, message=replace(first.message, id=f"msg_{request_id}"))
+        return _with_call_ids(replace(response, choices=(first, *others)), request_id)
+    extra = response.extra or FrozenDict()
+    if dialect in extra:
+        return response  # it came in this very dialect
+    named = replace(response, extra=freeze({**extra, dialect: _facts(dialect, request_id)}))
+    return named if dialect == "gemini" else _with_call_ids(named, request_id)
+
+
+def _with_call_ids(response: Response, request_id: str) -> Response:
+    messages = with_ids([choice.message for choice in response.choices], prefix=f"call_{request_id}_")
+    choices = [
+        choice if message is choice.message else replace(choice, message=message)
+        for choice, message in zip(response.choices, messages, strict=True)
+    ]
+    return replace(response, choices=tuple(choices))
+
+
+def _facts(dialect: str, request_id: str) -> dict[str, Any]:
+    created = int(ULID.from_str(request_id).timestamp)
+    if dialect == "openai_chat":
+        return {"id": f"chatcmpl-{request_id}", "created": created}
+    if dialect == "openai_responses":
+        return {**_RESPONSE, "id": f"resp_{request_id}", "created_at": created}
+    return {"responseId": request_id}
+
 
 DIALECT: Final = "openai_responses"
 _KEY: Final = "session"

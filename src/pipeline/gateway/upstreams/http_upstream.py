@@ -24,7 +24,6 @@ from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import Request, Response
 from pipeline.gateway.config.settings import Upstream as UpstreamSettings
 from pipeline.gateway.http.dialects import NDJSON, SSE
-from pipeline.gateway.upstreams.connectivity import failure_of
 from pipeline.gateway.upstreams.upstream import (
     CONTRADICTORY,
     CONTRADICTS,
@@ -33,6 +32,7 @@ from pipeline.gateway.upstreams.upstream import (
     UpstreamError,
     client_status,
     error_of,
+    failure_of,
 )
 from pipeline.run.emit import with_wire_model
 from pipeline.run.offload import LARGE_BYTES, apart, arrived

@@ -20,7 +20,7 @@ from tests.pipeline.gateway.auth.test_tokens import SET, claims, signed
 from tests.pipeline.gateway.servers import ANN, KEY, script, serving
 
 from pipeline.gateway.auth.identity import Identities, TrustedProxy
-from pipeline.gateway.auth.key_sets import MAX_SET_BYTES, fetched
+from pipeline.gateway.auth.tokens import MAX_SET_BYTES, fetched
 from pipeline.gateway.config.access import Issuer, Key, KeySource, Proxy
 from pipeline.gateway.http.refusal import Refusal
 

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from pipeline.decisions.errors import ConfigError
-from pipeline.gateway.auth.key_sets import KeySet
-from pipeline.gateway.auth.tokens import MAX_TOKEN, Tokens
+from pipeline.gateway.auth.tokens import MAX_TOKEN, KeySet, Tokens
 from pipeline.gateway.config.access import Issuer
 from pipeline.gateway.http.refusal import Refusal
 

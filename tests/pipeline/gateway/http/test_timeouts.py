@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.gateway.http.timeouts import SharedTimeout
+from pipeline.gateway.http.incoming import SharedTimeout
 
 
 async def too_long(in_time: SharedTimeout) -> None:

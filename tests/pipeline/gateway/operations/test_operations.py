@@ -31,8 +31,8 @@ from pipeline.gateway.auth.identity import hash_of
 from pipeline.gateway.http.incoming import Receive
 from pipeline.gateway.operations.admin import BY, AdminApp
 from pipeline.gateway.operations.operations import Operations, merged
-from pipeline.gateway.processes import running
-from pipeline.gateway.processes.running import give_memory_back
+from pipeline.gateway.processes import workers as running
+from pipeline.gateway.processes.workers import give_memory_back
 from pipeline.run.offload import apart, arrived
 
 ADMIN = "cmf_an-admin-of-a-test"
@@ -425,7 +425,7 @@ def taken(size):
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 if sys.argv[1] == "given":
-    from pipeline.gateway.processes.running import give_memory_back
+    from pipeline.gateway.processes.workers import give_memory_back
     give_memory_back()
 libc.free(taken(24 << 20))  # from here on glibc keeps all below 24 MB, left alone
 before = resident()

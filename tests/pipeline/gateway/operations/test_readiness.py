@@ -21,7 +21,7 @@ from tests.pipeline.run_records import made_record
 from pipeline.decisions.errors import StoreError
 from pipeline.gateway import service
 from pipeline.gateway.config.settings import Settings
-from pipeline.gateway.operations.readiness import AGAIN_SECONDS, Readiness
+from pipeline.gateway.operations.operational_records import AGAIN_SECONDS, Readiness
 from pipeline.sessions.base import MemorySessions
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
@@ -59,7 +59,7 @@ def test_it_is_not_ready_from_a_write_that_failed_until_one_works(
         return opened[-1]
 
     monkeypatch.setattr(service, "store_of", noted)
-    monkeypatch.setattr("pipeline.gateway.operations.readiness.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("pipeline.gateway.operations.operational_records.AGAIN_SECONDS", 0.0)
     policies = write_rules(tmp_path / "policy", {"deny": DENY}, kinds="text")
     body: dict[str, Any] = {"upstreams": {"up": script(tmp_path, {"text": "x"})}, "policies": [str(policies)]}
     body["audit"] = {"on_record_failure": setting}

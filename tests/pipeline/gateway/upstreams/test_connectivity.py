@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from pipeline.gateway.upstreams.connectivity import check_connection
+from pipeline.gateway.upstreams.upstream import check_connection
 
 
 @pytest.fixture

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
+import re
+import secrets
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
@@ -12,35 +17,247 @@ from typing import Any, Final
 
 import aiohttp
 
-from cmf.adapters.mcp.request import VERSION_KEY
+from cmf.adapters.mcp.request import NAMED, VERSION_KEY
+from cmf.adapters.wire.sse import sse_bytes
 from cmf.json.codec import dumps
 from cmf.message.security import SubjectExtension
-from pipeline.decisions.context import Context
+from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.decision import Mode
 from pipeline.decisions.ids import new_ulid
 from pipeline.gateway.auth.identity import Identities
 from pipeline.gateway.config.access import KEY_HEADERS
 from pipeline.gateway.config.config_file import secret_of
-from pipeline.gateway.config.mcp_settings import PATH, McpServer
-from pipeline.gateway.config.settings import Limits, Settings
+from pipeline.gateway.config.settings import PATH, Limits, McpServer, Settings
 from pipeline.gateway.http import incoming
-from pipeline.gateway.http.incoming import LASTS, ClientDisconnected, Receive, Scope, Send
+from pipeline.gateway.http.client_response import Reply
+from pipeline.gateway.http.incoming import LASTS, ClientDisconnected, Receive, Scope, Send, SharedTimeout
 from pipeline.gateway.http.refusal import Refusal, later
-from pipeline.gateway.http.timeouts import SharedTimeout
-from pipeline.gateway.mcp.answers import McpReply
-from pipeline.gateway.mcp.headers import check_accepts, check_routing
-from pipeline.gateway.mcp.sessions import McpSession, McpSessions
 from pipeline.gateway.operations.metrics import Metrics
 from pipeline.guard import Guard
-from pipeline.mcp import refusals
-from pipeline.mcp.frames import Batch, Frame, FrameError, Kind, frame_of
-from pipeline.mcp.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
-from pipeline.mcp.link import Link, Memory, Side, Step, note
-from pipeline.mcp.param_headers import ParamHeaders
+from pipeline.mcp.frames import (
+    CLOSED,
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    UNSUPPORTED_VERSION,
+    Batch,
+    Frame,
+    FrameError,
+    Kind,
+    Refused,
+    client_disconnected,
+    error_body,
+    frame_of,
+    of_frame,
+    timed_out,
+)
+from pipeline.mcp.http_server import JSON, PREFIX, SESSION, SSE, VERSION, Address, HttpServer, ParamHeaders, connections
+from pipeline.mcp.link import ALONE, VERSIONS, Link, Memory, Side, Step, note
 from pipeline.mcp.pins import Pins
-from pipeline.mcp.refusals import Refused, error_body, of_frame
 from pipeline.mcp.stdio import owned
 from pipeline.run.offload import apart
+
+
+@dataclass(slots=True)
+class McpSession:
+    """One client's session: its link, and the session with the server behind it."""
+
+    link: Link
+    server: HttpServer
+    context: Context
+    used: float = 0.0
+    listens: bool = False
+    id: str = ""
+
+
+class McpSessions:
+    """The sessions with one server, by the id given to the client.
+
+    Args:
+        clock: monotonic seconds. settings: how many there may be, and how long they may be idle.
+    """
+
+    def __init__(self, clock: Callable[[], float], settings: McpServer) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._sessions: dict[str, McpSession] = {}
+        self._memories: OrderedDict[SessionKey, Memory] = OrderedDict()
+
+    def begin(self, session: McpSession) -> str:
+        """Keep a new session, and return its id: 256 random bits."""
+        session.id = secrets.token_urlsafe(32)
+        session.used = self._clock()
+        self._sessions[session.id] = session
+        return session.id
+
+    def find(self, id: str | None, subject: SubjectExtension | None) -> McpSession:
+        """The session with this id, now with the client's current subject.
+
+        Raises:
+            Refusal: 400 without an id; 404 for an unknown one, or another subject's.
+        """
+        if id is None:
+            raise Refusal(400, "mcp.no-session", "Send the session's id in Mcp-Session-Id.")
+        session = self._sessions.get(id)
+        now = self._clock()
+        if session is None or session.used + self._settings.idle_seconds < now or not _is_of(session, subject):
+            raise Refusal(404, "mcp.unknown-session", "This session is not known: initialize a new one.")
+        session.used = now
+        session.context = session.context.model_copy(update={"subject": subject})
+        session.link.renew(session.context)
+        return session
+
+    def memory(self, context: Context) -> Memory:
+        """What this client's later requests depend on, where each request stands alone."""
+        key = session_key(context)
+        memory = self._memories.setdefault(key, Memory())
+        self._memories.move_to_end(key)
+        while len(self._memories) > self._settings.sessions:
+            self._memories.popitem(last=False)
+        return memory
+
+    def check_room(self, subject: SubjectExtension | None) -> None:
+        """Refusal 429 if the subject has its maximum of sessions, 503 if the server has its own."""
+        own = self._settings.subject_sessions
+        if sum(_is_of(session, subject) for session in self._sessions.values()) >= own:
+            message = f"You have {own} sessions here, the most for one subject: end one of them (DELETE)."
+            raise Refusal(429, "mcp.too-many-sessions", message, headers=later())
+        if len(self._sessions) >= self._settings.sessions:
+            raise Refusal(503, "mcp.busy", "Too many sessions: try again.", headers=later())
+
+    def forget(self, id: str) -> None:
+        """Drop a session."""
+        self._sessions.pop(id, None)
+
+    def idle(self) -> list[McpSession]:
+        """Drop the sessions that were idle too long, and return them."""
+        end = self._clock() - self._settings.idle_seconds
+        old = [session for session in self._sessions.values() if session.used < end and not session.listens]
+        for session in old:
+            self.forget(session.id)
+        return old
+
+    def all(self) -> list[McpSession]:
+        """Drop all sessions, and return them."""
+        left = list(self._sessions.values())
+        self._sessions.clear()
+        return left
+
+
+def _is_of(session: McpSession, subject: SubjectExtension | None) -> bool:
+    return session_key(session.context).subject == session_key(Context(subject=subject)).subject
+
+
+_UNSTORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class McpReply(Reply):
+    """The client's side of one HTTP request. `status` is 0 until the headers are sent."""
+
+    status = 0
+
+    def allow(self, origin: str) -> None:
+        """Let a page of this origin read the answer (CORS)."""
+        exposed = f"{SESSION}, x-request-id, x-cmf-code"
+        self._headers |= {
+            "access-control-allow-origin": origin, "access-control-expose-headers": exposed, "vary": "origin"
+        }  # fmt: skip
+
+    async def value(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+        """Send one JSON value, or no body for None. Raises ClientDisconnected, as every method here does."""
+        data = b"" if body is None else await apart(dumps, body)
+        own = {"content-length": str(len(data)), **(headers or {})} | ({} if body is None else {"content-type": JSON})
+        await self._begin(status, own)
+        await self._sent({"type": "http.response.body", "body": data})
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Send a refusal, as a JSON-RPC error without an id."""
+        refused = Refused(INVALID_REQUEST, refusal.code, refusal.message)
+        await self.value(refusal.status, error_body(None, refused), refusal.headers)
+
+    async def messages(self, messages: AsyncIterator[dict[str, Any]], *, waits: bool) -> None:
+        """Send messages as they arrive: as a stream, or as one JSON value if there is only an answer.
+
+        Args:
+            messages: all messages; the last is the answer to a call.
+            waits: whether to wait for the first one, to tell which of both it is.
+        """
+        if waits:
+            first = await anext(messages, None)
+            if first is None or "method" not in first:
+                await self.value(200, first if first is not None else error_body(None, _NOTHING))
+                return
+            await self._begin(200, {"content-type": SSE})
+            await self._message(first)
+        else:
+            await self._begin(200, {"content-type": SSE})
+            await self._sent({"type": "http.response.body", "body": b"", "more_body": True})
+        async for body in messages:
+            await self._message(body)
+        await self._sent({"type": "http.response.body", "body": b""})
+
+    async def _message(self, body: dict[str, Any]) -> None:
+        data = await apart(sse_bytes, {"event": "message", "data": body})
+        await self._sent({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status = status
+        await self._sent(self._head(status, {**_UNSTORED, **headers}))
+
+
+_NOTHING: Final = Refused(INVALID_REQUEST, "mcp.nothing", "Policy passes nothing of this on.")
+
+
+_BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
+
+
+def check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
+    """Refusal 406 unless `Accept` includes each of these media types."""
+    accepted = {media_type.partition(";")[0].strip().lower() for media_type in headers.get("accept", "").split(",")}
+    if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & accepted for kind in kinds):
+        raise Refusal(406, "http.accept", f"Accept {' and '.join(kinds)}.")
+
+
+def check_routing(headers: Mapping[str, str], frame: Frame, version: Any, params: ParamHeaders) -> None:
+    """Raise Refused if headers contradict the message: whoever routes by headers would be misled.
+
+    Those of arguments are compared where the tool is known from a list.
+    """
+    if version != ALONE:
+        raise Refused(
+            UNSUPPORTED_VERSION,
+            "mcp.version",
+            "No message of this revision stands alone.",
+            supported=list(VERSIONS),
+            requested=version if isinstance(version, str) else "",
+        )
+    if headers.get(VERSION) != version:
+        raise _mismatch("The headers name another revision than the body, or none.")
+    if SESSION in headers or frame.method == "initialize":
+        raise Refused(INVALID_REQUEST, "mcp.session-begun", "This revision has no sessions.")
+    named = frame.params.get(NAMED[frame.method]) if frame.method in NAMED else None
+    if headers.get("mcp-method", frame.method) != frame.method or (
+        named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
+    ):
+        raise _mismatch("The headers name another method or target than the body.")
+    own = params.of(frame.body)
+    claimed = {name: text for name, text in headers.items() if name.startswith(PREFIX)}
+    if own is not None and any(_decoded(text) != _decoded(own.get(name, "")) for name, text in claimed.items()):
+        raise _mismatch("A header names another value of an argument than the body.")
+
+
+def _mismatch(message: str) -> Refused:
+    return Refused(HEADER_MISMATCH, "mcp.header-mismatch", message)
+
+
+def _decoded(text: str) -> str | None:
+    match = _BASE64.fullmatch(text)
+    if match is None:
+        return text
+    try:
+        return base64.b64decode(match[1], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
 
 _log: Final = logging.getLogger("pipeline.gateway")
 DIALECT: Final = "mcp"
@@ -265,7 +482,7 @@ class McpGateway:
                 else:
                     await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
             except ClientDisconnected:  # it will not answer what the server asked meanwhile
-                refused = refusals.client_disconnected()
+                refused = client_disconnected()
                 answers = [
                     answer for call_id in asked for answer in session.link.cut(call_id, refused, side=Side.SERVER)
                 ]
@@ -403,7 +620,7 @@ async def _exchanged(
         except StopAsyncIteration:
             pass  # the stream ended before the answer
         except TimeoutError:
-            why = refusals.timed_out()
+            why = timed_out()
         except Refused as refused:
             why = refused
         for body_to_client in session.link.cut(minted, why):
@@ -421,7 +638,7 @@ async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, An
     try:
         received = await apart(frame_of, value)
     except FrameError as error:
-        raise Refused(refusals.CLOSED, error.code, "The server's message cannot be read.", retryable=True) from None
+        raise Refused(CLOSED, error.code, "The server's message cannot be read.", retryable=True) from None
     late = session.link.expired(Side.SERVER)
     step = await session.link.receive(Side.SERVER, received)
     for body in (*late.back, *step.back):

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from tests.house.tree import ROOT
-from tests.pipeline.gateway.checks.test_check import ask, settings
 from tests.pipeline.gateway.servers import KEY, Bare, serving
 from tests.pipeline.gateway.test_audit import kept
+from tests.pipeline.gateway.test_checks import ask, settings
 from tests.pipeline.gateway.test_crossing import asks
 from tests.pipeline.gateway.test_refusals import CHAT, approve, says
 
@@ -130,7 +130,7 @@ def test_what_may_only_go_on_changed_does_not_go_on(url: str) -> None:
 
 @pytest.mark.spec("GW-243")
 def test_a_request_that_would_be_written_differently_is_denied(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.gateway.checks.check.emit", lambda *_: says("hi") | {"n": 1})
+    monkeypatch.setattr("pipeline.gateway.checks.emit", lambda *_: says("hi") | {"n": 1})
 
     assert authz(url, says("hi"))[1]["x-cmf-code"] == "check.would-change"
 

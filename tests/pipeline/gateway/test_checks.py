@@ -21,7 +21,7 @@ from tests.pipeline.gateway.test_refusals import CHAT, TAINT, WAIT, approve, bea
 from cmf.adapters import FORMATS
 from pipeline.audit.verification import verify
 from pipeline.gateway import service
-from pipeline.gateway.checks.check import Format
+from pipeline.gateway.checks import Format
 from pipeline.run.judge import Judge, PassResult
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from tests.house.tree import ROOT
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.checks.test_check import ask, settings
 from tests.pipeline.gateway.matrix_bodies import picture
 from tests.pipeline.gateway.servers import serving
 from tests.pipeline.gateway.test_audit import kept
+from tests.pipeline.gateway.test_checks import ask, settings
 from tests.pipeline.gateway.test_refusals import approve
 
 from pipeline.gateway.http.endpoints import LITELLM_PATH
@@ -194,7 +194,7 @@ def test_a_change_that_litellm_would_not_make_is_blocked(url: str, body: Any) ->
 
 @pytest.mark.spec("GW-247")
 def test_a_text_that_is_gone_is_no_text(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.gateway.checks.check.emit", lambda *_: {"model": "m", "messages": []})
+    monkeypatch.setattr("pipeline.gateway.checks.emit", lambda *_: {"model": "m", "messages": []})
 
     assert tell(url, handed("hi"))[1]["x-cmf-code"] == "check.would-change"
 

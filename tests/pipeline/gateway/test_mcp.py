@@ -22,7 +22,7 @@ from tests.pipeline.gateway.mcp_servers import Said, Told, everything, json_repl
 from tests.pipeline.gateway.servers import ANN, KEY, serving, until
 from tests.pipeline.gateway.test_refusals import BOB, BOB_KEY
 
-from pipeline.gateway.config.mcp_settings import McpServer
+from pipeline.gateway.config.settings import McpServer
 from pipeline.mcp.http_server import HttpServer
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"

@@ -1,1 +1,0 @@
-"""Bodies judged for another proxy, and sent nowhere."""

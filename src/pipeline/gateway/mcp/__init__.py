@@ -1,1 +1,0 @@
-"""MCP servers behind the gateway, over streamable HTTP."""
