@@ -5,12 +5,12 @@ Spec: docs/spec/adapters/openai_chat.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter, is_
 from typing import Any, Final, TypeVar
 
-from cmf.adapters.wire.fields import MARK, Fields, allowed_names, count_in, extra_of
+from cmf.adapters.wire.fields import MARK, Fields, allowed_names, count_in, extra_of, object_in
 from cmf.adapters.wire.loss import drop_foreign_extra
 from cmf.enums import Role, StopReason
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
@@ -18,15 +18,14 @@ from cmf.json.value import replace, trusted
 from cmf.message.message import (
     Message,
     OpaquePart,
-    Part,
     TextPart,
     ThinkingPart,
     TokenUsage,
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.message.pairing import has_client_call
-from cmf.message.request import Choice, Request, Response, ToolChoice, ToolChoiceMode
+from cmf.message.request import Request, Response, ToolChoice, ToolChoiceMode
+from cmf.message.transform import messages_of, with_messages
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 """Keys of a message whose text is thinking."""
@@ -76,8 +75,6 @@ class Dialect:
 
 
 STREAM: Final = f"{MARK}stream"  # what the chunks had beside the body
-JSON: Final = "json"  # the form of a text that came as JSON and not as a string
-CHOICE_ERROR: Final = "choice_error"  # the form of an error inside a choice, to which it goes back
 
 ROLES: Final = {
     "system": Role.SYSTEM,
@@ -101,17 +98,11 @@ STOP_REASONS: Final = {
 }
 
 FINISH_REASONS: Final = {
-    StopReason.END: "stop",
-    StopReason.RETURN: "stop",
     StopReason.CALL: "tool_calls",
     StopReason.MAX_TOKENS: "length",
-    StopReason.STOP_SEQUENCE: "stop",
-    StopReason.REFUSAL: "stop",
     StopReason.CONTENT_FILTER: "content_filter",
-    StopReason.PAUSE: "stop",
-    StopReason.ERROR: "stop",
-    StopReason.OTHER: "stop",
 }
+"""The words for reasons; for all others it is `stop`."""
 
 _CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
     "auto": "auto",
@@ -119,24 +110,6 @@ _CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
     "required": "required",
     "any": "required",
 }
-
-
-def stop_reason(raw: str, *, refused: bool, calls: bool) -> StopReason:
-    """The canonical reason. A refusal is in the message, with `stop` beside it; so are calls that were forced.
-
-    Some services say "" beside calls, and others nothing but `stop`.
-    """
-    reason = STOP_REASONS.get(raw, StopReason.OTHER)
-    if calls and not refused and (reason is StopReason.END or not raw):
-        return StopReason.CALL
-    if refused and reason is StopReason.END:
-        return StopReason.REFUSAL
-    return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
-
-
-def has_calls(parts: Sequence[Part], dialect: Dialect) -> bool:
-    """Whether a message calls tools of the client."""
-    return has_client_call(parts) or any(dialect.key_of(part) == "tool_calls" for part in parts)
 
 
 def tool_choice(raw: Any) -> ToolChoice | None:
@@ -166,11 +139,7 @@ def usage_of(raw: Any) -> TokenUsage | None:
     if not isinstance(raw, dict):
         return None
     prompt, output = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
-    total = count_in(raw, "total_tokens") or prompt + output
-    if raw.keys() <= _PLAIN_COUNTS:
-        return trusted(TokenUsage, input_tokens=prompt, output_tokens=output, total_tokens=total)
-    details = raw.get("prompt_tokens_details")
-    inner: Mapping[str, Any] = details if isinstance(details, dict) else {}
+    inner = object_in(raw, "prompt_tokens_details")
     cached = (
         count_in(inner, "cached_tokens") or count_in(raw, "prompt_cache_hit_tokens") or count_in(raw, "cached_tokens")
     )
@@ -179,13 +148,10 @@ def usage_of(raw: Any) -> TokenUsage | None:
         TokenUsage,
         input_tokens=max(0, prompt - cached - written),
         output_tokens=output,
-        total_tokens=total,
+        total_tokens=count_in(raw, "total_tokens") or prompt + output,
         cached_input_tokens=cached,
         cache_creation_input_tokens=written,
     )
-
-
-_PLAIN_COUNTS: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 def wire_usage(usage: TokenUsage) -> dict[str, Any]:
@@ -207,7 +173,6 @@ def wire_usage(usage: TokenUsage) -> dict[str, Any]:
 # name such fields alike, so between them they are written and not dropped [OPR-6].
 
 _V = TypeVar("_V", bound=Request | Response)
-_H = TypeVar("_H")
 _extra: Final = attrgetter("extra")
 _LEAVES: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})
 """Parts that keep what is their format's in `extra` alone."""
@@ -218,30 +183,22 @@ def as_own(value: _V, kin: str | None, own: str) -> _V:
     if kin is None:
         return value
     names = {kin: own, f"{kin}.key": f"{own}.key"}
-    fields: dict[str, Any]
-    if isinstance(value, Request):
-        fields = {"tools": tuple(_renamed(tool, names) for tool in value.tools)}
-        fields["messages"] = tuple(_message(message, names) for message in value.messages)
-    else:
-        fields = {"choices": tuple(_choice(choice, names) for choice in value.choices)}
-    renamed: _V = _renamed(_with(value, **fields), names)
+    value = with_messages(value, tuple([_message(message, names) for message in messages_of(value)]))
+    holders = "tools" if isinstance(value, Request) else "choices"
+    renamed: _V = _renamed(_with(value, holders, _renamed, names), names)
     return renamed
-
-
-def _choice(choice: Choice, names: dict[str, str]) -> Any:
-    return _renamed(_with(choice, message=_message(choice.message, names)), names)
 
 
 def _message(message: Message, names: dict[str, str]) -> Any:
     content = message.content
     if not message.extra and _LEAVES.issuperset(map(type, content)) and not any(map(_extra, content)):
         return message  # as most are: there is nothing to look through
-    return _renamed(_with(message, content=tuple(_part(part, names) for part in message.content)), names)
+    return _renamed(_with(message, "content", _part, names), names)
 
 
 def _part(part: Any, names: dict[str, str]) -> Any:
     if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
-        part = _with(part, content=tuple(_part(inner, names) for inner in part.content))
+        part = _with(part, "content", _part, names)
     elif isinstance(part, OpaquePart) and part.provider in names:
         part = replace(part, provider=names[part.provider])
     return _renamed(part, names)
@@ -261,13 +218,8 @@ def _renamed(holder: Any, names: dict[str, str]) -> Any:
     return replace(holder, extra=freeze(renamed))
 
 
-def _with(holder: _H, **fields: Any) -> _H:
-    """The holder with these fields; the very same where each item of them is."""
-    changed = {name: new for name, new in fields.items() if not _same(new, getattr(holder, name))}
-    return replace(holder, **changed) if changed else holder
-
-
-def _same(new: Any, old: Any) -> bool:
-    if isinstance(new, tuple) and isinstance(old, tuple):
-        return all(map(is_, new, old))  # as long as each other: one was made from the other
-    return new is old
+def _with(holder: Any, field: str, rename: Callable[[Any, dict[str, str]], Any], names: dict[str, str]) -> Any:
+    """The holder with each item of a field renamed; the very same where each item is."""
+    items = getattr(holder, field)
+    renamed = tuple([rename(item, names) for item in items])
+    return holder if all(map(is_, renamed, items)) else replace(holder, **{field: renamed})

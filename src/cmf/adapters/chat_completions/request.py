@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.adapters.chat_completions.dialect import Dialect, tool_choice, wire_tool_choice
-from cmf.adapters.chat_completions.parts_in import Names, decoded_message, listed_in, read_plain
-from cmf.adapters.chat_completions.parts_out import wire_messages
+from cmf.adapters.chat_completions.parts import Names, decoded_message, listed_in, read_plain, wire_messages
 from cmf.adapters.wire import loss
-from cmf.adapters.wire.call_ids import CallIds
-from cmf.adapters.wire.fields import Fields, merge
+from cmf.adapters.wire.call_ids import CallIds, call_names
+from cmf.adapters.wire.fields import Fields, merge, object_in
 from cmf.adapters.wire.layout import respell, respell_one, shape_of, spelled_one
 from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, same_spelling
 from cmf.json.value import present, replace, trusted
-from cmf.message.message import Message, ToolCallPart
+from cmf.message.message import Message
 from cmf.message.request import Request, Sampling
 from cmf.message.tools import ToolDefinition
 
@@ -38,15 +37,20 @@ def read_request(dialect: Dialect, body: Any, model: str | None, headers: Mappin
     listed: Any = raw.get("messages") if isinstance(raw, dict) else None
     rest = {key: item for key, item in raw.items() if key != "messages"} if isinstance(raw, dict) else raw
     head = _decode(rest, listed, dialect)
-    names: Names = {}
-    messages = tuple([_read_message(message, at, dialect, names) for at, message in enumerate(listed)])
-    request = spelled_one(replace(head, messages=messages), _encode(head, dialect), rest, format_name=dialect.format)
+    names: dict[str, str] = {}
+    messages = []
+    for at, item in enumerate(listed):
+        if (message := read_plain(item)) is None:
+            message = _read_message(item, at, dialect, names)
+            names |= call_names((message,))
+        messages.append(message)
+    request = spelled_one(
+        replace(head, messages=tuple(messages)), _encode(head, dialect), rest, format_name=dialect.format
+    )
     return request if request.model is not None else replace(request, model=model)
 
 
 def _read_message(raw: Any, index: int, dialect: Dialect, names: Names) -> Message:
-    if (plain_message := read_plain(raw)) is not None:
-        return plain_message
     path = f"$.messages[{index}]"
     message = decoded_message(raw, path, dialect, names)
     plain = wire_messages(message, dialect, CallIds())[0]
@@ -59,14 +63,12 @@ def _decode(raw: Any, messages: Any, dialect: Dialect) -> Request:
     fields.drop_nulls(_REQUEST_NULLS)
     if not isinstance(messages, list):
         raise ShapeError("`messages` is missing or not an array", path="$.messages", hint="send at least one message")
-    tools = _tools(fields, dialect)
     schema, schema_name = _response_schema(fields)
-    choice = _tool_choice(fields)
     return trusted(
         Request,
         model=fields.take("model", str),
-        tools=tools,
-        tool_choice=choice,
+        tools=_tools(fields, dialect),
+        tool_choice=_tool_choice(fields),
         response_schema=schema,
         response_schema_name=schema_name,
         sampling=_sampling(fields),
@@ -86,26 +88,17 @@ def _tools(fields: Fields, dialect: Dialect) -> tuple[ToolDefinition, ...]:
 
 def _tool(raw: Any, path: str, dialect: Dialect) -> ToolDefinition:
     fields = Fields(raw, path)
-    if fields.peek("type") is not None and not isinstance(fields.peek("type"), str):
-        fields.need("type", str)
-    for kind in ("function", "custom"):
-        if fields.peek("type") not in (None, kind):
-            continue  # some services have tools of their own in this shape: `builtin_function`
-        inner_raw = fields.take(kind, dict)
-        if inner_raw is not None and isinstance(inner_raw.get("name"), str):
-            inner = Fields(inner_raw, f"{path}.{kind}")
-            fields.drop("type", kind)
-            return _defined(inner, fields, dialect, None, kind)
-        if inner_raw is not None:
-            fields.put_back(kind, inner_raw)
-    name = fields.take("type", str)  # a tool that the provider runs is known by its type
-    if name is None:
-        return _untyped(fields, dialect)
-    return trusted(ToolDefinition, name=name, type=name, executed_by="provider", extra=dialect.rest(fields))
-
-
-def _untyped(fields: Fields, dialect: Dialect) -> ToolDefinition:
-    """A tool in a shape of some service's own: known by its name or else by its first key, and shown whole."""
+    kind = fields.peek("type")
+    for form in ("function", "custom"):
+        described = fields.peek(form)  # some services have tools of their own in this shape: `builtin_function`
+        if kind in (None, form) and isinstance(described, dict) and isinstance(described.get("name"), str):
+            fields.take(form, dict)
+            fields.drop("type", form)
+            return _defined(Fields(described, f"{path}.{form}"), fields, dialect, None, form)
+    if kind is not None:
+        kind = fields.need("type", str)  # a tool that the provider runs is known by its type
+        return trusted(ToolDefinition, name=kind, type=kind, executed_by="provider", extra=dialect.rest(fields))
+    # One in a shape of some service's own: known by its name or else by its first key, and shown whole.
     other_keys = (key for key in fields.left() if key not in ("type", "function", "custom"))
     name = fields.peek("name") or next(other_keys, None)
     if not isinstance(name, str):
@@ -130,21 +123,14 @@ def _defined(inner: Fields, outer: Fields, dialect: Dialect, key: str | None, ki
 
 
 def _response_schema(fields: Fields) -> tuple[FrozenDict | None, str | None]:
-    wanted = fields.peek("response_format")
-    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
-        return None, None
-    described = wanted.get("json_schema")
-    if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
+    wanted = object_in(fields.left(), "response_format")
+    described = object_in(wanted, "json_schema")
+    if wanted.get("type") != "json_schema" or not isinstance(described.get("schema"), dict):
         return None, None
     if not isinstance(described.get("name"), str | None):
         return None, None
-    outer, inner = Fields(wanted, "$.response_format"), Fields(described, "$.response_format.json_schema")
-    schema, name = inner.take("schema", dict), inner.take("name", str)
-    outer.drop("type", "json_schema")
-    outer.take("json_schema", dict)
-    outer.leave("json_schema", inner)
-    fields.take("response_format", dict)
-    fields.leave("response_format", outer)
+    fields.take_in(("response_format",), type=str)
+    schema, name = fields.take_in(("response_format", "json_schema"), schema=dict, name=str)
     return freeze(schema), name
 
 
@@ -161,20 +147,13 @@ def _tool_choice(fields: Fields) -> Any:
 
 
 def _effort(fields: Fields, dialect: Dialect) -> str | None:
-    effort = fields.take("reasoning_effort", str)
-    reasoning = fields.peek("reasoning")
+    effort: str | None = fields.take("reasoning_effort", str)
     if not dialect.nested_effort:
         return effort
     if effort is not None:
         fields.put_back("reasoning_effort", effort)  # the other spelling: the encoder finds it in `extra`
         return effort
-    if not isinstance(reasoning, dict):
-        return None
-    inner = Fields(reasoning, "$.reasoning")
-    effort = inner.take("effort", str)
-    if effort is not None:
-        fields.take("reasoning", dict)
-        fields.leave("reasoning", inner)
+    (effort,) = fields.take_in(("reasoning",), effort=str)
     return effort
 
 
@@ -202,22 +181,20 @@ def write_request(dialect: Dialect, request: Request) -> dict[str, Any]:
         format_name=dialect.format,
         decode=lambda spelt: _decode(spelt, [], dialect),
     )
-    ids, names = CallIds(), Names()
+    ids, names = CallIds(), dict[str, str]()
     body["messages"] = [wire for message in request.messages for wire in _write_message(message, dialect, ids, names)]
     return body
 
 
-def _write_message(message: Message, dialect: Dialect, ids: CallIds, names: Names) -> list[Any]:
+def _write_message(message: Message, dialect: Dialect, ids: CallIds, names: dict[str, str]) -> list[Any]:
     written = wire_messages(message, dialect, ids)
     if shape_of(message, dialect.format):
 
         def decode(spelt: Any) -> tuple[Message]:
-            return (decoded_message(spelt, "$", dialect, dict(names)),)
+            return (decoded_message(spelt, "$", dialect, names),)
 
         written = [respell(written[0], (message,), format_name=dialect.format, decode=decode)]
-    for part in message.content:
-        if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
-            names[part.tool_call_id] = part.name
+    names |= call_names((message,))
     return written
 
 
@@ -231,8 +208,8 @@ def _encode(request: Request, dialect: Dialect) -> dict[str, Any]:
     if not choice:
         request = loss.narrowed(dialect.format, request)
     for tool in request.tools:
-        key, described = _encode_tool(tool, dialect)
-        body.setdefault(key, []).append(described)
+        key = "functions" if dialect.key_of(tool) == "functions" else "tools"
+        body.setdefault(key, []).append(_encode_tool(tool, dialect))
     if choice:
         body |= choice
     elif request.tool_choice is not None:
@@ -261,23 +238,22 @@ def _encode_sampling(request: Request, body: dict[str, Any], extra: dict[str, An
         body["stop"] = alone if sampling.stop == (alone,) else list(sampling.stop)
 
 
-def _encode_tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
-    own = dialect.own(tool)
+def _encode_tool(tool: ToolDefinition, dialect: Dialect) -> Any:
+    own, key = dialect.own(tool), dialect.key_of(tool)
     dialect.drop_foreign(tool, "tool_definition")
-    if dialect.key_of(tool) == "untyped":
-        return "tools", own
+    if key == "untyped":
+        return own
     if tool.executed_by == "provider":
-        if tool.type != tool.name or (tool.extra and not any(key.startswith(dialect.format) for key in tool.extra)):
-            raise UnsupportedError(
-                f"{dialect.format} cannot offer a tool that another provider runs", about=tool, hint="strip the tool"
-            )
-        return "tools", merge({"type": tool.type}, own)
+        if tool.type != tool.name or (tool.extra and not any(name.startswith(dialect.format) for name in tool.extra)):
+            problem = f"{dialect.format} cannot offer a tool that another provider runs"
+            raise UnsupportedError(problem, about=tool, hint="strip the tool")
+        return merge({"type": tool.type}, own)
     loss.refuse_foreign_kind(dialect.format, tool)
     described = write_definition(tool, "parameters")
-    if dialect.key_of(tool) == "functions":
-        return "functions", merge(described, own)
+    if key == "functions":
+        return merge(described, own)
     kind = "custom" if tool.type == "custom" else "function"
-    return "tools", merge({"type": own.get("type", kind), kind: described}, own)
+    return merge({"type": own.get("type", kind), kind: described}, own)
 
 
 def _spelled_choice(request: Request, extra: dict[str, Any]) -> dict[str, Any]:

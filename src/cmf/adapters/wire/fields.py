@@ -6,13 +6,15 @@ goes into `extra` under the name of the format, so that no key is lost. Spec: do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, Final, TypeVar
 
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
+from cmf.json.codec import dumps
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.message.message import ToolCallPart
 
 MARK: Final = "cmf_"
 """The prefix of keys that adapters add themselves, such as the marks of a fold. They are never written to the wire."""
@@ -52,6 +54,19 @@ class Fields:
             del self._left[key]
             return value
         return None
+
+    def take_in(self, path: Sequence[str], **kinds: type) -> list[Any]:
+        """Take values out of the object at `path`, each if it is of its kind; objects that are empty then go, too."""
+        key, *below = path
+        held = self._left.get(key)
+        if not isinstance(held, dict):
+            return [None for _ in kinds]
+        inner = Fields(held, f"{self.path}.{key}")
+        taken = inner.take_in(below, **kinds) if below else [inner.take(name, kind) for name, kind in kinds.items()]
+        if any(item is not None for item in taken):
+            del self._left[key]
+            self.leave(key, inner)
+        return taken
 
     def take_number(self, key: str) -> int | float | None:
         """Take the number under `key`, as an int or a float as it was written."""
@@ -155,6 +170,11 @@ def unmarked(body: Mapping[str, Any]) -> dict[str, Any]:
 def as_text(item: Any) -> str | None:
     """The item if it is a text; None if it is anything else."""
     return item if isinstance(item, str) else None
+
+
+def arguments_text(call: ToolCallPart) -> str:
+    """The arguments as embedded JSON: the raw text where they are none."""
+    return call.arguments_raw if call.arguments_raw is not None else dumps(call.arguments or {}).decode()
 
 
 def count_in(counts: Mapping[str, Any], key: str) -> int:
