@@ -71,6 +71,3 @@ class SealedReplies:
             hint = "it, or one that was asked for with it, was used, denied or is too old"
             raise ApprovalError("this approval cannot be used", code="approval.unusable", hint=hint)
         return self._sealer.open(approval_id, owner, sealed)
-
-
-__all__ = ["SealedReplies"]

@@ -467,5 +467,3 @@ class _FailingClosed:
 
 
 _FAILING_CLOSED: Final = _FailingClosed()
-
-__all__ = ["Histories", "History", "Origins", "Trail", "calls_in", "may_call"]

@@ -153,6 +153,3 @@ def _request_taken_in(
         same=same,
     )
     return trusted(Ingested, value=value, registry=registry, found=found, session=session, taken=taken)
-
-
-__all__ = ["Ingested", "TakenIn", "take_in"]

@@ -89,6 +89,3 @@ def _all_carry(request: Request, labels: Mapping[str, frozenset[str]], *, everyw
     found = frozenset[str]().union(*labels.values())
     shared = {id(message.extensions): message for message in request.messages[first:]}
     return all(found <= labels_of(message) for message in shared.values())
-
-
-__all__ = ["added_labels", "stamp"]

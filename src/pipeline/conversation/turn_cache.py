@@ -276,7 +276,8 @@ class TurnMemory:
         is_same = before is not None and before.revision == revision
         self._before = before.told(own) if before is not None and is_same else None
         self._revision = revision
-        self._passes: list[Callable[[], SettledPass]] = []
+        self.passes: list[Callable[[], SettledPass | None]] = []
+        """What makes the passes of this turn; only called if the run goes out (`turn`)."""
         self._referred: tuple[Reference, ...] = ()
         self.taken = None if self._before is None else self._before.taken
         """How the previous turn's request was taken in; once this run's request is, how that was."""
@@ -310,21 +311,16 @@ class TurnMemory:
         self._referred = references(value, since)
         return self._referred
 
-    def add(
-        self, settle: Callable[[Request, Sequence[str]], SettledPass] | None, edited: Traffic, removed: list[str]
-    ) -> None:
-        """Collect a pass over a request. `settle` is called with its arguments only if the run goes out (`turn`)."""
-        if settle is not None and isinstance(edited, Request):
-            self._passes.append(partial(settle, edited, removed))
-
     def turn(self) -> KeptTurn | None:
         """What the next turn can carry over from this run, which goes out; None if it judged no request."""
-        if self.taken is None or not self._passes:
+        passes = () if self.taken is None else tuple(settle() for settle in self.passes)
+        settled = tuple(one for one in passes if one is not None)
+        if self.taken is None or not settled:
             return None
         return KeptTurn(
             revision=self._revision,
             taken=self.taken,
-            passes=tuple(settle() for settle in self._passes),
+            passes=settled,
             referred=self._referred,
             written=self.digests.written,
         )
@@ -333,6 +329,3 @@ class TurnMemory:
 def depends_on_later(hits: Iterable[Hit]) -> bool:
     """Whether an edit writes numbered tokens: their numbers depend on the edits of later messages too."""
     return any(hit.effect in EDITS and hit.enforced and hit.fields.get("replacement") == "token" for hit in hits)
-
-
-__all__ = ["EMPTY_SECTION", "KeptTurn", "PassBasis", "Section", "SettledPass", "TurnMemory", "depends_on_later"]

@@ -17,6 +17,3 @@ def decode(text: str) -> bytes:
 def encode(raw: bytes) -> str:
     """The text that spells these bytes."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-__all__ = ["decode", "encode"]

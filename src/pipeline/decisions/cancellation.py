@@ -39,6 +39,3 @@ def is_cancelled(error: BaseException) -> bool:
     except RuntimeError:  # no loop runs: the coroutine is being closed
         return True
     return task is None or (isinstance(error, asyncio.CancelledError) and task.cancelling() > 0)
-
-
-__all__ = ["PROCESS_EXITS", "is_cancelled", "run_to_end"]

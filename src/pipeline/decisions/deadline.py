@@ -77,6 +77,3 @@ class Deadline:
         What was tried again did fit in the time once: it is others that it had to be tried again for.
         """
         return self._tries <= 1 and self._worked >= _SHARE * self._seconds
-
-
-__all__ = ["Deadline"]

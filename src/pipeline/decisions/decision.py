@@ -529,6 +529,3 @@ def overall(views: Iterable[ViewDecision], coverage: Coverage) -> tuple[Verdict,
     verdict = min((view.verdict for view in listed), key=_VERDICTS.index, default=Verdict.DENY)
     action = min((view.outcome for view in listed), key=_ACTIONS.index, default=Action.REFUSE)
     return (verdict, action) if coverage.full else (Verdict.DENY, Action.REFUSE)
-
-
-__all__ = ["Coverage", "Skipped"]

@@ -60,6 +60,3 @@ def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _paths(f"{path}[{index}]", item)
     else:
         yield path, value
-
-
-__all__ = ["counted", "escaped", "escaped_json", "meant", "rego_paths", "shortened", "visible"]

@@ -148,6 +148,3 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from leaves(item, (*path, index))
     else:
         yield path, value
-
-
-__all__ = ["MAX_STEPS", "Mark", "Path", "Step", "compiled", "escaped", "leaves", "names", "record_of", "shape"]

@@ -25,6 +25,3 @@ def made_at(ulid: str) -> str:
     for digit in ulid[:10]:
         milliseconds = milliseconds << 5 | _DIGITS.index(digit)
     return iso(milliseconds * 1_000)
-
-
-__all__ = ["made_at", "new_ulid"]

@@ -103,6 +103,3 @@ class JsonLines(logging.Formatter):
         if error is not None:
             line["error"] = type(error).__name__
         return dumps(line).decode()
-
-
-__all__ = ["JsonLines", "UnblockedLog", "log_to_standard_error"]

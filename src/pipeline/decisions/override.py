@@ -62,6 +62,3 @@ class Overrides(Protocol):
 
     def holding(self) -> tuple[Override, ...]:
         """The overrides in force. Never raises: if the store cannot be read there are none, and policy is enforced."""
-
-
-__all__ = ["Override", "Overrides"]

@@ -193,15 +193,3 @@ def form_of(cls: type) -> str | tuple[Entry, ...] | Callable[[Any], Any]:
 
 
 _write: Final = _native.ValueWriter(form_of).write
-
-__all__ = [
-    "Facts",
-    "SessionFacts",
-    "form_of",
-    "in_content",
-    "json_bytes",
-    "shared_bytes",
-    "view_bytes",
-    "whole",
-    "with_facts",
-]

@@ -99,6 +99,3 @@ class Holder(Protocol):
     def erase(self, items: Sequence[str]) -> None:
         """Erase the items, durably; those erased before are no error. StoreError if they may still be there."""
         ...
-
-
-__all__ = ["FOREVER", "NEVER", "Holder", "Keep", "Span", "keep", "strictest"]

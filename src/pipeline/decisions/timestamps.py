@@ -29,6 +29,3 @@ def instant_of(at: int) -> datetime:
 def iso(at: int) -> str:
     """A moment as people read it: ISO 8601 in UTC, to the second (`2026-01-31T09:00:00Z`)."""
     return instant_of(at).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-__all__ = ["LAST", "MICROSECOND", "SECOND", "instant_of", "iso", "micros"]

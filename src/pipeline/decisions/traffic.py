@@ -81,6 +81,3 @@ def unchanged(held: tuple[Value, ...], given: tuple[Value, ...]) -> int:
     if not old or not equal_start((), equal_start((), b"", old[:1])[1], new[:1])[0]:
         return start
     return start + equal_start((), equal_start((), b"", old)[1], new)[0]
-
-
-__all__ = ["equal_start", "identical_start", "unchanged"]

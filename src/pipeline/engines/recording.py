@@ -49,6 +49,3 @@ def _merged(under: Any, over: Any) -> Any:
     if not (isinstance(under, dict) and isinstance(over, dict)):
         return over
     return under | {key: _merged(under.get(key), item) for key, item in over.items()}
-
-
-__all__ = ["Tap"]

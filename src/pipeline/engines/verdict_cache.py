@@ -355,6 +355,3 @@ def _rank(value: Any) -> Any:
         case _:
             keys = sorted(value, key=str.encode)
             return (5, [(_rank(key), _rank(value[key])) for key in keys])
-
-
-__all__ = ["MAX_VERDICTS", "Counts", "ReusingEngine"]

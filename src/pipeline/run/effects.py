@@ -383,6 +383,3 @@ def _step(holder: Any, token: str, path: str) -> Any:
 
 def _text(value: Any) -> str:
     return dumps(value).decode()
-
-
-__all__ = ["MASK", "Replacer", "apply_edits"]

@@ -203,6 +203,3 @@ def _merged(before: ViewDecision, view: ViewDecision) -> ViewDecision:
     return dataclasses.replace(
         before, hits=hits, verdict=verdict_of(hits), outcome=outcome, origins=view.origins, reused=reused
     )
-
-
-__all__ = ["DecisionLines", "HitFinder", "settle_joined"]

@@ -188,6 +188,3 @@ def _named(root: str, steps: _Steps) -> tuple[str, str, str]:
         slot = next((name for name in names if name not in ("messages", "choices", "message")), "messages")
     slot = f"{root}.{slot}" if root else slot
     return slot, SLOTS[slot].tier if slot in SLOTS else Tier.IMMUTABLE, f"${path}"
-
-
-__all__ = ["Given", "isolated", "shown"]

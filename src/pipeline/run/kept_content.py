@@ -108,6 +108,3 @@ def _of_objects(before: Mapping[str, Any], after: Mapping[str, Any], place: str)
             yield from _differing(old, after[name], f"{place}/{name}")
         elif old != after[name]:
             yield place
-
-
-__all__ = ["NOTHING", "ContentMode", "KeepingContent", "Kept", "Mask"]

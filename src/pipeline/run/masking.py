@@ -279,6 +279,3 @@ _CLASSES: Final = ("0123456789", "abcdef", "ghijklmnopqrstuvwxyz", "ABCDEF", "GH
 def _of_class(character: str, drawn: int) -> str:
     own = next(letters for letters in _CLASSES if character in letters)
     return own[drawn % len(own)]
-
-
-__all__ = ["Masking"]

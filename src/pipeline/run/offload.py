@@ -155,18 +155,3 @@ def completed(run: Coroutine[Any, Any, _T]) -> _T:
 
 
 BLOCKING: Final = Waiting(None)
-
-
-__all__ = [
-    "BLOCKING",
-    "LARGE_BYTES",
-    "Offload",
-    "Waiting",
-    "apart",
-    "arrived",
-    "arrived_bytes",
-    "close_threads",
-    "completed",
-    "has_large_work",
-    "is_large",
-]

@@ -128,6 +128,3 @@ def _is_too_much(decision: Decision) -> bool:
     reasons = decision.reasons
     failed = all(hit.rule in (INPUT_RULE, *OUTAGE_RULES) for hit in reasons)
     return failed and any(hit.rule == INPUT_RULE or hit.code in TOO_MUCH for hit in reasons)
-
-
-__all__ = ["Basis", "Outcome", "Ran", "bound", "is_outage", "raised"]

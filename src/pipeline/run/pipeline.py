@@ -173,7 +173,7 @@ class Pipeline:
     @property
     def revision(self) -> str:
         """The revision of `policies`: a SHA-256 in hexadecimal."""
-        return self._runner.revision
+        return self._runner.policies.revision
 
     @property
     def policies(self) -> PolicySet:
@@ -257,8 +257,8 @@ class Pipeline:
         if ran.ends is not None:
             raise ran.ends
         if ran.staged is not None:
-            finish = self._runner.afterwards_in_background if waits else self._runner.afterwards
-            finish(ran.staged, known)
+            stages = self._runner.stages
+            (stages.afterwards_in_background if waits else stages.afterwards)(ran.staged, known)
         return ran.outcome
 
     async def _judged(self, job: _Job) -> Ran:

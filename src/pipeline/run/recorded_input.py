@@ -298,6 +298,3 @@ def find(path: Path, id: str) -> Entry:
             if entry.id == id:
                 return entry
     raise ReplayError("no entry has this id", path=str(path), hint="`cmf impact` lists ids", code="replay.unknown-id")
-
-
-__all__ = ["KINDS", "VERSION", "Entry", "append", "entries", "entry_of", "find", "lines", "read_entry", "summary_of"]

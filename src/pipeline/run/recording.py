@@ -133,6 +133,3 @@ class Recording:
         _log.error("decision %s is not on record: %s", outcome.decision.id, why)
         self._events.publish(RecordUnavailable(decision=outcome.decision.id, code=code, released=self._release))
         return self._release
-
-
-__all__ = ["NOT_ON_RECORD", "UNRECORDED", "Recording", "Records", "SharingRecords", "sharing"]

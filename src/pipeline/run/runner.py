@@ -6,7 +6,7 @@ Order and deadlines live here and nowhere else. Spec: docs/spec/pipeline.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from copy import copy
 from functools import partial
 from time import perf_counter_ns
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.errors import CmfError
 from cmf.json.value import replace, to_bytes, trusted
+from cmf.message.request import Request
 from cmf.message.transform import messages_of
 from cmf.views.iterate import iter_views
 from pipeline.approvals.needs import (
@@ -26,7 +27,7 @@ from pipeline.approvals.needs import (
     with_approval,
 )
 from pipeline.conversation.history import History
-from pipeline.conversation.intake import Ingested, take_in
+from pipeline.conversation.intake import take_in
 from pipeline.conversation.labels import LabelSources, stamp
 from pipeline.conversation.references import refusals
 from pipeline.conversation.turn_cache import TurnMemory
@@ -91,22 +92,15 @@ class _Account(NamedTuple):
     coverage: Coverage
     stages: tuple[StageRecord, ...]
 
-    @classmethod
-    def of_unjudged(cls, value: Traffic, stages: tuple[StageRecord, ...]) -> _Account:
-        """The account of a value that policy was not asked about: all its views count as skipped."""
-        return cls((), (), _unjudged(value), stages)
 
-    @classmethod
-    def of_unreadable(cls, error: CmfError, stages: tuple[StageRecord, ...]) -> _Account:
-        """The account of a value that no view can show in full; its record says what to change."""
-        record = _closing(
-            error.code, f"{error.message}; {error.hint}" if error.hint else error.message, rule=INPUT_RULE
-        )
-        coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
-        return cls((), (), coverage, (*stages, record))
-
-    def with_views(self, views: tuple[ViewDecision, ...]) -> _Account:
-        return self._replace(views=views, hit=tuple(view for view in views if view.hits))
+def _unjudged(value: Traffic, stages: tuple[StageRecord, ...]) -> _Account:
+    """The account of a value that policy was not asked about: all its views count as skipped."""
+    try:
+        paths = [view.path for view in iter_views(value)]
+    except CmfError as error:
+        paths = [error.path]
+    skipped = tuple(Skipped(path=path, reason="stage.stopped") for path in paths)
+    return _Account((), (), Coverage(produced=len(paths), evaluated=0, skipped=skipped), stages)
 
 
 class Runner:
@@ -134,7 +128,7 @@ class Runner:
         self._replacer_key = replacer_key
         self._approval_time = int(approval_seconds * 1_000_000)
         self._events = events or Events()
-        self._stages = Stages(stages, self._events, mode)
+        self.stages = Stages(stages, self._events, mode)
 
     def _use(self, policies: PolicySet, engine: Engine) -> None:
         self.policies = policies
@@ -148,18 +142,13 @@ class Runner:
         other._use(policies, engine)
         return other
 
-    @property
-    def revision(self) -> str:
-        """The revision of its policy set."""
-        return self.policies.revision
-
     def close(self) -> None:
         """Release what the engine holds."""
         self._engine.close()
 
     async def aclose(self) -> None:
         """`close`, after ending the stages that still run in the background."""
-        await self._stages.aclose()
+        await self.stages.aclose()
         self._engine.close()
 
     def deadline(self) -> Deadline:
@@ -186,39 +175,49 @@ class Runner:
         history.deadline = deadline
         staged: Staged | None = None
         try:
-            memory = self._memory(history, context)
+            # If profiles call functions of the host, their answers may have changed since the last turn.
+            before = history.turn if self._reuses and not history.profiles.asks else None
+            memory = TurnMemory(before, self.policies.revision, context.request)
             with deadline.working():
-                taken = self._taken_in(traffic, context, session, history, memory)
+                taken = take_in(traffic, context, session, history.profiles, history.before, memory.taken)
+                memory.taken = taken.taken
+                history.keep = keep_until(taken.retention, session.moment)
             begin = perf_counter_ns()
             with deadline.paused():
                 staged = await waiting.either(
-                    partial(self._stages.run, taken.value, context), partial(self._stages.arun, taken.value, context)
+                    partial(self.stages.run, taken.value, context), partial(self.stages.arun, taken.value, context)
                 )
-            steps = self._governed(taken, staged, session, history, context, memory, deadline)
-            spent = perf_counter_ns() - begin
-            evaluating = 0
-            answer: Any = None
-            try:
-                while True:
-                    with deadline.working():
-                        asked = steps.send(answer)
-                    begin = perf_counter_ns()
-                    if isinstance(asked, Batch):
-                        answer = await self._evaluated(asked, deadline, waiting)
-                        evaluating += perf_counter_ns() - begin
-                    else:
-                        answer = await waiting.work(deadline.timed, asked)
-            except StopIteration as done:
-                outcome = done.value
+            stages_ns = perf_counter_ns() - begin
+            evaluate_ns, answer = 0, None
+            with deadline.working():
+                taken = taken if staged.stopped else taken.after(staged.value)  # the labels of data that stages brought
+                excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
+                finder = HitFinder(self._rules, excuses, taken.rule())
+                keep = context.session is not None  # without a session there is no next turn to keep anything for
+                steps = self._steps(staged, taken.value, session, history, finder, memory, deadline, keep=keep)
+                asked = _sent(steps, None)
+            while not isinstance(asked, Outcome):
+                begin = perf_counter_ns()
+                if isinstance(asked, Batch):
+                    answer = await self._evaluated(asked, deadline, waiting)
+                    evaluate_ns += perf_counter_ns() - begin
+                else:
+                    answer = await waiting.work(deadline.timed, asked)
+                with deadline.working():
+                    asked = _sent(steps, answer)
         except DeadlinePassed:
             return Ran(self._late(traffic, deadline))
-        except CmfError as error:
-            records = () if staged is None else tuple(staged.records)
-            return Ran(self._outcome(_Account.of_unreadable(error, records)))
+        except CmfError as error:  # no view can show the value in full
+            problem = f"{error.message}; {error.hint}" if error.hint else error.message
+            records = (*([] if staged is None else staged.records), _closing(error.code, problem, rule=INPUT_RULE))
+            coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
+            return Ran(self._outcome(_Account((), (), coverage, records)))
         finally:
             history.deadline = None
-        timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-        return _ran(self._told(outcome, traffic, deadline), staged, context, session, timings, history, memory)
+        outcome = replace(asked, events=asked.events | taken.events) if taken.events else asked
+        timings = {"stages_ns": stages_ns, "evaluate_ns": evaluate_ns}
+        outcome = replace(self._told(outcome, traffic, deadline), session=context.session, timings=timings)
+        return Ran(_certified(outcome, session, history, memory), staged.value)
 
     def _told(self, outcome: Outcome, traffic: Traffic, deadline: Deadline) -> Outcome:
         """The outcome; if the engine had no time left because of the input, one that says so."""
@@ -234,72 +233,31 @@ class Runner:
         return self.closed(traffic, DeadlinePassed.default_code, "Policy did not decide in time.")
 
     async def _evaluated(self, batch: Batch, deadline: Deadline, waiting: Waiting) -> list[EngineResult]:
+        def evaluate() -> list[EngineResult]:
+            with deadline.working():
+                return self._engine.evaluate(*batch, timeout_seconds=deadline.left)
+
+        async def aevaluate() -> list[EngineResult]:
+            before = deadline.left
+            results = await self._engine.aevaluate(*batch, timeout_seconds=before)
+            if sum(map(len, batch.views)) >= LARGE_BYTES:  # on another thread: it works, more than it waits
+                deadline.worked(before - deadline.left)
+            return results
+
         try:
-            return await waiting.either(
-                partial(self._evaluate, batch, deadline), partial(self._aevaluate, batch, deadline)
-            )
+            return await waiting.either(evaluate, aevaluate)
         except PROCESS_EXITS:
             raise
         except BaseException as error:  # an engine of the host's own that does not keep its word
             if waiting.is_cancelled(error):
                 raise
-            return _broken(batch, error)
-
-    def _evaluate(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
-        with deadline.working():
-            return self._engine.evaluate(*batch, timeout_seconds=deadline.left)
-
-    async def _aevaluate(self, batch: Batch, deadline: Deadline) -> list[EngineResult]:
-        before = deadline.left
-        results = await self._engine.aevaluate(*batch, timeout_seconds=before)
-        if sum(map(len, batch.views)) >= LARGE_BYTES:  # on another thread: it works, more than it waits
-            deadline.worked(before - deadline.left)
-        return results
-
-    def afterwards(self, staged: Traffic, context: Context) -> None:
-        """Run the fire-and-forget stages on what the other stages made."""
-        self._stages.afterwards(staged, context)
-
-    def afterwards_in_background(self, staged: Traffic, context: Context) -> None:
-        """Start the fire-and-forget stages as tasks."""
-        self._stages.afterwards_in_background(staged, context)
-
-    def _memory(self, history: History, context: Context) -> TurnMemory:
-        # If profiles call functions of the host, their answers may have changed since the last turn: nothing is reused.
-        before = history.turn if self._reuses and not history.profiles.asks else None
-        return TurnMemory(before, self.revision, context.request)
-
-    def _taken_in(
-        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, memory: TurnMemory
-    ) -> Ingested:
-        taken = take_in(traffic, context, session, history.profiles, history.before, memory.taken)
-        memory.taken = taken.taken
-        history.keep = keep_until(taken.retention, session.moment)
-        return taken
-
-    def _governed(
-        self,
-        taken: Ingested,
-        staged: Staged,
-        session: SessionFacts,
-        history: History,
-        context: Context,
-        memory: TurnMemory,
-        deadline: Deadline,
-    ) -> _Steps:
-        """The judgement of what the stages made of `taken`, with the rule on its data and the labels of that data."""
-        if not staged.stopped:
-            taken = taken.after(staged.value)
-            staged = staged if taken.value is staged.value else replace(staged, value=taken.value)
-        excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
-        finder = HitFinder(self._rules, excuses, taken.rule())
-        keep = context.session is not None
-        outcome = yield from self._steps(staged, session, history, finder, memory, deadline, keep=keep)
-        return replace(outcome, events=outcome.events | taken.events) if taken.events else outcome
+            _log.error("the engine raised %s", where_from(error))
+            return [Failed("engine.failed")] * len(batch.views)
 
     def _steps(
         self,
         staged: Staged,
+        value: Traffic,
         session: SessionFacts,
         history: History,
         finder: HitFinder,
@@ -309,14 +267,13 @@ class Runner:
         keep: bool,
     ) -> _Steps:
         """The passes of judging and editing. They call no engine: they yield what to evaluate and get the results."""
-        value = staged.value
         stages = tuple(staged.records)
         if staged.stopped:
-            return self._outcome(_Account.of_unjudged(value, stages))
+            return self._outcome(_unjudged(staged.value, stages))
         referred = memory.references(value)
         unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
         if unseen:
-            return self._outcome(_Account.of_unjudged(value, (*stages, *unseen)))
+            return self._outcome(_unjudged(value, (*stages, *unseen)))
         # Labels that stages added are the session's too. The last message has them all, since labels carry forward.
         labels = session.labels.union(*map(labels_of, messages_of(value)[-1:]))
         if labels != session.labels:
@@ -340,11 +297,12 @@ class Runner:
             deadline.check()
             try:
                 removed: list[str] = []
-                edited = judged.edited(value, self._mode, replacer, removed)
+                edited = judged.edited(self._mode, replacer, removed)
                 lines.removed(removed)
             except EffectError as error:
                 return self._refused(account, _edit_failed(error.code), error.path)
-            memory.add(judged.settle, edited, removed)
+            if isinstance(edited, Request):
+                memory.passes.append(partial(judged.settle, edited, removed))
             relabelled = stamp(edited, judged.labels)
             label_sources |= judged.label_sources
             known = session.labels
@@ -386,7 +344,8 @@ class Runner:
             return self._refused(account, DENIED_BY_PERSON, answer.refs[0].path, answer)
         if answer.action is Action.FORWARD:
             approved = tuple(with_approval(view, self._mode) if view.hits else view for view in account.views)
-            return self._outcome(account.with_views(approved), value, session.labels, answer)
+            hit = tuple(view for view in approved if view.hits)
+            return self._outcome(account._replace(views=approved, hit=hit), value, session.labels, answer)
         return self._outcome(account, answer=answer)
 
     def _outcome(
@@ -418,42 +377,41 @@ class Runner:
 
     def closed(self, value: Traffic, code: str, reason: str, *, rule: str = SESSION_RULE) -> Outcome:
         """The refusal of a value that could not be judged because something that judgement needs failed."""
-        return self._outcome(_Account.of_unjudged(value, (_closing(code, reason, rule=rule),)))
+        return self._outcome(_unjudged(value, (_closing(code, reason, rule=rule),)))
 
     def _refused(self, account: _Account, hit: Hit, path: str, answer: ApprovalAnswer | None = None) -> Outcome:
         """A refusal that follows from no rule: an edit failed, edits never settled, or a person denied an approval.
 
         `hit` is added to the line of the view at `path`; if there is none, to the first line.
         """
-        at = next((index for index, view in enumerate(account.views) if view.path == path), 0)
-        views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(account.views))
-        return self._outcome(account.with_views(views), answer=answer)
+        views = list(account.views)
+        at = next((index for index, view in enumerate(views) if view.path == path), 0)
+        if views:
+            views[at] = replace(views[at], hits=(*views[at].hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
+        hit_views = tuple(view for view in views if view.hits)
+        return self._outcome(account._replace(views=tuple(views), hit=hit_views), answer=answer)
 
 
-def _ran(
-    outcome: Outcome,
-    staged: Staged,
-    context: Context,
-    session: SessionFacts,
-    timings: Mapping[str, int],
-    history: History,
-    memory: TurnMemory,
-) -> Ran:
-    goes_on = context.session is not None  # without a session there is no next turn to keep anything for
-    version = session.version if goes_on else None
-    made = replace(outcome, session=context.session, session_version=version, timings=timings)
-    if made.value is not None:  # the one place where certificates are made [C6]
-        full = made.decision.coverage.full
-        digests = memory.digests if goes_on else None
-        made = replace(made, certificate=mint(made.value, bound(made), complete=full, digests=digests))
-        if goes_on:
-            history.turn = memory.turn()
-    return Ran(made, staged.value)
+def _certified(outcome: Outcome, session: SessionFacts, history: History, memory: TurnMemory) -> Outcome:
+    """The outcome with its certificate, if its value may go out. The one place where certificates are made [C6]."""
+    keep = outcome.session is not None
+    outcome = replace(outcome, session_version=session.version if keep else None)
+    if outcome.value is None:
+        return outcome
+    digests = memory.digests if keep else None
+    full = outcome.decision.coverage.full
+    certificate = mint(outcome.value, bound(outcome), complete=full, digests=digests)
+    history.turn = memory.turn() if keep else history.turn
+    return replace(outcome, certificate=certificate)
 
 
-def _broken(batch: Batch, error: BaseException) -> list[EngineResult]:
-    _log.error("the engine raised %s", where_from(error))
-    return [Failed("engine.failed")] * len(batch.views)
+def _sent(steps: _Steps, answer: Any) -> Awaited | Outcome:
+    """What the steps wait for next, or come to."""
+    try:
+        return steps.send(answer)
+    except StopIteration as done:
+        outcome: Outcome = done.value
+        return outcome
 
 
 def _is_at_fault(traffic: Traffic, deadline: Deadline) -> bool:
@@ -469,18 +427,3 @@ def _closing(code: str, reason: str, *, rule: str) -> StageRecord:
 def _edit_failed(code: str) -> Hit:
     reason = "What policy asked for could not be carried out."
     return Hit(rule="pipeline", code=code, effect=Effect.DENY, reason=reason, severity="critical")
-
-
-def _unjudged(value: Traffic) -> Coverage:
-    """The coverage of a value that policy was not asked about."""
-    try:
-        views = [view.path for view in iter_views(value)]
-    except CmfError as error:
-        views = [error.path]
-    return Coverage(
-        produced=len(views), evaluated=0, skipped=tuple(Skipped(path=path, reason="stage.stopped") for path in views)
-    )
-
-
-def _denied(view: ViewDecision, hit: Hit) -> ViewDecision:
-    return replace(view, hits=(*view.hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)

@@ -65,7 +65,7 @@ class Serving:
                 self._retired.add(before)
         if is_idle:
             before.close()
-        return before.revision
+        return before.policies.revision
 
     def _forget(self, runner: Runner) -> None:
         del self._users[runner]

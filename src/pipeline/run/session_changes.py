@@ -74,6 +74,3 @@ def publish_labels(events: Events, facts: SessionFacts, outcome: Outcome) -> Non
         entity = event_entity(source)
         if entity is not None and source not in facts.label_sources.get(label, ()):
             events.publish(LabelAdded(label=label, path="", by=entity))
-
-
-__all__ = ["changes_of", "publish_approvals", "publish_labels"]

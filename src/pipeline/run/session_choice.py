@@ -79,6 +79,3 @@ def _conversation(value: Traffic, context: Context) -> Iterable[Message]:
         return value.messages
     history = context.history
     return history.messages if isinstance(history, Request) else history or ()
-
-
-__all__ = ["SessionChoice", "SessionMode"]

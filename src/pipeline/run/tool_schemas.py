@@ -195,6 +195,3 @@ def _by_name(tools: Iterable[ToolDefinition]) -> Mapping[tuple[str | None, str],
         if tool.input_schema is not None:
             found.setdefault((tool.namespace, tool.name), []).append(tool.input_schema)
     return found
-
-
-__all__ = ["SchemaChecks", "UnreadableCalls"]

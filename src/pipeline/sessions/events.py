@@ -38,6 +38,3 @@ def events_of(taints: Iterable[Taint], used: Iterable[ApprovalUse]) -> tuple[dic
 def _named(name: str) -> str:
     """The name as an event has it: the end of one that is too long for any event is cut off, and that shows."""
     return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
-
-
-__all__ = ["MAX_NAME", "calls_in", "events_of"]

@@ -65,6 +65,3 @@ class WatchedSessions:
         if noted is not None:
             noted.session = replace(noted.session, standing=found)
         return found
-
-
-__all__ = ["Noted", "WatchedSessions"]

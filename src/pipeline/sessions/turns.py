@@ -142,6 +142,3 @@ def _runs_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-__all__ = ["SessionTurns", "Tries"]

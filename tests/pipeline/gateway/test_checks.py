@@ -22,7 +22,7 @@ from cmf.adapters import FORMATS
 from pipeline.audit.verification import verify
 from pipeline.gateway import service
 from pipeline.gateway.checks import Format
-from pipeline.run.judge import Judge, PassResult
+from pipeline.run.judge import Judge, Pass
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
@@ -413,7 +413,7 @@ def test_a_large_body_is_checked_beside_the_loop(
     threads: set[str] = set()
     judge = Judge.__call__
 
-    def noted(self: Judge, *args: Any, **kwargs: Any) -> PassResult:
+    def noted(self: Judge, *args: Any, **kwargs: Any) -> Pass:
         threads.add(threading.current_thread().name)
         return judge(self, *args, **kwargs)
 
