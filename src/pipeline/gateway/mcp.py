@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from cmf.adapters.mcp.request import NAMED, VERSION_KEY
+from cmf.adapters.mcp.message import NAMED, VERSION_KEY
 from cmf.adapters.wire.sse import sse_bytes
 from cmf.json.codec import dumps
 from cmf.message.security import SubjectExtension

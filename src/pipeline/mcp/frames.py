@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from cmf.adapters.mcp.request import VERSION_KEY
+from cmf.adapters.mcp.message import VERSION_KEY
 from cmf.errors import CmfError, DecodeError
 from cmf.json.codec import MAX_BRACKETS, loads
 from pipeline.decisions.errors import ApprovalRequired, DecisionError, PolicyUnavailable

@@ -20,7 +20,7 @@ import aiohttp
 from yarl import URL
 
 from cmf import adapters
-from cmf.adapters.mcp.request import header_value
+from cmf.adapters.mcp.message import header_value
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.sse import SseReader
 from cmf.errors import CmfError

@@ -29,7 +29,7 @@ from tests.pipeline.gateway.matrix_mcp_bodies import ROWS, McpRow
 from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
 from tests.pipeline.mcp.pipe_ends import LineClient, pipe_ends
 
-from cmf.adapters.mcp.request import VERSION_KEY
+from cmf.adapters.mcp.message import VERSION_KEY
 from cmf.json.codec import dumps
 from pipeline.decisions.context import Context
 from pipeline.gateway.config import config_file

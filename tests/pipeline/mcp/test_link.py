@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.mcp.pairs import PNG, READ, Pair, call, notice, text, tool
 
-from cmf.adapters.mcp.request import VERSION_KEY
+from cmf.adapters.mcp.message import VERSION_KEY
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import Mode
 from pipeline.guard import Guard

@@ -6,10 +6,19 @@ A body is one JSON-RPC message, or a batch of them. One reader serves all direct
 
 from typing import Final
 
-from cmf.adapters.mcp.parts_in import FORMAT
-from cmf.adapters.mcp.request import http_call, read_request, write_request
-from cmf.adapters.mcp.response import read_response, write_response
-from cmf.adapters.mcp.stream import ending, error_event, fold_events, live_decoder, write_events
+from cmf.adapters.mcp.message import (
+    ending,
+    error_event,
+    fold_events,
+    http_call,
+    live_decoder,
+    read_request,
+    read_response,
+    write_events,
+    write_request,
+    write_response,
+)
+from cmf.adapters.mcp.parts import FORMAT
 from cmf.adapters.wire.base import Adapter
 
 ADAPTER: Final = Adapter(

@@ -1,27 +1,52 @@
-"""Reads and writes the params of MCP's requests and notifications: the table from methods to canonical values.
+"""Reads and writes the params of MCP's requests and notifications, and the results of its calls.
 
-Spec: docs/spec/adapters/mcp.md [MCP-2]. Each row reads the params that it understands and writes them again; all other
-params stay in the request's `extra`, which its view shows.
+Spec: docs/spec/adapters/mcp.md [MCP-2], [MCP-6], [MCP-7]. Each row of the table of methods reads the params that it
+understands and writes them again; all other params stay in the request's `extra`, which its view shows. Results are
+distinguished by their keys, not by the method alone: an answer is read the same with its request at hand and without.
+The request adds the names that an answer does not repeat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from cmf.adapters.mcp.parts_in import FORMAT, Names, read_arguments, read_blocks
-from cmf.adapters.mcp.parts_out import add, write_arguments, write_blocks
+from cmf.adapters.mcp.parts import (
+    FORMAT,
+    Names,
+    read_arguments,
+    read_blocks,
+    read_resource,
+    read_result,
+    write_arguments,
+    write_blocks,
+    write_resource,
+    write_result,
+)
+from cmf.adapters.wire.call_ids import with_ids
 from cmf.adapters.wire.fields import MARK, Fields, extra_of, object_in
 from cmf.adapters.wire.layout import grouped, grouped_as, joined, shape_of, user_runs
 from cmf.adapters.wire.loss import drop, narrowed
 from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
-from cmf.enums import Role
+from cmf.enums import Role, StopReason
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, frozen_mapping
-from cmf.json.value import trusted
-from cmf.message.message import Message, Part, PromptRequestPart, ResourceRefPart, TextPart, ToolCallPart
-from cmf.message.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
+from cmf.json.value import present, trusted
+from cmf.message.message import (
+    Message,
+    OpaquePart,
+    Part,
+    PromptRequestPart,
+    PromptResultPart,
+    ResourcePart,
+    ResourceRefPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.message.pairing import has_client_call
+from cmf.message.request import NO_SAMPLING, SAMPLING_FIELDS, Choice, Request, Sampling, ToolChoice
 from cmf.message.tools import ToolDefinition
 
 ENTRY: Final = f"{MARK}entry"  # which message of a batch a tool definition belongs to; never on the wire
@@ -63,32 +88,29 @@ class RpcContent:
 
     def text(self) -> str:
         """All text, joined."""
-        parts = (part for message in self.messages for part in message.content)
-        return "".join(part.text for part in parts if isinstance(part, TextPart))
+        return "".join(map(_text_of, self.messages))
+
+
+def _text_of(message: Message) -> str:
+    return "".join(part.text for part in message.content if isinstance(part, TextPart))
 
 
 Reader = Callable[[Fields, RpcContent], bool]
 """Reads the params that it understands; False if they do not fit the method."""
-Writer = Callable[[RpcContent], dict[str, Any]]
-Row = tuple[Reader, Writer]
+Row = tuple[Reader, Callable[[RpcContent], dict[str, Any]]]
 
 
 def _read_tool_call(params: Fields, content: RpcContent) -> bool:
     name = params.take("name", str)
-    if name is None:
-        return False
-    arguments, raw = read_arguments(params, "arguments")
-    content.add(
-        Role.ASSISTANT,
-        trusted(ToolCallPart, tool_call_id=content.call_id, name=name, arguments=arguments, arguments_raw=raw),
-    )
-    return True
+    if name is not None:
+        arguments = read_arguments(params, "arguments")
+        content.add(Role.ASSISTANT, trusted(ToolCallPart, tool_call_id=content.call_id, name=name, **arguments))
+    return name is not None
 
 
 def _write_tool_call(content: RpcContent) -> dict[str, Any]:
     part: ToolCallPart = content.single(ToolCallPart)
-    arguments = write_arguments(part)
-    return {"name": part.name} if arguments is None else {"name": part.name, "arguments": arguments}
+    return {"name": part.name, **present(arguments=write_arguments(part))}
 
 
 def _read_prompt(params: Fields, content: RpcContent) -> bool:
@@ -96,50 +118,32 @@ def _read_prompt(params: Fields, content: RpcContent) -> bool:
     if name is None or not isinstance(params.peek("arguments"), dict | None):
         return False
     arguments = params.take("arguments", FrozenDict) or FrozenDict()
-    content.add(
-        Role.USER, trusted(PromptRequestPart, prompt_request_id=content.call_id, name=name, arguments=arguments)
-    )
+    part = trusted(PromptRequestPart, prompt_request_id=content.call_id, name=name, arguments=arguments)
+    content.add(Role.USER, part)
     return True
 
 
 def _write_prompt(content: RpcContent) -> dict[str, Any]:
     part: PromptRequestPart = content.single(PromptRequestPart)
-    return {"name": part.name, "arguments": part.arguments} if part.arguments else {"name": part.name}
+    return {"name": part.name, **present(arguments=part.arguments or None)}
 
 
 def _read_uri(params: Fields, content: RpcContent) -> bool:
     uri = params.take("uri", str)
-    if uri is None:
-        return False
-    content.add(Role.USER, trusted(ResourceRefPart, resource_request_id=content.call_id, uri=uri))
-    return True
-
-
-def _write_uri(content: RpcContent) -> dict[str, Any]:
-    return {"uri": content.single(ResourceRefPart).uri}
+    if uri is not None:
+        content.add(Role.USER, trusted(ResourceRefPart, resource_request_id=content.call_id, uri=uri))
+    return uri is not None
 
 
 def _text_row(key: str) -> Row:
     """The row for a method whose param `key`, if present, is a text of the server."""
 
     def read(params: Fields, content: RpcContent) -> bool:
-        text = params.take(key, str)
-        if text is not None:
+        if (text := params.take(key, str)) is not None:
             content.add(Role.TOOL, trusted(TextPart, text=text))
         return True
 
-    def write(content: RpcContent) -> dict[str, Any]:
-        return {key: content.text()} if content.messages else {}
-
-    return read, write
-
-
-_read_status, _write_status = _text_row("statusMessage")
-
-
-def _read_task(params: Fields, content: RpcContent) -> bool:
-    """The state of a task. One with a result is judged as a whole: the call that the result belongs to is unknown."""
-    return "result" not in params and _read_status(params, content)
+    return read, lambda content: {key: content.text()} if content.messages else {}
 
 
 def _read_completion(params: Fields, content: RpcContent) -> bool:
@@ -155,10 +159,6 @@ def _read_completion(params: Fields, content: RpcContent) -> bool:
     return True
 
 
-def _write_completion(content: RpcContent) -> dict[str, Any]:
-    return {"argument": {"value": content.text()}}
-
-
 # -- sampling: the server asks for a completion ------------------------------------------------------------------------
 
 
@@ -170,9 +170,9 @@ def _read_sampling(params: Fields, content: RpcContent) -> bool:
     if system is not None:
         content.add(Role.SYSTEM, trusted(TextPart, text=system))
     for index, item in enumerate(listed):
-        content.messages += read_message(item, f"{params.path}.messages[{index}]", content.names, index=index)
+        content.messages += _read_message(item, f"{params.path}.messages[{index}]", content.names, index=index)
     if (tools := params.take("tools", list)) is not None:
-        content.tools = read_tools(tools, f"{params.path}.tools")
+        content.tools = _read_tools(tools, f"{params.path}.tools")
     if content.alone:
         content.sampling = read_sampling(params, _SAMPLING)
         choice = params.peek("toolChoice")
@@ -184,10 +184,9 @@ def _read_sampling(params: Fields, content: RpcContent) -> bool:
 
 def _write_sampling(content: RpcContent) -> dict[str, Any]:
     asked = narrowed(FORMAT, Request(tools=content.tools, tool_choice=content.tool_choice))
-    tools, choice = asked.tools, asked.tool_choice
     system = [message for message in content.messages if message.role in (Role.SYSTEM, Role.DEVELOPER)]
     turns = [message for message in content.messages if message.role not in (Role.SYSTEM, Role.DEVELOPER)]
-    params: dict[str, Any] = {"messages": write_messages(turns)}
+    params: dict[str, Any] = {"messages": _write_messages(turns)}
     for message in system:
         for part in message.content:
             if not isinstance(part, TextPart):
@@ -195,35 +194,22 @@ def _write_sampling(content: RpcContent) -> dict[str, Any]:
     if system:
         texts = (part.text for message in system for part in message.content if isinstance(part, TextPart))
         params["systemPrompt"] = "\n\n".join(texts)
-    if tools:
-        params["tools"] = write_tools(tools)
-    if choice is not None:
+    if asked.tools:
+        params["tools"] = list(map(_write_tool, asked.tools))
+    if (choice := asked.tool_choice) is not None:
         if choice.mode == "tool":
             raise UnsupportedError("mcp cannot demand one tool", path="tool_choice", hint="use the mode `required`")
         params["toolChoice"] = {"mode": choice.mode}
-    return params | _written_sampling_options(content.sampling)
-
-
-def _written_sampling_options(sampling: Sampling) -> dict[str, Any]:
     for name in SAMPLING_FIELDS:
-        if name not in _SAMPLING.values() and getattr(sampling, name) is not None:
+        if name not in _SAMPLING.values() and getattr(content.sampling, name) is not None:
             drop(FORMAT, name, "no such parameter")
-    return write_sampling(sampling, _SAMPLING)
-
-
-def drop_options(content: RpcContent, method: str) -> None:
-    """Record as lost what a request has besides its messages: only a completion has a place for it."""
-    options = {name: getattr(content.sampling, name) for name in SAMPLING_FIELDS}
-    options |= {"tools": content.tools or None, "tool_choice": content.tool_choice}
-    for name, item in options.items():
-        if item is not None:
-            drop(FORMAT, name, f"`{method}` has no place for it")
+    return params | write_sampling(content.sampling, _SAMPLING)
 
 
 # -- messages with blocks: sampling, prompts ---------------------------------------------------------------------------
 
 
-def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str | None = None) -> list[Message]:
+def _read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str | None = None) -> list[Message]:
     """The messages of one `{role, content}`: results of tools are messages of their own, in their order [MCP-5]."""
     fields = Fields(raw, path)
     role = fields.need("role", str)
@@ -237,10 +223,9 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
     parts = read_blocks(blocks, f"{path}.content", names)
     runs = user_runs(parts) if role == "user" else [(Role.ASSISTANT, parts)]
     own: dict[str, Any] = {"key": key} if key is not None else {}
-    left: dict[str, Any] = fields.rest("wire") or {}
     messages = []
     for at, (who, run) in enumerate(runs):
-        own_extra = {**left, **own} if at == 0 else own
+        own_extra = {**(fields.rest("wire") or {}), **own} if at == 0 else own
         extra = frozen_mapping({FORMAT: frozen_mapping(own_extra)}) if own_extra else None
         messages.append(trusted(Message, role=who, content=run, extra=extra))
     # A list of one block is written unlike a lone block, so that is noted; an empty list needs no note. A lone result
@@ -251,10 +236,10 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
     return messages
 
 
-def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The `{role, content}` objects of these messages; adjacent tool results share one."""
     groups = joined(grouped(messages, FORMAT), lambda group: all(map(_is_loose, group)) or None)
-    return [written for group in groups if (written := write_message(group)) is not None]
+    return [written for group in groups if (written := _write_message(group)) is not None]
 
 
 def _is_loose(message: Message) -> bool:
@@ -263,7 +248,7 @@ def _is_loose(message: Message) -> bool:
     return message.role is Role.TOOL and not own
 
 
-def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
+def _write_message(group: Sequence[Message]) -> dict[str, Any] | None:
     """One `{role, content}`; None if none of it can be written."""
     first = group[0]
     blocks = [block for message in group for block in write_blocks(message.content, message)]
@@ -271,16 +256,14 @@ def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
         return None
     listed = len(blocks) != 1 or shape_of(first, FORMAT).get("list") is True
     role = "assistant" if first.role is Role.ASSISTANT else "user"
-    return add(
-        {"role": role, "content": blocks if listed else blocks[0]},
-        object_in(extra_of(first, FORMAT), "wire"),
-    )
+    left = object_in(extra_of(first, FORMAT), "wire")
+    return {**left, "role": role, "content": blocks if listed else blocks[0]}
 
 
 # -- tool definitions --------------------------------------------------------------------------------------------------
 
 
-def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
+def _read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
     """Tool definitions; title, annotations, output schema and all else stay in `extra`."""
     tools = []
     for index, item in enumerate(raw):
@@ -299,59 +282,45 @@ def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
     return tools
 
 
-def write_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-    """The wire's definitions of these tools."""
-    return [_write_tool(tool) for tool in tools]
-
-
 def _write_tool(tool: ToolDefinition) -> dict[str, Any]:
     if tool.executed_by == "provider":
         raise UnsupportedError("mcp has no tools that a provider runs", about=tool, hint="strip the tool")
     left = {key: item for key, item in extra_of(tool, FORMAT).items() if key != ENTRY}
     wire = write_definition(tool, "inputSchema")
     wire.setdefault("inputSchema", {"type": "object"})
-    return add(wire, left)
+    return {**left, **wire}
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
+_URI: Final[Row] = (_read_uri, lambda content: {"uri": content.single(ResourceRefPart).uri})
+_STATUS_ROW: Final = _text_row("statusMessage")
+_ALL_IN_EXTRA: Final = (
+    "initialize", "server/discover", "ping", "logging/setLevel", "tools/list", "prompts/list", "resources/list",
+    "resources/templates/list", "roots/list", "subscriptions/listen", "tasks/get", "tasks/list", "tasks/result",
+    "tasks/update", "tasks/cancel", "notifications/initialized", "notifications/cancelled",
+    "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
+    "notifications/resources/updated", "notifications/roots/list_changed", "notifications/elicitation/complete",
+    "notifications/subscriptions/acknowledged",
+)  # fmt: skip
 CALLS: Final[dict[str, Row | None]] = {
     "tools/call": (_read_tool_call, _write_tool_call),
     "prompts/get": (_read_prompt, _write_prompt),
-    "resources/read": (_read_uri, _write_uri),
-    "resources/subscribe": (_read_uri, _write_uri),
-    "resources/unsubscribe": (_read_uri, _write_uri),
+    "resources/read": _URI,
+    "resources/subscribe": _URI,
+    "resources/unsubscribe": _URI,
     "sampling/createMessage": (_read_sampling, _write_sampling),
     "elicitation/create": _text_row("message"),
-    "completion/complete": (_read_completion, _write_completion),
+    "completion/complete": (_read_completion, lambda content: {"argument": {"value": content.text()}}),
     "notifications/message": _text_row("data"),
     "notifications/progress": _text_row("message"),
-    "notifications/tasks": (_read_task, _write_status),
-    "notifications/tasks/status": (_read_status, _write_status),
-    "initialize": None,
-    "server/discover": None,
-    "ping": None,
-    "logging/setLevel": None,
-    "tools/list": None,
-    "prompts/list": None,
-    "resources/list": None,
-    "resources/templates/list": None,
-    "roots/list": None,
-    "subscriptions/listen": None,
-    "tasks/get": None,
-    "tasks/list": None,
-    "tasks/result": None,
-    "tasks/update": None,
-    "tasks/cancel": None,
-    "notifications/initialized": None,
-    "notifications/cancelled": None,
-    "notifications/tools/list_changed": None,
-    "notifications/prompts/list_changed": None,
-    "notifications/resources/list_changed": None,
-    "notifications/resources/updated": None,
-    "notifications/roots/list_changed": None,
-    "notifications/elicitation/complete": None,
-    "notifications/subscriptions/acknowledged": None,
+    # A task with a result is judged as a whole: the call that the result belongs to is unknown.
+    "notifications/tasks": (
+        lambda params, content: "result" not in params and _STATUS_ROW[0](params, content),
+        _STATUS_ROW[1],
+    ),
+    "notifications/tasks/status": _STATUS_ROW,
+    **dict.fromkeys(_ALL_IN_EXTRA),
 }
 """Method → how its params are read and written; None: all of them stay in `extra`, which the request's view shows. A
 method that is not here is opaque [MCP-3]."""
@@ -363,17 +332,185 @@ def params_of(method: str, content: RpcContent) -> dict[str, Any]:
     return {} if row is None else row[1](content)
 
 
-def method_of(messages: Sequence[Message]) -> str:
-    """The method for a request of another format: a lone call, reference or prompt, else a completion."""
-    if len(messages) == 1 and len(messages[0].content) == 1:
-        for kind, method in _SINGLE_PART.items():
-            if isinstance(messages[0].content[0], kind):
-                return method
-    return "sampling/createMessage"
+def foreign_call(content: RpcContent) -> dict[str, Any]:
+    """The call for a request of another format: of a lone call, reference or prompt, else of a completion."""
+    single = {ToolCallPart: "tools/call", ResourceRefPart: "resources/read", PromptRequestPart: "prompts/get"}
+    parts = content.messages[0].content if len(content.messages) == 1 else ()
+    method = single.get(type(parts[0])) if len(parts) == 1 else None
+    call_id: str | None = None
+    if method is None:
+        method = "sampling/createMessage"
+        content.messages = with_ids(content.messages)
+        params = params_of(method, content)
+        params.setdefault("maxTokens", DEFAULT_MAX_TOKENS)
+    else:
+        options = {name: getattr(content.sampling, name) for name in SAMPLING_FIELDS}
+        for name in present(**options, tools=content.tools or None, tool_choice=content.tool_choice):
+            drop(FORMAT, name, f"`{method}` has no place for it")
+        params = params_of(method, content)
+        call_id = getattr(parts[0], "tool_call_id", None)
+    return {"jsonrpc": "2.0", "id": "call_0" if call_id is None else call_id, "method": method, "params": params}
 
 
-_SINGLE_PART: Final[dict[type, str]] = {
-    ToolCallPart: "tools/call",
-    ResourceRefPart: "resources/read",
-    PromptRequestPart: "prompts/get",
+# -- results -----------------------------------------------------------------------------------------------------------
+
+_STOP_REASONS: Final = {
+    "endTurn": StopReason.END,
+    "stopSequence": StopReason.STOP_SEQUENCE,
+    "maxTokens": StopReason.MAX_TOKENS,
+    "toolUse": StopReason.CALL,
 }
+_STOP_WORDS: Final = {reason: word for word, reason in _STOP_REASONS.items()}
+_LISTS: Final = {"contents": "uri", "resources": "uri", "resourceTemplates": "uriTemplate"}
+"""Keys that list resources, and the key of an item's address."""
+STATUS: Final = "statusMessage"
+"""What a task says about its state, to people or to a model."""
+_TEXTS: Final = ("instructions", STATUS)
+_RESULT_KEYS: Final = ("content", "isError", "structuredContent")
+_PLAIN: Final = frozenset(
+    {
+        "_meta", "action", "capabilities", "completion", "inputRequests", "prompts", "protocolVersion", "requestState",
+        "resultType", "roots", "supportedVersions", "task", "taskId", "tasks",
+    }
+)  # fmt: skip
+"""Keys of results that have no canonical value: shown in the response's view [MCP-7]."""
+
+
+class AnsweredCall(NamedTuple):
+    """The request that an answer belongs to: its method, and the tool or prompt that it names."""
+
+    method: str | None = None
+    name: str | None = None
+
+
+UNKNOWN_CALL: Final = AnsweredCall()
+
+
+def name_in(messages: Sequence[Message]) -> str | None:
+    """The name of the tool or prompt that the first part is about."""
+    part = messages[0].content[0] if messages and messages[0].content else None
+    if isinstance(part, ToolCallPart | PromptRequestPart):
+        return part.name
+    if isinstance(part, ToolResultPart):
+        return part.tool_name
+    return part.prompt_name if isinstance(part, PromptResultPart) else None
+
+
+def read_answer(result: Fields, raw: Any, answer_id: str | None, call: AnsweredCall, content: RpcContent) -> bool:
+    """Read what has a canonical value; False if no key is known, so that the result must be judged as a whole."""
+    is_read = False
+    tools = result.peek("tools")
+    # A list of names alone is one of references to tools, which defines none.
+    if isinstance(tools, list) and not (tools and all(isinstance(name, str) for name in tools)):
+        result.drop("tools", tools)
+        content.tools = _read_tools(tools, f"{result.path}.tools")
+        is_read = True
+    for key, address in _LISTS.items():
+        if (items := result.take(key, list)) is not None:
+            parts = [read_resource(item, f"{result.path}.{key}[{at}]", address) for at, item in enumerate(items)]
+            content.add(Role.TOOL, *parts, key=key)
+            is_read = True
+    if (turns := result.take("messages", list)) is not None:
+        messages: list[Message] = []
+        for index, turn in enumerate(turns):
+            messages += _read_message(turn, f"{result.path}.messages[{index}]", content.names, index=index)
+        name = call.name if call.name is not None else ""
+        prompt = trusted(PromptResultPart, prompt_request_id=answer_id, prompt_name=name, messages=tuple(messages))
+        content.add(Role.TOOL, prompt)
+        is_read = True
+    if "role" in result and call.method != "tools/call":
+        turn = {key: result.peek(key) for key in ("role", "content") if key in result}
+        content.messages += _read_message(turn, result.path, content.names, key="message")
+        for key, item in turn.items():
+            result.drop(key, item)
+        is_read = True
+    elif isinstance(result.peek("content"), list) or "structuredContent" in result:
+        own = Fields({key: result.peek(key) for key in _RESULT_KEYS if key in result}, result.path)
+        for key in _RESULT_KEYS:
+            result.drop(key, result.peek(key))
+        content.add(Role.TOOL, read_result(own, answer_id, call.name, content.names))
+        is_read = True
+    if (text := result.take("instructions", str)) is not None:
+        content.add(Role.TOOL, trusted(TextPart, text=text), key="instructions")
+        is_read = True
+    return read_status(result, content) or is_read or not raw or not _PLAIN.isdisjoint(raw)
+
+
+def read_status(task: Fields, content: RpcContent) -> bool:
+    """Read what a task says about its state; False if it says nothing, or is no task."""
+    text = task.take(STATUS, str) if "taskId" in task else None
+    if text is not None:
+        content.add(Role.TOOL, trusted(TextPart, text=text), key=STATUS)
+    return text is not None
+
+
+def write_answer(content: RpcContent) -> dict[str, Any]:
+    """The result with these messages and tools."""
+    result: dict[str, Any] = {"tools": list(map(_write_tool, content.tools))} if content.tools else {}
+    turns: list[Message] = []
+    for message in content.messages:
+        key = key_of(message)
+        if key == "message":
+            turns.append(message)
+        elif key in ("result", "messages"):
+            result |= _write_one_result(message)
+        elif key in _TEXTS:
+            result[key] = _text_of(message)
+        else:
+            result[key] = [write_resource(part, address=_LISTS[key]) for part in message.content]
+    if turns:
+        turn = _write_message(turns)
+        result |= turn if turn is not None else {"role": "assistant", "content": []}
+    return result
+
+
+def key_of(message: Message) -> str:
+    """The key under which a message goes into a result: the one it came with, else by its content."""
+    key = extra_of(message, FORMAT).get("key")
+    if isinstance(key, str) and (key in _LISTS or key in _TEXTS or key in ("message", "whole")):
+        return key
+    first = message.content[0] if message.content else None
+    if isinstance(first, ToolResultPart) and message.role is Role.TOOL:
+        return "result"
+    if isinstance(first, PromptResultPart):
+        return "messages"
+    return "contents" if isinstance(first, ResourcePart) else "message"
+
+
+def _write_one_result(message: Message) -> dict[str, Any]:
+    part, *others = message.content
+    if isinstance(part, ToolResultPart):
+        if others:
+            raise UnsupportedError("an mcp answer carries one tool result", hint="send one answer a call")
+        return write_result(part, message)
+    if others or not isinstance(part, PromptResultPart):
+        raise UnsupportedError("an mcp answer carries one prompt result", hint="send one answer a request")
+    if part.content is not None and not part.messages:
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": part.content}}]}
+    return {"messages": _write_messages(part.messages)}
+
+
+def stop_reason(word: str, *, calls: bool) -> StopReason:
+    """The stop reason of a word; a call is one only where there is a call."""
+    reason = _STOP_REASONS.get(word, StopReason.OTHER)
+    return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
+
+
+def stop_word(choice: Choice) -> str | None:
+    """The wire's word for why it stopped: the one it came with, if it still means the same."""
+    raw, reason = choice.raw_stop_reason, choice.stop_reason
+    calls = has_client_call(choice.message.content)
+    if reason is None:
+        return None
+    if raw is not None and stop_reason(raw, calls=calls) is reason:
+        return raw
+    if reason in (StopReason.END, StopReason.CALL):
+        return "toolUse" if calls else "endTurn"
+    if reason not in _STOP_WORDS:
+        drop(FORMAT, "stop_reason", "no such word", message=choice.message)
+    return _STOP_WORDS.get(reason, "endTurn")
+
+
+def opaque(kind: str, raw: Any, role: Role, content: RpcContent) -> None:
+    """Add `raw` as one opaque part, to be judged as a whole: nothing in it is known."""
+    content.add(role, trusted(OpaquePart, provider=FORMAT, type=kind, value=raw), key="whole")
