@@ -2,11 +2,15 @@
 
 from typing import Final
 
-from cmf.adapters.aisdk.fold import fold_events
-from cmf.adapters.aisdk.parts_in import FORMAT
-from cmf.adapters.aisdk.request import http_call, read_request, write_request
-from cmf.adapters.aisdk.response import read_response, write_response
-from cmf.adapters.aisdk.stream import LiveDecoder, error_event, write_events
+from cmf.adapters.aisdk.message import (
+    FORMAT,
+    http_call,
+    read_request,
+    read_response,
+    write_request,
+    write_response,
+)
+from cmf.adapters.aisdk.stream import LiveDecoder, error_event, fold_events, write_events
 from cmf.adapters.wire.base import Adapter
 
 ADAPTER: Final = Adapter(

@@ -6,7 +6,7 @@ as base64 under `data`. Spec: docs/spec/adapters/aisdk.md [AISDK-10].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from cmf.errors import ShapeError
@@ -83,7 +83,12 @@ def as_it_was(body: dict[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
     said = parts[: invoked.start]
     if not fits or (form.get("content") and not all(part.get("type") == "text" for part in said)):
         return body
-    said = [_older(part, at, inside, files) for at, part in enumerate(said)]
+    for at, part in enumerate(said):
+        if at in inside:
+            said[at] = {"type": _INVOCATION, "toolInvocation": _invocation(part)}
+        elif at in files:
+            rest = {key: item for key, item in part.items() if key not in ("mediaType", "url")}
+            said[at] = {**rest, "mimeType": part["mediaType"], "data": part["url"].partition(",")[2]}
     older = {key: item for key, item in body.items() if key != "parts"}
     if form.get("content"):
         older["content"] = "".join(part["text"] for part in said)
@@ -94,14 +99,9 @@ def as_it_was(body: dict[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
     elif form.get("repeated"):
         older["toolInvocations"] = [said[at]["toolInvocation"] for at in inside]
     if attached:
-        older["experimental_attachments"] = [_attachment(parts[at]) for at in attached]
+        files = [{old: parts[at][new] for old, new in _FILE.items() if new in parts[at]} for at in attached]
+        older["experimental_attachments"] = files
     return older
-
-
-def _older(part: dict[str, Any], at: int, inside: Collection[int], files: Collection[int]) -> dict[str, Any]:
-    if at in inside:
-        return {"type": _INVOCATION, "toolInvocation": _invocation(part)}
-    return _data(part) if at in files else part
 
 
 def _objects(listed: Any, path: str) -> list[Any]:
@@ -151,10 +151,6 @@ def _file(attachment: dict[str, Any], path: str) -> dict[str, Any]:
     return {"type": "file", **{new: attachment[old] for old, new in _FILE.items() if old in attachment}}
 
 
-def _attachment(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {old: part[new] for old, new in _FILE.items() if new in part}
-
-
 def _held(part: dict[str, Any], path: str) -> dict[str, Any]:
     kind, data = part.get("mimeType"), part["data"]
     fits = part.keys() <= {"type", "mimeType", "data", "filename"}
@@ -162,11 +158,6 @@ def _held(part: dict[str, Any], path: str) -> dict[str, Any]:
         raise _unreadable(path)
     rest = {key: item for key, item in part.items() if key not in ("mimeType", "data")}
     return {**rest, "mediaType": kind, "url": f"data:{kind};base64,{data}"}
-
-
-def _data(part: Mapping[str, Any]) -> dict[str, Any]:
-    rest = {key: item for key, item in part.items() if key not in ("mediaType", "url")}
-    return {**rest, "mimeType": part["mediaType"], "data": part["url"].partition(",")[2]}
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
