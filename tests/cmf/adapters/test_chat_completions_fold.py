@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.chat_completions.fold import adds_nothing
-from cmf.adapters.chat_completions.stream import LiveDecoder
+from cmf.adapters.chat_completions.stream import LiveDecoder, adds_nothing
 from cmf.adapters.wire.stream import TextDelta
 from cmf.enums import MessageStatus
 from cmf.errors import ShapeError

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from cmf.adapters.chat_completions.bodies import read_request, read_response, write_request, write_response
 from cmf.adapters.chat_completions.dialect import Dialect, as_own
-from cmf.adapters.chat_completions.fold import fold_events
-from cmf.adapters.chat_completions.request import read_request, write_request
-from cmf.adapters.chat_completions.response import read_response, write_response
-from cmf.adapters.chat_completions.stream import LiveDecoder, error_event, write_events
+from cmf.adapters.chat_completions.stream import LiveDecoder, error_event, fold_events, write_events
 from cmf.adapters.wire.base import Adapter, HttpCall
 from cmf.adapters.wire.replies import in_one_text
 from cmf.message.request import Request, Response

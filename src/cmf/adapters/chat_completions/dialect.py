@@ -10,21 +10,20 @@ from dataclasses import dataclass
 from operator import attrgetter, is_
 from typing import Any, Final, TypeVar
 
-from cmf.adapters.wire.fields import MARK, Fields, allowed_names, count_in, extra_of, object_in
+from cmf.adapters.wire.fields import Fields, extra_of
 from cmf.adapters.wire.loss import drop_foreign_extra
-from cmf.enums import Role, StopReason
+from cmf.enums import Role
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
-from cmf.json.value import replace, trusted
+from cmf.json.value import replace
 from cmf.message.message import (
     Message,
     OpaquePart,
     TextPart,
     ThinkingPart,
-    TokenUsage,
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.message.request import Request, Response, ToolChoice, ToolChoiceMode
+from cmf.message.request import Request, Response
 from cmf.message.transform import messages_of, with_messages
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text")
@@ -74,8 +73,6 @@ class Dialect:
         drop_foreign_extra(self.format, holder, block_type, message=message)
 
 
-STREAM: Final = f"{MARK}stream"  # what the chunks had beside the body
-
 ROLES: Final = {
     "system": Role.SYSTEM,
     "developer": Role.DEVELOPER,
@@ -84,88 +81,6 @@ ROLES: Final = {
     "tool": Role.TOOL,
     "function": Role.TOOL,
 }
-
-STOP_REASONS: Final = {
-    "stop": StopReason.END,
-    "eos": StopReason.END,
-    "eos_token": StopReason.END,
-    "length": StopReason.MAX_TOKENS,
-    "model_length": StopReason.MAX_TOKENS,
-    "tool_calls": StopReason.CALL,
-    "function_call": StopReason.CALL,
-    "content_filter": StopReason.CONTENT_FILTER,
-    "error": StopReason.ERROR,
-}
-
-FINISH_REASONS: Final = {
-    StopReason.CALL: "tool_calls",
-    StopReason.MAX_TOKENS: "length",
-    StopReason.CONTENT_FILTER: "content_filter",
-}
-"""The words for reasons; for all others it is `stop`."""
-
-_CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
-    "auto": "auto",
-    "none": "none",
-    "required": "required",
-    "any": "required",
-}
-
-
-def tool_choice(raw: Any) -> ToolChoice | None:
-    """The canonical choice that a `tool_choice` or `function_call` means; None where it has no canonical meaning."""
-    if isinstance(raw, str):
-        mode = _CHOICE_MODES.get(raw)
-        return ToolChoice(mode=mode) if mode is not None else None
-    if not isinstance(raw, dict):
-        return None
-    for holder in (raw.get("function"), raw.get("custom"), raw):
-        if isinstance(holder, dict) and isinstance(holder.get("name"), str):
-            return ToolChoice(mode="tool", name=holder["name"])
-    allowed = raw.get("allowed_tools", raw if raw.get("type") == "allowed_tools" else None)
-    if not isinstance(allowed, dict):
-        return None
-    mode = _CHOICE_MODES.get(str(allowed.get("mode")), "auto")
-    return ToolChoice(mode=mode, allowed=allowed_names(allowed.get("tools")))
-
-
-def wire_tool_choice(choice: ToolChoice) -> Any:
-    """The plain spelling of a canonical choice."""
-    return {"type": "function", "function": {"name": choice.name}} if choice.mode == "tool" else choice.mode
-
-
-def usage_of(raw: Any) -> TokenUsage | None:
-    """Canonical counts. There cached and cache-write tokens are no input tokens; `prompt_tokens` has them [A10]."""
-    if not isinstance(raw, dict):
-        return None
-    prompt, output = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
-    inner = object_in(raw, "prompt_tokens_details")
-    cached = (
-        count_in(inner, "cached_tokens") or count_in(raw, "prompt_cache_hit_tokens") or count_in(raw, "cached_tokens")
-    )
-    written = count_in(inner, "cache_write_tokens") or count_in(raw, "cache_creation_input_tokens")
-    return trusted(
-        TokenUsage,
-        input_tokens=max(0, prompt - cached - written),
-        output_tokens=output,
-        total_tokens=count_in(raw, "total_tokens") or prompt + output,
-        cached_input_tokens=cached,
-        cache_creation_input_tokens=written,
-    )
-
-
-def wire_usage(usage: TokenUsage) -> dict[str, Any]:
-    """Canonical counts as this family counts."""
-    prompt = usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens
-    counted: dict[str, Any] = {
-        "prompt_tokens": prompt,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens or prompt + usage.output_tokens,
-    }
-    details = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_creation_input_tokens}
-    if any(details.values()):
-        counted["prompt_tokens_details"] = {key: count for key, count in details.items() if count}
-    return counted
 
 
 # -- values of a kindred format ----------------------------------------------------------------------------------------
