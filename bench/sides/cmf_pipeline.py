@@ -11,8 +11,10 @@ from cmf import Message
 from cmf.json.value import replace
 from pipeline import Context, Mode, Stage
 from pipeline.decisions.events import Events
+from pipeline.run.offload import Offload, Waiting
 from pipeline.run.stages import Stages
 
+AWAITING = Waiting(Offload(waits=False))
 CALLS = 20  # of one operation: what it takes to enter the event loop is not the pipeline's
 
 
@@ -56,11 +58,11 @@ def operations() -> dict[str, Callable[..., Any]]:
     def runs(made: Stages) -> Callable[[], Any]:
         async def many() -> None:
             for _ in range(CALLS):
-                await made.arun(message, context)
+                await made.run(message, context, AWAITING)
 
         return lambda: loop.run_until_complete(many())
 
     def ran() -> list[int]:
-        return [len(loop.run_until_complete(made.arun(message, context)).records) for made in listed.values()]
+        return [len(loop.run_until_complete(made.run(message, context, AWAITING)).records) for made in listed.values()]
 
     return {**{name: runs(made) for name, made in listed.items()}, "ran": ran}

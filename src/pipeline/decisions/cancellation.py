@@ -39,3 +39,12 @@ def is_cancelled(error: BaseException) -> bool:
     except RuntimeError:  # no loop runs: the coroutine is being closed
         return True
     return task is None or (isinstance(error, asyncio.CancelledError) and task.cancelling() > 0)
+
+
+def runs_a_loop() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from pipeline.decisions.errors import DeadlinePassed
 
@@ -33,38 +32,26 @@ class Deadline:
         if time.monotonic() > self._end:
             raise DeadlinePassed("the time of this run is over", hint="raise the setting policy_seconds")
 
-    @contextmanager
-    def trying(self) -> Iterator[None]:
-        """One try of the run, as its session may demand several; what is between two of them does not count."""
-        self._end += time.monotonic() - self._stopped
+    def begin_try(self) -> None:
+        """Begin a try of the run, as its session may demand several; what is between two of them does not count."""
         self._tries += 1
-        try:
-            yield
-        finally:
-            self._stopped = time.monotonic()
+        self.go_on()
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """A block whose time does not count."""
-        begin = time.monotonic()
-        try:
-            yield
-        finally:
-            self._end += time.monotonic() - begin
+    def stop(self) -> None:
+        """What follows does not count, until `go_on`."""
+        self._stopped = time.monotonic()
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """A block of work on this thread, whose CPU time is remembered."""
+    def go_on(self) -> None:
+        """What follows counts."""
+        self._end += time.monotonic() - self._stopped
+
+    def timed(self, call: Callable[..., _T], *args: Any) -> _T:
+        """What the call returns, or raises; the CPU time that it takes on this thread is remembered."""
         begin = time.thread_time()
         try:
-            yield
+            return call(*args)
         finally:
-            self.worked(time.thread_time() - begin)
-
-    def timed(self, call: Callable[[], _T]) -> _T:
-        """What the call returns, or raises: `working` around it, on the thread that it is made on."""
-        with self.working():
-            return call()
+            self._worked += time.thread_time() - begin
 
     def worked(self, seconds: float) -> None:
         """Add to the CPU time that is remembered."""

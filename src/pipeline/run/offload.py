@@ -121,6 +121,7 @@ class Waiting:
 
     def __init__(self, offload: Offload | None) -> None:
         self._offload = offload
+        self.awaits = offload is not None
 
     async def call(self, call: Callable[..., _T], *args: Any) -> _T:
         """A call that may read or write a store."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -18,7 +18,7 @@ from pipeline.approvals.sealed_replies import SealedReplies
 from pipeline.conversation.history import Histories, History
 from pipeline.decisions.approval import ApprovalStatus
 from pipeline.decisions.cancellation import PROCESS_EXITS
-from pipeline.decisions.context import Context, SessionKey, as_context, session_key
+from pipeline.decisions.context import Context, as_context, session_key
 from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.errors import (
     ApprovalError,
@@ -66,7 +66,7 @@ class _Job:
         begin: when it began, in nanoseconds of the performance counter.
         waiting: how it waits for stores, stages, engine and recorder.
         overtaken: its recorded decisions, which have no consequences if another one is made.
-        deadline: of all its tries, once the first has begun.
+        deadline: of all its tries.
     """
 
     value: Traffic
@@ -74,15 +74,8 @@ class _Job:
     approval_id: str | None
     begin: int
     waiting: Waiting
+    deadline: Deadline
     overtaken: tuple[str, ...] = ()
-    deadline: Deadline | None = None
-
-    @contextmanager
-    def trying(self, runner: Runner) -> Iterator[Deadline]:
-        """One try of the run; all of them have one deadline."""
-        self.deadline = self.deadline or runner.deadline()
-        with self.deadline.trying():
-            yield self.deadline
 
     def so_far(self, ran: Ran) -> tuple[Ran, int]:
         """What is recorded of the run: its result, and its duration in nanoseconds."""
@@ -249,10 +242,18 @@ class Pipeline:
 
     async def _run(self, value: Traffic, known: Context, approval_id: str | None = None, *, waits: bool) -> Outcome:
         begin = perf_counter_ns()
+        value, refused = _traffic(value, known), None
         choosing = Waiting(self._choosing) if waits else BLOCKING
-        known, refused = await choosing.call(self._in_session, _traffic(value, known), known)
-        offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
-        job = _Job(value, known, approval_id, begin, Waiting(offload) if waits else BLOCKING)
+        try:
+            known = await choosing.call(self._choice.of, value, known)
+        except BaseException as error:  # a store of the host's own may raise anything
+            if choosing.is_cancelled(error):
+                raise
+            refused = self._outage(value, error)
+        due = self._overrides is not None and self._overrides.due
+        offload = self._offload if known.session is not None or due else _AT_ONCE
+        deadline = Deadline(self._settings.timeout_seconds)
+        job = _Job(value, known, approval_id, begin, Waiting(offload) if waits else BLOCKING, deadline)
         ran = await (self._judged(job) if refused is None else self._recorded(job, refused))
         if ran.ends is not None:
             raise ran.ends
@@ -265,11 +266,16 @@ class Pipeline:
         """The outcome of the run, recorded."""
         known, waiting = job.context, job.waiting
         try:
-            with self._turns.tries(_turn_key(known)) as tries:
+            with self._turns.tries(None if known.session is None else session_key(known)) as tries:
                 while await waiting.either(tries.again, tries.aagain):
                     facts, history = await waiting.call(self._read, job)
-                    with self._serving.lease() as runner, job.trying(runner) as deadline:
-                        ran = await runner.run(job.value, known, facts, history, deadline, waiting)
+                    runner = self._serving.acquire()
+                    try:
+                        job.deadline.begin_try()
+                        ran = await runner.run(job.value, known, facts, history, job.deadline, waiting)
+                        job.deadline.stop()
+                    finally:
+                        self._serving.release(runner)
                     ending = self._ended(job, ran, facts, history)
                     # A run that may change a session is completed even if the caller is cancelled [REC-22].
                     ended = await (ending if known.session is None else waiting.to_end(ending))
@@ -287,41 +293,31 @@ class Pipeline:
 
         An event loop may end at each `await` while a thread continues: the record is written before what it is about.
         """
-        waiting = job.waiting
+        waiting, changes, is_kept = job.waiting, None, False
         try:
-            is_first = False
-            if self._records_first:
+            if self._recording is not None and self._recording.goes_first:
                 ran, changes = await waiting.call(self._changed, job, ran, facts, history)
-                is_first = changes.touch_session
-                if is_first and not await self._kept(job, ran):
-                    return self._unrecorded(job, ran)
-                job.overtaken += (ran.outcome.decision.id,) if is_first else ()
-                committed = await waiting.call(self._committed, job, ran, changes, history)
-            else:
-                ran, committed = await waiting.call(self._changed_at_once, job, ran, facts, history)
+                if changes.touch_session:
+                    recorded, is_kept = await self._recorded(job, ran), True
+                    if recorded is not ran:
+                        return recorded
+                    job.overtaken += (ran.outcome.decision.id,)
+            ran, committed = await waiting.call(self._committed, job, ran, facts, history, changes)
             if committed is None:
                 return None
-            is_kept = self._after_commit(job, ran, committed, history) or is_first
+            is_kept = self._after_commit(job, ran, committed, history) or is_kept
         except BaseException as error:  # raised in a task, SystemExit would end the loop at once
             if waiting.is_cancelled(error):
                 raise
             ran, is_kept = self._outage(job.value, error), False
         return ran if is_kept else await self._recorded(job, ran)
 
-    async def _kept(self, job: _Job, ran: Ran) -> bool:
-        recording = self._recording
-        return recording is None or await recording.keep(job.value, job.context, *job.so_far(ran), job.waiting)
-
     async def _recorded(self, job: _Job, ran: Ran) -> Ran:
         """`ran`, recorded; a refusal if recording failed."""
-        return ran if await self._kept(job, ran) else self._unrecorded(job, ran)
-
-    def _unrecorded(self, job: _Job, ran: Ran) -> Ran:
+        recording = self._recording
+        if recording is None or await recording.keep(job.value, job.context, *job.so_far(ran), job.waiting):
+            return ran
         return Ran(self._runner.closed(job.value, UNRECORDED, NOT_ON_RECORD), ends=ran.ends)
-
-    @property
-    def _records_first(self) -> bool:
-        return self._recording is not None and self._recording.goes_first
 
     def _read(self, job: _Job) -> tuple[SessionFacts, History]:
         """The session's state, and its conversation. Raises ApprovalError: the approval cannot be used in it."""
@@ -334,17 +330,6 @@ class Pipeline:
         ):
             raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="look at its status")
         return facts, self._histories.open(context, facts.moment, job.value)
-
-    @property
-    def _overrides_due(self) -> bool:
-        return self._overrides is not None and self._overrides.due
-
-    def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Ran | None]:
-        """The context with the run's session; and a refusal, if the session cannot be determined."""
-        try:
-            return self._choice.of(value, context), None
-        except BaseException as error:  # noqa: BLE001  (as above)
-            return context, self._outage(value, error)
 
     def _outage(self, value: Traffic, error: BaseException) -> Ran:
         """The refusal of a run that failed with `error`. Raises ApprovalError: `error` itself."""
@@ -369,10 +354,14 @@ class Pipeline:
             raise ApprovalError("no rule asks for this approval", code="approval.unusable", hint="ask the model again")
         return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep)), changes
 
-    def _committed(self, job: _Job, ran: Ran, changes: Changes, history: History) -> Changes | None:
-        """The changes, committed to the session; None if another run committed first [C5]."""
+    def _committed(
+        self, job: _Job, ran: Ran, facts: SessionFacts, history: History, changes: Changes | None
+    ) -> tuple[Ran, Changes | None]:
+        """The run and its changes, committed to the session; no changes if another run committed first [C5]."""
+        if changes is None:
+            ran, changes = self._changed(job, ran, facts, history)
         if not changes.touch_session:
-            return changes
+            return ran, changes
         if self._recording is not None and self._recording.kept is not None:
             record = self._recording.record(job.value, job.context, *job.so_far(ran))
             changes = replace(changes, record=record)
@@ -382,15 +371,9 @@ class Pipeline:
         # An approval may have expired since it was read: judge again, which requests a new one.
         with suppress(ApprovalError):
             if self._sessions.commit(job.context, version, changes):
-                return changes
+                return ran, changes
         history.close(None)
-        return None
-
-    def _changed_at_once(
-        self, job: _Job, ran: Ran, facts: SessionFacts, history: History
-    ) -> tuple[Ran, Changes | None]:
-        ran, changes = self._changed(job, ran, facts, history)
-        return ran, self._committed(job, ran, changes, history)
+        return ran, None
 
     def _after_commit(self, job: _Job, ran: Ran, changes: Changes, history: History) -> bool:
         """Publish what the commit changed, and remember the conversation. Returns whether it recorded the run."""
@@ -417,10 +400,6 @@ class Pipeline:
         """`close` as a coroutine; fire-and-forget stages are ended."""
         await self._runner.aclose()
         self._offload.close()
-
-
-def _turn_key(context: Context) -> SessionKey | None:
-    return None if context.session is None else session_key(context)
 
 
 def _keeping(settings: Config) -> KeepingContent | None:

@@ -20,14 +20,13 @@ from cmf.views.iterate import iter_views
 from pipeline.approvals.needs import (
     DENIED_BY_PERSON,
     ApprovalAnswer,
-    ApprovalNeed,
     approval_needs,
     needs_approval,
     resolve,
     with_approval,
 )
 from pipeline.conversation.history import History
-from pipeline.conversation.intake import take_in
+from pipeline.conversation.intake import Ingested, take_in
 from pipeline.conversation.labels import LabelSources, stamp
 from pipeline.conversation.references import refusals
 from pipeline.conversation.turn_cache import TurnMemory
@@ -151,10 +150,6 @@ class Runner:
         await self.stages.aclose()
         self._engine.close()
 
-    def deadline(self) -> Deadline:
-        """The time of a run that begins now, for all its tries."""
-        return Deadline(self._timeout_seconds)
-
     async def run(
         self,
         traffic: Traffic,
@@ -178,33 +173,27 @@ class Runner:
             # If profiles call functions of the host, their answers may have changed since the last turn.
             before = history.turn if self._reuses and not history.profiles.asks else None
             memory = TurnMemory(before, self.policies.revision, context.request)
-            with deadline.working():
-                taken = take_in(traffic, context, session, history.profiles, history.before, memory.taken)
-                memory.taken = taken.taken
-                history.keep = keep_until(taken.retention, session.moment)
+            taken = deadline.timed(take_in, traffic, context, session, history.profiles, history.before, memory.taken)
+            memory.taken = taken.taken
+            history.keep = keep_until(taken.retention, session.moment)
             begin = perf_counter_ns()
-            with deadline.paused():
-                staged = await waiting.either(
-                    partial(self.stages.run, taken.value, context), partial(self.stages.arun, taken.value, context)
-                )
+            deadline.stop()
+            staged = await self.stages.run(taken.value, context, waiting)
+            deadline.go_on()
             stages_ns = perf_counter_ns() - begin
-            evaluate_ns, answer = 0, None
-            with deadline.working():
-                taken = taken if staged.stopped else taken.after(staged.value)  # the labels of data that stages brought
-                excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
-                finder = HitFinder(self._rules, excuses, taken.rule())
-                keep = context.session is not None  # without a session there is no next turn to keep anything for
-                steps = self._steps(staged, taken.value, session, history, finder, memory, deadline, keep=keep)
-                asked = _sent(steps, None)
+            if not staged.stopped:  # the labels of data that stages brought
+                taken = deadline.timed(taken.after, staged.value)
+            steps = self._steps(staged, taken, context, session, history, memory, deadline)
+            asked = deadline.timed(_sent, steps, None)
+            evaluate_ns = 0
             while not isinstance(asked, Outcome):
                 begin = perf_counter_ns()
                 if isinstance(asked, Batch):
-                    answer = await self._evaluated(asked, deadline, waiting)
+                    answer: Any = await self._evaluated(asked, deadline, waiting)
                     evaluate_ns += perf_counter_ns() - begin
                 else:
                     answer = await waiting.work(deadline.timed, asked)
-                with deadline.working():
-                    asked = _sent(steps, answer)
+                asked = deadline.timed(_sent, steps, answer)
         except DeadlinePassed:
             return Ran(self._late(traffic, deadline))
         except CmfError as error:  # no view can show the value in full
@@ -234,8 +223,8 @@ class Runner:
 
     async def _evaluated(self, batch: Batch, deadline: Deadline, waiting: Waiting) -> list[EngineResult]:
         def evaluate() -> list[EngineResult]:
-            with deadline.working():
-                return self._engine.evaluate(*batch, timeout_seconds=deadline.left)
+            ask = partial(self._engine.evaluate, *batch, timeout_seconds=deadline.left)
+            return deadline.timed(ask)
 
         async def aevaluate() -> list[EngineResult]:
             before = deadline.left
@@ -257,27 +246,25 @@ class Runner:
     def _steps(
         self,
         staged: Staged,
-        value: Traffic,
+        taken: Ingested,
+        context: Context,
         session: SessionFacts,
         history: History,
-        finder: HitFinder,
         memory: TurnMemory,
         deadline: Deadline,
-        *,
-        keep: bool,
     ) -> _Steps:
         """The passes of judging and editing. They call no engine: they yield what to evaluate and get the results."""
-        stages = tuple(staged.records)
-        if staged.stopped:
-            return self._outcome(_unjudged(staged.value, stages))
-        referred = memory.references(value)
-        unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
-        if unseen:
-            return self._outcome(_unjudged(value, (*stages, *unseen)))
+        value, stages = taken.value, tuple(staged.records)
+        unjudged = yield from _stopped_before(staged, value, history, memory)
+        if unjudged is not None:
+            return self._outcome(unjudged)
         # Labels that stages added are the session's too. The last message has them all, since labels carry forward.
         labels = session.labels.union(*map(labels_of, messages_of(value)[-1:]))
         if labels != session.labels:
             session = replace(session, labels=labels)
+        excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
+        finder = HitFinder(self._rules, excuses, taken.rule())
+        keep = context.session is not None  # without a session there is no next turn to keep anything for
         replacer = Replacer(self._replacer_key)
         lines = DecisionLines()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
@@ -305,15 +292,11 @@ class Runner:
                 memory.passes.append(partial(judged.settle, edited, removed))
             relabelled = stamp(edited, judged.labels)
             label_sources |= judged.label_sources
-            known = session.labels
-            added = frozenset(label for labels in judged.labels.values() for label in labels)
-            session = replace(session, labels=known | added) if added else session
-            if relabelled is value and added <= known:
-                if needs_approval(lines.hit, stages, self._mode):
-                    needs = approval_needs(value, passes, stages, self._mode, schemas.definition_of)
-                    outcome = yield from self._answered(account, value, session, history, needs, keep=keep)
-                else:
-                    outcome = self._outcome(account, value, session.labels)
+            added = frozenset[str]().union(*judged.labels.values())
+            is_new = not added <= session.labels
+            session = replace(session, labels=session.labels | added) if is_new else session
+            if relabelled is value and not is_new:
+                outcome = yield from self._answered(account, value, session, history, passes, schemas, keep=keep)
                 return replace(outcome, events=label_sources) if label_sources else outcome
             value = relabelled
         return self._refused(account, _edit_failed("pipeline.no-fixed-point"), "")
@@ -324,11 +307,18 @@ class Runner:
         value: Traffic,
         session: SessionFacts,
         history: History,
-        needs: Sequence[ApprovalNeed],
+        passes: Sequence[tuple[Traffic, Sequence[ViewDecision]]],
+        schemas: SchemaChecks,
         *,
         keep: bool,
     ) -> _Steps:
-        """The outcome where approvals are required: forward if all are given, refuse if one is denied, else suspend."""
+        """The outcome of what judgement lets through, once people have approved what rules require them to.
+
+        Forward if all approvals are given, refuse if one is denied, else suspend.
+        """
+        if not needs_approval(account.hit, account.stages, self._mode):
+            return self._outcome(account, value, session.labels)
+        needs = approval_needs(value, passes, account.stages, self._mode, schemas.definition_of)
         known = partial(
             resolve,
             needs,
@@ -390,6 +380,17 @@ class Runner:
             views[at] = replace(views[at], hits=(*views[at].hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
         hit_views = tuple(view for view in views if view.hits)
         return self._outcome(account._replace(views=tuple(views), hit=hit_views), answer=answer)
+
+
+def _stopped_before(
+    staged: Staged, value: Traffic, history: History, memory: TurnMemory
+) -> Generator[Awaited, Any, _Account | None]:
+    """The account of a run that ends before judgement, by a stage or by what `value` refers to; None if it goes on."""
+    if staged.stopped:
+        return _unjudged(staged.value, tuple(staged.records))
+    referred = memory.references(value)
+    unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
+    return _unjudged(value, (*staged.records, *unseen)) if unseen else None
 
 
 def _certified(outcome: Outcome, session: SessionFacts, history: History, memory: TurnMemory) -> Outcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -18,7 +17,7 @@ from pipeline.run.runner import Runner
 
 
 class Serving:
-    """The runner in service. A run leases it once and keeps it to its end, so no decision mixes two policy sets."""
+    """The runner in service. A run acquires it once and keeps it to its end, so no decision mixes two policy sets."""
 
     def __init__(self, runner: Runner) -> None:
         self._lock = threading.Lock()
@@ -28,25 +27,24 @@ class Serving:
 
     @property
     def runner(self) -> Runner:
-        """The runner in service, for a single call; a run takes a `lease`."""
+        """The runner in service, for a single call; a run uses `acquire`."""
         return self._runner
 
-    def lease(self) -> AbstractContextManager[Runner]:
-        """The runner in service, kept open until the block ends."""
-        return _Lease(self)
-
-    def _acquire(self) -> Runner:
+    def acquire(self) -> Runner:
+        """The runner in service, which is kept open until `release`."""
         with self._lock:
             runner = self._runner
             self._users[runner] = self._users.get(runner, 0) + 1
         return runner
 
-    def _release(self, runner: Runner) -> None:
+    def release(self, runner: Runner) -> None:
+        """End what `acquire` began."""
         with self._lock:
             self._users[runner] -= 1
             is_idle = self._users[runner] == 0 and runner in self._retired
             if is_idle:
-                self._forget(runner)
+                del self._users[runner]
+                self._retired.discard(runner)
         if is_idle:
             runner.close()
 
@@ -66,26 +64,6 @@ class Serving:
         if is_idle:
             before.close()
         return before.policies.revision
-
-    def _forget(self, runner: Runner) -> None:
-        del self._users[runner]
-        self._retired.discard(runner)
-
-
-class _Lease(AbstractContextManager[Runner]):
-    """A lease on the runner. A class, because every run enters one and a generator takes three times as long."""
-
-    __slots__ = ("_runner", "_serving")
-
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-
-    def __enter__(self) -> Runner:
-        self._runner = self._serving._acquire()
-        return self._runner
-
-    def __exit__(self, *_: object) -> None:
-        self._serving._release(self._runner)
 
 
 SETTLE_MILLISECONDS: Final = 400  # a deployment changes many files: changes this close together are one change

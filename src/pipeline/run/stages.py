@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +16,7 @@ from cmf.message.message import Message
 from cmf.message.request import Request, Response
 from cmf.message.transform import messages_of
 from cmf.views.tiers import Grants
-from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled
+from pipeline.decisions.cancellation import PROCESS_EXITS, is_cancelled, runs_a_loop
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import Effect, Hit, Mode, StageRecord
 from pipeline.decisions.errors import ConfigError, where_from
@@ -35,6 +36,7 @@ from pipeline.decisions.stage import (
 )
 from pipeline.decisions.traffic import labels_of
 from pipeline.run.isolation import Given
+from pipeline.run.offload import Waiting
 from pipeline.run.tier_checks import TierViolationError, merged
 
 _log: Final = logging.getLogger("pipeline.run.stages")
@@ -104,29 +106,22 @@ class Stages:
         self._mode = mode
         self._background: set[asyncio.Task[None]] = set()
 
-    def run(self, value: Traffic, context: Context) -> Staged:
-        """The value after all stages, or after the one that stopped the run. Coroutine stages are run to their end."""
+    async def run(self, value: Traffic, context: Context, waiting: Waiting) -> Staged:
+        """The value after all stages, or after the one that stopped the run.
+
+        If it awaits, concurrent stages in a row run together, and the first refusal cancels the others.
+        """
         staged = Staged(value, self._mode)
         for group in self._groups:
             base = staged.value
-            for stage in group:
+            if len(group) > 1 and waiting.awaits:
+                await self._together(staged, group, base, context)
+            for stage in group if len(group) == 1 or not waiting.awaits else ():
                 given = staged.give(base, context, stage.capabilities)
-                self._settle(staged, stage, given, _called(stage, given))
+                result = await waiting.either(partial(_called, stage, given), partial(_acalled, stage, given))
+                self._settle(staged, stage, given, result)
                 if staged.stopped:
                     return staged
-        return staged
-
-    async def arun(self, value: Traffic, context: Context) -> Staged:
-        """`run`, awaiting. Concurrent stages in a row run together, and the first refusal cancels the others."""
-        staged = Staged(value, self._mode)
-        for group in self._groups:
-            base = staged.value
-            if len(group) == 1:
-                stage = group[0]
-                given = staged.give(base, context, stage.capabilities)
-                self._settle(staged, stage, given, await _acalled(stage, given))
-            else:
-                await self._together(staged, group, base, context)
             if staged.stopped:
                 return staged
         return staged
@@ -233,13 +228,9 @@ class Stages:
     def afterwards_in_background(self, value: Traffic, context: Context) -> None:
         """Start the fire-and-forget stages as tasks of the running loop; `aclose` ends them."""
         for stage in self._afterwards:
-            task = asyncio.create_task(self._afterwards_one(stage, value, context))
+            task = asyncio.create_task(_afterwards(stage, value, context))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
-
-    async def _afterwards_one(self, stage: Stage, value: Traffic, context: Context) -> None:
-        given = Given(value, context, stage.capabilities)
-        _report(stage, given, await _acalled(stage, given))
 
     async def aclose(self) -> None:
         """Cancel the stages that still run in the background, and wait until they have ended."""
@@ -247,6 +238,11 @@ class Stages:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _afterwards(stage: Stage, value: Traffic, context: Context) -> None:
+    given = Given(value, context, stage.capabilities)
+    _report(stage, given, await _acalled(stage, given))
 
 
 def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
@@ -262,7 +258,7 @@ def _called(stage: Stage, given: Given) -> StageResult | _Failure:
     begin = time.monotonic()
     result = _begun(stage, given)
     if _is_pending(result):
-        result = _not_awaited(stage, result) if _in_loop() else asyncio.run(_finished(stage, result))
+        result = _not_awaited(stage, result) if runs_a_loop() else asyncio.run(_finished(stage, result))
     return _in_time(stage, result, begin)
 
 
@@ -272,14 +268,6 @@ async def _acalled(stage: Stage, given: Given) -> StageResult | _Failure:
     if _is_pending(result):
         result = await _finished(stage, result)
     return _in_time(stage, result, begin)
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _not_awaited(stage: Stage, result: Any) -> _Failure:

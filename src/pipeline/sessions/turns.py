@@ -17,6 +17,8 @@ from time import monotonic, perf_counter_ns, sleep
 from types import TracebackType
 from typing import Final
 
+from pipeline.decisions.cancellation import runs_a_loop
+
 MAX_TRIES: Final = 64  # at the head of the line, where only other processes can be faster
 WAIT_SECONDS: Final = 60.0  # in line and at its head together
 
@@ -117,7 +119,7 @@ class Tries:
             return None
         # A run within one at the head, as of a stage that asks the guard itself, would wait for its own end. So would a
         # blocking run in the thread of an event loop, in which the one at the head may have to go on.
-        may_wait = not (_AT_HEAD.get() or (blocks and _runs_a_loop()))
+        may_wait = not (_AT_HEAD.get() or (blocks and runs_a_loop()))
         if may_wait and (self._count or self._turns.is_waited_for(self._key)):
             self._place = self._turns.join(self._key)
         return self._place
@@ -133,12 +135,3 @@ class Tries:
         self._count += 1
         self._begun = perf_counter_ns()
         return self._count <= MAX_TRIES and monotonic() < self._until
-
-
-def _runs_a_loop() -> bool:
-    """Whether this thread runs an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
