@@ -27,6 +27,7 @@ from pipeline.decisions.policy_input import Facts
 KEY = "AKIAIOSFODNN7EXAMPLE"
 SAID = f"my key {KEY} ok".encode()
 ONCE = base64.b64encode(SAID).decode()
+ONCE_BARE = base64.b64encode(f"{KEY} and more words".encode()).decode()
 SPELLINGS = {
     "plain": KEY,
     "base64": ONCE,
@@ -279,6 +280,28 @@ def test_orders_in_a_definition_are_found_in_every_place_and_form(orders: str) -
     found = [{hit.code for hit in SHIPPED.decide(request).hits} for request in requests]
 
     assert all("tools.definition-poisoned" in codes for codes in found)
+
+
+HEX = KEY.encode().hex()
+BESIDE = {
+    "a word of base64 before": f"eHh4 {base64.b64encode(KEY.encode()).decode()}",
+    "a word before lines": "eHh4\n" + "\n".join(ONCE_BARE[at : at + 16] for at in range(0, len(ONCE_BARE), 16)),
+    "a padded word before": f"eHh4= {base64.b64encode(KEY.encode()).decode()}",
+    "a number before": f"1234 {HEX}",
+    "a number behind": f"{HEX} 4142",
+    "a line of the same length behind": f"{HEX}\n{'41' * len(KEY)}",
+    "a number before, in a text in it": base64.b64encode(f"1234 {HEX}".encode()).decode(),
+}
+
+
+@pytest.mark.spec("INP-10")
+@pytest.mark.parametrize("text", BESIDE.values(), ids=BESIDE)
+def test_what_stands_beside_an_encoded_secret_does_not_hide_it(text: str) -> None:
+    outcome = SHIPPED.run(Message(role="user", content=[TextPart(text=text)]))
+
+    assert outcome.message is not None
+    assert "[MASKED]" in outcome.message.content[0].text  # type: ignore[union-attr]
+    assert not any(spelling in outcome.message.content[0].text for spelling in (HEX, "QUtJQUlP"))  # type: ignore[union-attr]
 
 
 ENCODED_READER = """\

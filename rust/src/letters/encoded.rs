@@ -2,7 +2,10 @@
 //!
 //! A run is of the letters of base64 (of either alphabet) and has a word long enough to be no word. It is read with what
 //! stands around it, lines and blanks left out, from each of its first four letters on: nobody has to say where it begins.
+//! What stands around it may be no part of it, so each word and each block of even lines is read by itself, too.
 #![forbid(unsafe_code)]
+
+use std::collections::HashSet;
 
 /// Letters of a word that may be encoded: 16 spell 12 bytes, less says nothing.
 pub const SHORTEST: usize = 16;
@@ -24,12 +27,12 @@ pub fn pieces(text: &str) -> Vec<Piece> {
     let bytes = text.as_bytes();
     let (mut found, mut done) = (Vec::new(), 0);
     if is_one_run(bytes) {
-        Run::of(bytes, (0, bytes.len())).read(&mut found);
+        Run::of(bytes, (0, bytes.len())).read_all(&mut found);
         return found;
     }
     while let Some(at) = long_word(bytes, done) {
         let run = (start_of_run(bytes, at, done), end_of_run(bytes, at));
-        Run::of(bytes, run).read(&mut found);
+        Run::of(bytes, run).read_all(&mut found);
         done = run.1;
     }
     found
@@ -122,6 +125,47 @@ impl<'a> Run<'a> {
             }
         }
         Self { bytes, letters }
+    }
+
+    /// Adds what the run spells, and what its words and blocks spell by themselves where that is something else.
+    fn read_all(&self, found: &mut Vec<Piece>) {
+        let before = found.len();
+        self.read(found);
+        let parts = self.words_and_blocks();
+        if parts.is_empty() {
+            return;
+        }
+        let mut told: HashSet<_> = found[before..].iter().map(|piece| piece.span).collect();
+        for part in parts {
+            let mut own = Vec::new();
+            Run { bytes: self.bytes, letters: part.to_vec() }.read(&mut own);
+            found.extend(own.into_iter().filter(|piece| told.insert(piece.span)));
+        }
+    }
+
+    /// The long words of a run of several, and its blocks: lines of one length, of which the last may be shorter.
+    fn words_and_blocks(&self) -> Vec<&[(u8, usize)]> {
+        let (mut parts, mut first, mut at, mut words, mut open) = (Vec::new(), 0, 0, 0, true);
+        let mut line = 0;
+        for word in self.letters.chunk_by(|one, next| one.1 + 1 == next.1) {
+            let length = word.len();
+            if !(open && length <= line) {
+                if words > 1 {
+                    parts.push(&self.letters[first..at]);
+                }
+                (first, line, words) = (at, length, 0);
+            }
+            open = length == line;
+            (at, words) = (at + length, words + 1);
+            if length >= SHORTEST {
+                parts.push(word);
+            }
+        }
+        if words > 1 {
+            parts.push(&self.letters[first..]);
+        }
+        parts.retain(|part| part.len() >= SHORTEST && part.len() < self.letters.len());
+        parts
     }
 
     fn read(&self, found: &mut Vec<Piece>) {
