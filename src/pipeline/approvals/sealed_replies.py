@@ -45,8 +45,8 @@ class SealedReplies:
             reply = reply and {HELD_BY: answer.asked[0].id}
         return sealed
 
-    def open(self, approval_id: str, context: Context) -> Response:
-        """The reply that waits for this approval of the context's session.
+    def open(self, approval_id: str, context: Context) -> tuple[Response, str]:
+        """The reply that waits for this approval of the context's session, and the approval that it is sealed with.
 
         Raises:
             ApprovalError: there is no such approval in the session (`approval.unknown`), it was used or denied or is
@@ -58,16 +58,24 @@ class SealedReplies:
         if approval is None or approval.key != owner:
             raise unknown_approval()
         body = self._opened(approval_id, owner)
-        if HELD_BY in body:
-            body = self._opened(body[HELD_BY], owner)
+        holder = body.get(HELD_BY, approval_id)
+        if holder != approval_id:
+            body = self._opened(holder, owner)
         if REPLY not in body:
             hint = "send the same again instead"
             raise ApprovalError("this approval holds no reply", code="approval.nothing-sealed", hint=hint)
-        return Response.model_validate(body[REPLY])
+        return Response.model_validate(body[REPLY]), holder
+
+    def check_held(self, holder: str) -> None:
+        """Raises ApprovalError: what was sealed with that approval is there no longer; it went out, say."""
+        self._sealed(holder)
 
     def _opened(self, approval_id: str, owner: SessionKey) -> dict[str, Any]:
+        return self._sealer.open(approval_id, owner, self._sealed(approval_id))
+
+    def _sealed(self, approval_id: str) -> bytes:
         sealed = self._sessions.sealed(approval_id)
         if sealed is None:
             hint = "it, or one that was asked for with it, was used, denied or is too old"
             raise ApprovalError("this approval cannot be used", code="approval.unusable", hint=hint)
-        return self._sealer.open(approval_id, owner, sealed)
+        return sealed

@@ -67,11 +67,13 @@ class _Job:
         waiting: how it waits for stores, stages, engine and recorder.
         overtaken: its recorded decisions, which have no consequences if another one is made.
         deadline: of all its tries.
+        holder: of a sealed reply that is released, the approval that it is sealed with.
     """
 
     value: Traffic
     context: Context
     approval_id: str | None
+    holder: str | None
     begin: int
     waiting: Waiting
     deadline: Deadline
@@ -232,15 +234,24 @@ class Pipeline:
                 StoreError: the store cannot be read.
         """
         known = context or Context()
-        return completed(self._run(self._replies.open(approval_id, known), known, approval_id, waits=False))
+        reply, holder = self._replies.open(approval_id, known)
+        return completed(self._run(reply, known, approval_id, holder, waits=False))
 
     async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
         """`release` as a coroutine."""
         known = context or Context()
-        reply = await self._offload(self._replies.open, approval_id, known)
-        return await self._run(reply, known, approval_id, waits=True)
+        reply, holder = await self._offload(self._replies.open, approval_id, known)
+        return await self._run(reply, known, approval_id, holder, waits=True)
 
-    async def _run(self, value: Traffic, known: Context, approval_id: str | None = None, *, waits: bool) -> Outcome:
+    async def _run(
+        self,
+        value: Traffic,
+        known: Context,
+        approval_id: str | None = None,
+        holder: str | None = None,
+        *,
+        waits: bool,
+    ) -> Outcome:
         begin = perf_counter_ns()
         value, refused = _traffic(value, known), None
         choosing = Waiting(self._choosing) if waits else BLOCKING
@@ -253,7 +264,7 @@ class Pipeline:
         due = self._overrides is not None and self._overrides.due
         offload = self._offload if known.session is not None or due else _AT_ONCE
         deadline = Deadline(self._settings.timeout_seconds)
-        job = _Job(value, known, approval_id, begin, Waiting(offload) if waits else BLOCKING, deadline)
+        job = _Job(value, known, approval_id, holder, begin, Waiting(offload) if waits else BLOCKING, deadline)
         ran = await (self._judged(job) if refused is None else self._recorded(job, refused))
         if ran.ends is not None:
             raise ran.ends
@@ -329,6 +340,8 @@ class Pipeline:
             one.asked.id == approval_id and one.status is ApprovalStatus.APPROVED for one in facts.asked
         ):
             raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="look at its status")
+        if job.holder is not None:  # asked again in each try: whoever releases it changes the session
+            self._replies.check_held(job.holder)
         return facts, self._histories.open(context, facts.moment, job.value)
 
     def _outage(self, value: Traffic, error: BaseException) -> Ran:
@@ -349,6 +362,7 @@ class Pipeline:
         changes = NO_CHANGES
         if job.context.session is not None:
             changes = changes_of(job.value, job.context, facts, ran.outcome, history, self._replies)
+            changes = changes if job.holder is None else replace(changes, released=job.holder)
         unused = job.approval_id is not None and job.approval_id not in {one.id for one in changes.used}
         if unused and ran.outcome.value is not None:  # other policies than those that asked for it
             raise ApprovalError("no rule asks for this approval", code="approval.unusable", hint="ask the model again")

@@ -235,8 +235,8 @@ class MemorySessions(SessionStore):
             self._light[key] = None
 
     def _seal(self, changes: Changes) -> None:
-        for use in changes.used:
-            self._sealed.pop(use.id, None)
+        for approval_id in changes.unsealed:
+            self._sealed.pop(approval_id, None)
         if changes.sealed:
             now = self._moments.now()
             self._sealed = {name: kept for name, kept in self._sealed.items() if now < kept[0]}

@@ -134,8 +134,8 @@ class RedisSessions(SessionStore):
         for asked, body in changes.sealed_with():
             # The server's clock forgets it; counted from now, so that the two clocks need not agree.
             pipe.set(self._sealed(asked.id), body, px=max(1, (asked.expires_at - now) // 1_000))
-        if changes.used:
-            pipe.delete(*(self._sealed(use.id) for use in changes.used))
+        if changes.unsealed:
+            pipe.delete(*map(self._sealed, changes.unsealed))
 
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
         """See `SessionStore`."""

@@ -167,6 +167,7 @@ class Changes:
         rests: approvals that the run rests on without using them up; if one stands no longer, nothing is changed.
         sealed: by the id of an approval in `asked`, ciphertext of what it is about; deleted once the approval is used,
             denied or expired.
+        released: of a sealed reply that goes out, the approval that it was sealed with; its ciphertext is deleted.
         active_model: the model that the session goes on with; None leaves it as it is.
         reservations, settlements: of budgets; settled first.
         record: of the run, for a store that `Records.shares`; no other is given one.
@@ -184,6 +185,7 @@ class Changes:
     reservations: tuple[Reservation, ...] = ()
     settlements: tuple[Settlement, ...] = ()
     sealed: Mapping[str, bytes] = field(default_factory=dict)
+    released: str | None = None
     active_model: str | None = None
     record: Record | None = None
 
@@ -192,6 +194,12 @@ class Changes:
         """Whether the session itself changes; budgets are kept apart from it."""
         own = (self.taints, self.grants, self.counts, self.events, self.tool_ids, self.seen, self.asked, self.used)
         return any(own) or bool(self.rests) or self.active_model is not None
+
+    @property
+    def unsealed(self) -> tuple[str, ...]:
+        """The approvals whose ciphertext is deleted, if they have any."""
+        used = tuple(use.id for use in self.used)
+        return used if self.released is None or not used else (*used, self.released)
 
     def sealed_with(self) -> Iterator[tuple[ApprovalRequest, bytes]]:
         """Each ciphertext with the approval that it belongs to."""

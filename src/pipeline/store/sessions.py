@@ -335,8 +335,8 @@ class _Session:
         self._insert_missing(SESSION_MARKS, [{"mark": mark} for mark in sorted(changes.seen | changes.count_marks)])
         for approval_id in ids:
             _save_approval(self._connection, after.approvals[approval_id])
-        if changes.used:
-            _unseal(self._connection, [use.id for use in changes.used])
+        if changes.unsealed:
+            _unseal(self._connection, changes.unsealed)
         if changes.sealed:
             self._connection.execute(delete(SEALED).where(SEALED.c.expires_at <= now))
             for asked, body in changes.sealed_with():

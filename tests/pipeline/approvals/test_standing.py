@@ -436,6 +436,54 @@ def test_what_was_approved_for_its_session_is_not_asked_again_and_is_named_by_ea
     assert Approvals(store).pending() == ()
 
 
+@pytest.mark.spec("APR-10", "APR-11")
+def test_a_reply_that_went_out_by_one_approval_and_one_that_stands_goes_out_by_no_other(
+    make: Make, store: SessionStore
+) -> None:
+    pipeline = make(store)
+    both = [ToolCallPart(name="send", tool_call_id=body, arguments={"to": "bob", "body": body}) for body in ("a", "b")]
+    reply = Response(choices=[Choice(message=Message(role="assistant", content=both))])
+    first, second = pipeline.run(reply, who()).decision.approval_ids
+    approved(pipeline, store, call(to="bob", body="c"), SESSION, who())
+    Approvals(store).approve(second, BOB)
+    assert released(pipeline, second)
+    Approvals(store).approve(first, BOB)
+
+    assert not released(pipeline, first), "the reply went out before"
+    assert (store.sealed(first), store.sealed(second)) == (None, None)
+
+
+@pytest.mark.spec("APR-10")
+def test_of_two_releases_by_different_approvals_at_once_the_second_finds_the_reply_gone(
+    make: Make, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make(store)
+    both = [ToolCallPart(name="send", tool_call_id=body, arguments={"to": "bob", "body": body}) for body in ("a", "b")]
+    reply = Response(choices=[Choice(message=Message(role="assistant", content=both))])
+    first, second = pipeline.run(reply, who()).decision.approval_ids
+    approved(pipeline, store, call(to="bob", body="c"), SESSION, who())
+    Approvals(store).approve(second, BOB)
+    commit = store.commit
+
+    def overtaken(*given: Any) -> bool:
+        monkeypatch.undo()
+        Approvals(store).approve(first, BOB)  # between what this run read and what it commits
+        assert released(pipeline, first)
+        return commit(*given)
+
+    monkeypatch.setattr(store, "commit", overtaken)
+
+    assert not released(pipeline, second)
+
+
+def released(pipeline: Pipeline, name: str) -> bool:
+    """Whether the reply that waits for this approval goes out."""
+    try:
+        return action(pipeline.release(name, who())) is Action.FORWARD
+    except ApprovalError:
+        return False
+
+
 @pytest.mark.spec("APR-11", "PRF-13")
 def test_a_recipient_whom_others_named_is_asked_about_once_where_nobody_described_the_tool() -> None:
     store = MemorySessions()
