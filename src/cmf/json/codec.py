@@ -56,7 +56,10 @@ def loads(
             json.duplicate-key, json.lone-surrogate, json.not-finite, json.inexact, json.too-deep.
             Spec: [CODEC-1] to [CODEC-7].
     """
-    raw = data if type(data) is bytes else _bytes_of(data)
+    try:
+        raw = data if type(data) is bytes else data.encode("utf-8") if isinstance(data, str) else bytes(data)
+    except UnicodeEncodeError:
+        raise _lone_surrogate("") from None
     if len(raw) > max_bytes:
         raise DecodeError(
             f"{len(raw)} bytes are more than the {max_bytes} allowed", code="json.too-large", hint="send less at once"
@@ -160,15 +163,6 @@ def _brackets(text: bytes) -> int:
     return 2 * len(text) - len(text.replace(b"{", b"")) - len(text.replace(b"[", b""))
 
 
-def _bytes_of(data: bytes | str) -> bytes:
-    if isinstance(data, str):
-        try:
-            return data.encode("utf-8")
-        except UnicodeEncodeError:
-            raise _lone_surrogate("") from None
-    return bytes(data)
-
-
 def _slow_loads(raw: bytes, *, is_embedded: bool = False) -> Any:
     """The exact reader: every key and number is looked at."""
     try:
@@ -245,26 +239,21 @@ class _Pairs(list[Any]):
 
 
 def _float(digits: str, *, is_embedded: bool = False) -> float:
+    """The number that policy is shown; refused unless that is what `digits` denote [CODEC-7]."""
     number = float(digits)
     if not math.isfinite(number):
         raise DecodeError("a number is out of range", code="json.not-finite", hint="send a finite number")
-    if len(digits) > _ALWAYS_EXACT or "e" in digits or "E" in digits:
-        _refuse_rounded(digits, number, is_embedded=is_embedded)
-    return number
-
-
-def _refuse_rounded(digits: str, number: float, *, is_embedded: bool) -> None:
-    """Raises unless policy, which is shown `number`, judges what `digits` denote [CODEC-7]."""
+    if len(digits) <= _ALWAYS_EXACT and "e" not in digits and "E" not in digits:
+        return number
     try:
         exact = Decimal(digits)
     except InvalidOperation:  # an exponent of 19 digits or more
         exact = Decimal("NaN")
-    if exact == Decimal(repr(number)):
-        return
     # Some programs print doubles with up to 17 digits where fewer would do; a body is written anew, with the fewest.
     is_printed_double = len(exact.as_tuple().digits) <= 17 and sys.float_info.min <= abs(number) < 1e15
-    if is_embedded or not is_printed_double:
+    if exact != Decimal(repr(number)) and (is_embedded or not is_printed_double):
         raise DecodeError("a number has more digits than a double", code="json.inexact", hint="send it as text")
+    return number
 
 
 def _constant(name: str) -> NoReturn:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -25,7 +26,26 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
     raise TypeError(f"{type(self).__name__} is frozen: build a new value instead of changing this one")
 
 
-class FrozenDict(dict[str, Any]):
+class _Frozen:
+    """What both have: there is nothing that a copy would protect."""
+
+    __slots__ = ()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def copy(self) -> Self:
+        """Itself."""
+        return self
+
+
+class FrozenDict(_Frozen, dict[str, Any]):
     """A JSON object that cannot change. Values are frozen too."""
 
     __slots__ = ()
@@ -47,24 +67,11 @@ class FrozenDict(dict[str, Any]):
     def __eq__(self, other: object) -> bool:
         return dict.__eq__(self, other) is True and same_json(self, other)
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
     def __or__(self, other: Any) -> FrozenDict:  # type: ignore[override]  # stays frozen
         return FrozenDict(dict(self) | dict(other))
 
-    def __copy__(self) -> FrozenDict:
-        return self
-
-    def __deepcopy__(self, memo: object) -> FrozenDict:
-        return self
-
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
         return frozen_mapping, (dict(self),)
-
-    def copy(self) -> FrozenDict:
-        """Itself: there is nothing that a copy would protect."""
-        return self
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -75,7 +82,7 @@ class FrozenDict(dict[str, Any]):
         return {"type": "object"}
 
 
-class FrozenList(list[Any]):
+class FrozenList(_Frozen, list[Any]):
     """A JSON array that cannot change. Items are frozen too."""
 
     __slots__ = ()
@@ -97,21 +104,8 @@ class FrozenList(list[Any]):
     def __eq__(self, other: object) -> bool:
         return list.__eq__(self, other) is True and same_json(self, other)
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __copy__(self) -> FrozenList:
-        return self
-
-    def __deepcopy__(self, memo: object) -> FrozenList:
-        return self
-
     def __reduce__(self) -> tuple[type[FrozenList], tuple[list[Any]]]:
         return FrozenList, (list(self),)
-
-    def copy(self) -> FrozenList:
-        """Itself: there is nothing that a copy would protect."""
-        return self
 
 
 _new_dict: Final = dict.__new__
@@ -175,45 +169,32 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def _same_json(left: Any, right: Any) -> bool:
-    """Whether two JSON values are equal as JSON: true is not 1, but 1 is 1.0 (both are the number one)."""
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and len(left) == len(right)
-            and all(key in right and _same_json(item, right[key]) for key, item in left.items())
-        )
-    if isinstance(left, list | tuple):
-        return (
-            isinstance(right, list | tuple)
-            and len(left) == len(right)
-            and all(_same_json(a, b) for a, b in zip(left, right, strict=True))
-        )
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    return bool(left == right)
+def _same_json(left: Any, right: Any, *, is_spelled: bool = False) -> bool:
+    """Whether two JSON values are equal as JSON: true is not 1, but 1 is 1.0 (both are the number one).
 
-
-def _same_spelling(left: Any, right: Any) -> bool:
-    """`same_json`, with numbers spelled alike: 1 is not 1.0. The order of keys does not count."""
-    if left is right:
+    With `is_spelled` numbers have to be spelled alike too: 1 is not 1.0. The order of keys does not count.
+    """
+    if is_spelled and left is right:
         return True
     if isinstance(left, dict):
         return (
             isinstance(right, dict)
             and len(left) == len(right)
-            and all(key in right and _same_spelling(item, right[key]) for key, item in left.items())
+            and all(key in right and _same_json(item, right[key], is_spelled=is_spelled) for key, item in left.items())
         )
     if isinstance(left, list | tuple):
         return (
             isinstance(right, list | tuple)
             and len(left) == len(right)
-            and all(_same_spelling(a, b) for a, b in zip(left, right, strict=True))
+            and all(_same_json(a, b, is_spelled=is_spelled) for a, b in zip(left, right, strict=True))
         )
-    if isinstance(left, str):
-        return isinstance(right, str) and left == right
-    return type(left) is type(right) and left == right
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    same_type = isinstance(right, str) if isinstance(left, str) else type(left) is type(right)
+    return bool(left == right) and (same_type or not is_spelled)
 
+
+_same_spelling: Final = partial(_same_json, is_spelled=True)
 
 # Every adapter asks these of whole bodies: the native module does the same in a tenth of the time, and asks the
 # functions above about what is not of the plainest types.
@@ -246,24 +227,8 @@ def _frozen_object(value: Any) -> FrozenDict:
     return cast("FrozenDict", freeze(value))
 
 
-class _AnyJson:
-    """Pydantic's way to say: any JSON value, frozen."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(freeze)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {}
-
-
 if TYPE_CHECKING:
-    Json: TypeAlias = Any
     # Constructors take any mapping and freeze it; readers see a mapping without mutators.
     JsonObject: TypeAlias = Mapping[str, Any]
 else:
-    from typing import Annotated
-
-    Json = Annotated[Any, _AnyJson]
     JsonObject = FrozenDict

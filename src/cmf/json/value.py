@@ -81,7 +81,9 @@ class Value(metaclass=_Values):
         """A copy with the fields in `update` replaced and validated; the others are shared."""
         if not update:
             return self
-        return type(self)(**{**{f.name: getattr(self, f.name) for f in _init_fields(type(self))}, **update})
+        cls: Any = type(self)
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(cls) if field.init}
+        return cast("Self", cls(**{**own, **update}))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(Field, dataclasses.field))
@@ -146,10 +148,6 @@ def _as_read(schema: Any) -> Any:
     return [_as_read(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _init_fields(cls: type) -> list[dataclasses.Field[Any]]:
-    return [field for field in dataclasses.fields(cls) if field.init]
-
-
 def field_default(field: dataclasses.Field[Any]) -> Any:
     """The default of the field; `REQUIRED` if it has none."""
     if field.default is not dataclasses.MISSING:
@@ -207,18 +205,20 @@ class Entry(NamedTuple):
 
 def entries(cls: type) -> tuple[Entry, ...]:
     """The fields that a JSON form may have, in order. A discriminator is at its default, and is never left out."""
-    return tuple(_entry(field) for field in dataclasses.fields(cls) if field.metadata.get("dump", True))
-
-
-def _entry(field: dataclasses.Field[Any]) -> Entry:
-    default = field_default(field)
-    if default is REQUIRED or is_discriminator(field):
-        return Entry(field.name, REQUIRED, "never")
-    if isinstance(default, FrozenDict | frozenset | tuple) and not default:
-        return Entry(field.name, default, "empty")
-    if isinstance(default, Value) and not fields_of(default):
-        return Entry(field.name, default, "blank")
-    return Entry(field.name, default, "same" if default is None else "equal")
+    listed: list[Entry] = []
+    for field in dataclasses.fields(cls):
+        default = field_default(field)
+        if not field.metadata.get("dump", True):
+            continue
+        if default is REQUIRED or is_discriminator(field):
+            listed.append(Entry(field.name, REQUIRED, "never"))
+        elif isinstance(default, FrozenDict | frozenset | tuple) and not default:
+            listed.append(Entry(field.name, default, "empty"))
+        elif isinstance(default, Value) and not fields_of(default):
+            listed.append(Entry(field.name, default, "blank"))
+        else:
+            listed.append(Entry(field.name, default, "same" if default is None else "equal"))
+    return tuple(listed)
 
 
 _UNEQUAL: Final = "held is not {default} and (type(held) is not type({default}) or held != {default})"
@@ -285,14 +285,6 @@ def encoded(item: Any) -> Any:
     return _encoders[type(item)](item)
 
 
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _base64(blob: bytes) -> str:
-    return base64.b64encode(blob).decode("ascii")
-
-
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
@@ -306,7 +298,14 @@ class _Encoders(dict[type, Callable[[Any], Any]]):
         raise TypeError(f"{cls.__name__} has no JSON form")
 
 
-_encoders = _Encoders({frozenset: sorted, datetime: _iso, Decimal: str, bytes: _base64})
+_encoders = _Encoders(
+    {
+        frozenset: sorted,
+        datetime: lambda moment: moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        Decimal: str,
+        bytes: lambda blob: base64.b64encode(blob).decode("ascii"),
+    }
+)
 
 
 # -- field types -------------------------------------------------------------------------------------------------------

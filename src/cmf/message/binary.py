@@ -9,7 +9,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 _READABLE: Final = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]{8,}")  # shorter words are in random bytes, too
@@ -52,14 +52,10 @@ def describe_url(field: str, url: str, declared_type: str | None = None) -> dict
         facts = {"field": field, "sha256": hashlib.sha256(data.encode()).hexdigest(), "length": len(data)}
         facts |= describe_bytes(raw, kind or declared_type)
         facts |= {"declared_type": kind or declared_type} if kind or declared_type else {}
-    if kind and _is_one_type(declared_type) and not agrees(declared_type, facts.get("sniffed_type")):
+    is_one_type = declared_type is not None and "/" in declared_type and "*" not in declared_type  # not `image/*`
+    if kind and declared_type and is_one_type and not agrees(declared_type, facts.get("sniffed_type")):
         facts["mismatch"] = True
     return facts
-
-
-def _is_one_type(declared: str | None) -> TypeGuard[str]:
-    """Whether it names one type, and not all of a kind (`image`, `image/*`)."""
-    return declared is not None and "/" in declared and "*" not in declared
 
 
 def describe(field: str, text: str, declared_type: str | None = None, *, shown: bool = True) -> dict[str, Any]:
@@ -107,7 +103,11 @@ def sniff(raw: bytes) -> str | None:
     for kind, test in _SIGNATURES:
         if test(raw):
             return kind
-    return "text/plain" if raw and _is_text(raw) else None
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return "text/plain" if raw and b"\x00" not in raw else None
 
 
 def type_of(text: str, declared: str | None) -> str | None:
@@ -189,13 +189,3 @@ _SIGNATURES: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
     ("video/x-msvideo", _riff(b"AVI ")),
     ("video/x-flv", _starts(b"FLV\x01")),
 )
-
-
-def _is_text(raw: bytes) -> bool:
-    if b"\x00" in raw:
-        return False
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -118,7 +118,10 @@ def _canonical(value: Any) -> Any:
     if kind is int or kind is float:
         return _number(value)
     if isinstance(value, dict):
-        return _ordered({_canonical(key): _canonical(item) for key, item in value.items()})
+        items = {_canonical(key): _canonical(item) for key, item in value.items()}
+        # RFC 8785 orders keys by UTF-16 code units; for ASCII that is the order of Python.
+        by_units = None if all(map(str.isascii, items)) else lambda key: key.encode("utf-16-be")
+        return {key: items[key] for key in sorted(items, key=by_units)}
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
     if isinstance(value, Value):
@@ -132,18 +135,8 @@ def _number(number: int | float) -> Any:
     if isinstance(number, float) and not number.is_integer():  # refused there: it is not finite
         return ready(rfc8785.dumps(number))
     # A double that large is a whole number: the one that it is written as, which may be another than its binary value.
-    return f"int:{_spelt(int(Decimal(repr(number))) if isinstance(number, float) else number)}"
-
-
-def _spelt(number: int) -> str:
+    whole = int(Decimal(repr(number))) if isinstance(number, float) else number
     try:
-        return str(number)
+        return f"int:{whole}"
     except ValueError:  # more digits than Python writes
-        return hex(number)
-
-
-def _ordered(items: dict[str, Any]) -> dict[str, Any]:
-    """RFC 8785 orders keys by UTF-16 code units; for ASCII that is the order of Python."""
-    if all(map(str.isascii, items)):
-        return {key: items[key] for key in sorted(items)}
-    return {key: items[key] for key in sorted(items, key=lambda key: key.encode("utf-16-be"))}
+        return f"int:{hex(whole)}"

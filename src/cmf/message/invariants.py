@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, get_args
 from cmf.enums import ContentType, MessageStatus, Role
 from cmf.errors import InvariantError, ShapeError, UnknownToolError
 from cmf.message.ids import TOOL_PREFIX, is_ulid
-from cmf.message.message import Extensions, Message, Part, ToolCallPart, ToolResultPart
+from cmf.message.message import Extensions, Message, ToolCallPart, ToolResultPart
 from cmf.message.request import Request, Response
 from cmf.message.tool_input import input_problem
 from cmf.message.tools import ToolRegistry
@@ -21,24 +21,14 @@ from cmf.message.transform import messages_of
 Profile = Literal["ledger", "wire"]
 PROFILES: Final = get_args(Profile)
 
-_TEXTUAL: Final = {ContentType.TEXT, ContentType.OPAQUE}
-_MEDIA_AND_RESOURCES: Final = {
-    ContentType.IMAGE,
-    ContentType.AUDIO,
-    ContentType.RESOURCE,
-    ContentType.RESOURCE_REF,
-}
+_TEXTUAL: Final = frozenset({ContentType.TEXT, ContentType.OPAQUE})
+_EITHERS: Final = _TEXTUAL | {ContentType.IMAGE, ContentType.AUDIO, ContentType.RESOURCE, ContentType.RESOURCE_REF}
 _ALLOWED: Final[dict[Role, frozenset[ContentType]]] = {
-    Role.SYSTEM: frozenset(_TEXTUAL),
-    Role.DEVELOPER: frozenset(_TEXTUAL),
-    Role.USER: frozenset(
-        _TEXTUAL
-        | _MEDIA_AND_RESOURCES
-        | {ContentType.VIDEO, ContentType.DOCUMENT, ContentType.PROMPT_REQUEST, ContentType.PROMPT_RESULT}
-    ),
-    Role.ASSISTANT: frozenset(
-        _TEXTUAL | _MEDIA_AND_RESOURCES | {ContentType.TOOL_CALL, ContentType.THINKING, ContentType.REDACTED_THINKING}
-    ),
+    Role.SYSTEM: _TEXTUAL,
+    Role.DEVELOPER: _TEXTUAL,
+    Role.USER: _EITHERS
+    | {ContentType.VIDEO, ContentType.DOCUMENT, ContentType.PROMPT_REQUEST, ContentType.PROMPT_RESULT},
+    Role.ASSISTANT: _EITHERS | {ContentType.TOOL_CALL, ContentType.THINKING, ContentType.REDACTED_THINKING},
     Role.TOOL: frozenset({ContentType.TOOL_RESULT, ContentType.OPAQUE}),
 }
 
@@ -94,18 +84,13 @@ def _content(message: Message, path: str) -> Iterator[Finding]:
     if not message.content and message.role not in (Role.SYSTEM, Role.DEVELOPER):
         yield Finding("content.empty", path, "a message needs at least one part")
     for index, part in enumerate(message.content):
-        if not _allowed(message.role, part):
+        # Results of tools that the provider ran stand in the assistant's own message.
+        is_own = message.role is Role.ASSISTANT and isinstance(part, ToolResultPart) and part.executed_by == "provider"
+        if part.content_type not in _ALLOWED[message.role] and not is_own:
             kind, role = part.content_type.value, message.role.value
             yield Finding("content.role", f"{path}.content[{index}]", f"{kind} is not for role {role}")
     if message.role is Role.TOOL and len(message.content) > 1:
         yield Finding("content.tool-one-part", path, "a tool message has exactly one part")
-
-
-def _allowed(role: Role, part: Part) -> bool:
-    if part.content_type in _ALLOWED[role]:
-        return True
-    # Results of tools that the provider ran stand in the assistant's own message.
-    return role is Role.ASSISTANT and isinstance(part, ToolResultPart) and part.executed_by == "provider"
 
 
 def _twins(message: Message, path: str) -> Iterator[Finding]:
@@ -129,16 +114,14 @@ def _inputs(message: Message, path: str, tools: ToolRegistry | None) -> Iterator
         at = f"{path}.content[{index}].arguments"
         if part.arguments_raw is not None:
             yield Finding("tool-input.invalid", at, "the arguments are not a strict JSON object")
-        elif tools is not None and (problem := _input_problem(part, tools)) is not None:
-            yield Finding("tool-input.schema", at + problem.removeprefix("$"), "does not fit the tool's schema")
-
-
-def _input_problem(part: ToolCallPart, tools: ToolRegistry) -> str | None:
-    try:
-        tool = tools.find(part.name, part.namespace)
-    except UnknownToolError:
-        return None  # whether a tool may be called at all is for policy to say
-    return input_problem(tool, part.arguments if part.arguments is not None else {})
+        elif tools is not None:
+            try:
+                tool = tools.find(part.name, part.namespace)
+            except UnknownToolError:
+                continue  # whether a tool may be called at all is for policy to say
+            problem = input_problem(tool, part.arguments if part.arguments is not None else {})
+            if problem is not None:
+                yield Finding("tool-input.schema", at + problem.removeprefix("$"), "does not fit the tool's schema")
 
 
 def _ids(message: Message, path: str) -> Iterator[Finding]:

@@ -273,24 +273,24 @@ def known_parts(items: Any) -> Any:
         raise PydanticCustomError("tuple_type", "parts are ordered: give a list or a tuple")
     if not isinstance(items, list | tuple):
         return items
-    return [_or_opaque(item) if isinstance(item, dict) else item for item in items]
-
-
-def _or_opaque(part: dict[str, Any]) -> dict[str, Any]:
-    kind = part.get("content_type")
-    if not isinstance(kind, str) or kind in CONTENT_TYPES:
-        return part
-    return {"content_type": ContentType.OPAQUE, "provider": "canonical", "type": kind, "value": part}
+    listed = []
+    for item in items:
+        kind = item.get("content_type") if isinstance(item, dict) else None
+        if isinstance(kind, str) and kind not in CONTENT_TYPES:
+            listed.append({"content_type": ContentType.OPAQUE, "provider": "canonical", "type": kind, "value": item})
+        else:
+            listed.append(item)
+    return listed
 
 
 def _result_content(content: Any) -> Any:
     """Parts where every item is one (an instance, or an object with a `content_type`), else a JSON value."""
-    if isinstance(content, list | tuple) and content and all(_is_part(item) for item in content):
-        try:
-            return _parts().validate_python(known_parts(content))
-        except ValidationError as error:
-            raise shape_error(error, root="") from None
-    return freeze(content)
+    if not isinstance(content, list | tuple) or not content or not all(map(_is_part, content)):
+        return freeze(content)
+    try:
+        return _parts().validate_python(known_parts(content))
+    except ValidationError as error:
+        raise shape_error(error, root="") from None
 
 
 def _is_part(item: Any) -> bool:
@@ -599,7 +599,9 @@ class Message(Value):
     def _current(cls, data: Any) -> Any:
         """Older schema versions are read into this one, wherever a message occurs; newer ones are refused [A14]."""
         if isinstance(data, dict):
-            _refuse_unknown_role(data)
+            role = data.get("role")
+            if isinstance(role, str) and role not in _ROLES:
+                raise UnknownRoleError("unknown role", path="$.role", hint=f"use one of {', '.join(Role)}")
             return upgrade_message(data)
         if isinstance(data, ArgsKwargs):
             refuse_newer(data.kwargs or {})
@@ -621,9 +623,3 @@ def derived(function: _Function) -> _Function:
 
 
 _ROLES: Final = frozenset(map(str, Role))
-
-
-def _refuse_unknown_role(data: dict[str, Any]) -> None:
-    role = data.get("role")
-    if isinstance(role, str) and role not in _ROLES:
-        raise UnknownRoleError("unknown role", path="$.role", hint=f"use one of {', '.join(Role)}")

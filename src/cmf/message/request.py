@@ -38,8 +38,7 @@ class ToolChoice(Value):
     allowed: tuple[Str, ...] | None = None
 
 
-def _stop_sequences(stop: Any) -> Any:
-    return (stop,) if isinstance(stop, str) else stop
+_LISTED: Final = BeforeValidator(lambda stop: (stop,) if isinstance(stop, str) else stop)
 
 
 @value
@@ -50,7 +49,7 @@ class Sampling(Value):
     top_p: Number | None = None
     top_k: Number | None = None
     max_output_tokens: Annotated[int, Field(strict=True)] | None = None
-    stop: Annotated[tuple[Str, ...], BeforeValidator(_stop_sequences)] | None = None
+    stop: Annotated[tuple[Str, ...], _LISTED] | None = None
     seed: Annotated[int, Field(strict=True)] | None = None
     frequency_penalty: Number | None = None
     presence_penalty: Number | None = None
@@ -222,20 +221,16 @@ def other_models(request: Request) -> list[str]:
     """
     if not request.extra and not any(tool.extra for tool in request.tools):
         return []
-    names = dict.fromkeys(_in_request(request.extra or {}))
+    names: dict[str, None] = {}
+    for own in _levels(request.extra or {}):
+        names |= dict.fromkeys(name for key in _LISTS for name in _listed(own.get(key)))
+        for route in (own.get(key) for key in _ROUTES):
+            if isinstance(route, dict):
+                names |= dict.fromkeys(name for level in _levels(route) for name in _named(level))
     for tool in request.tools:
         names |= dict.fromkeys(name for own in _levels(tool.extra or {}) for name in _named(own))
-    own = request.model or ""
-    return [name for name in names if name not in (own, wire_name(own))]
-
-
-def _in_request(extra: Mapping[str, Any]) -> Iterator[str]:
-    for own in _levels(extra):
-        for key in _LISTS:
-            yield from _listed(own.get(key))
-        for key in _ROUTES:
-            if isinstance(route := own.get(key), dict):
-                yield from (name for level in _levels(route) for name in _named(level))
+    model = request.model or ""
+    return [name for name in names if name not in (model, wire_name(model))]
 
 
 def _listed(item: Any) -> Iterator[str]:

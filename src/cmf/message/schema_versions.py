@@ -111,7 +111,9 @@ def _part(block: Any, path: str) -> dict[str, Any]:
     part = {"content_type": content_type, **{names[key]: item for key, item in block.items() if key in names}}
     unknown = {key: item for key, item in block.items() if key not in names and key != "type"}
     if kind == "tool_result":
-        part["content"] = _result(part["content"], f"{path}.content")
+        if not isinstance(part["content"], list):
+            raise _misfit("a result's content is not an array", f"{path}.content")
+        part["content"] = [_part(inner, f"{path}.content[{at}]") for at, inner in enumerate(part["content"])]
     if kind == "image":
         source = part.pop("source")
         if not isinstance(source, dict) or source.keys() != {"kind", "data"}:
@@ -120,12 +122,6 @@ def _part(block: Any, path: str) -> dict[str, Any]:
     if unknown:
         part["extra"] = {FORMAT: unknown}
     return part
-
-
-def _result(content: Any, path: str) -> list[dict[str, Any]]:
-    if not isinstance(content, list):
-        raise _misfit("a result's content is not an array", path)
-    return [_part(block, f"{path}[{index}]") for index, block in enumerate(content)]
 
 
 # -- metadata ----------------------------------------------------------------------------------------------------------
@@ -149,9 +145,7 @@ def _extensions(left: dict[str, Any]) -> dict[str, Any]:
         if all(type(count) is int for count in tokens.values()):
             tokens["total_tokens"] = sum(tokens.values())
         extensions["completion"] = {"tokens": tokens, **usage}
-    subject: dict[str, Any] = {}
-    if "user_id" in left:
-        subject["id"] = left.pop("user_id")
+    subject: dict[str, Any] = {"id": left.pop("user_id")} if "user_id" in left else {}
     if "team_id" in left:
         subject["teams"] = [left.pop("team_id")]
     if subject:

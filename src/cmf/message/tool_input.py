@@ -32,6 +32,7 @@ _MAX_KEPT: Final = 512  # schemas that stay compiled
 _IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _IN_PLACE: Final = ("not", "if", "then", "else")
 _OF_EACH: Final = ("items", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains")
+_TRACKED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -93,26 +94,25 @@ class _Compiled:
     def __init__(self, schema: Any, patterns: int) -> None:
         import jsonschema_rs  # only validation needs it
 
+        def nothing_is_fetched(uri: str) -> Any:  # noqa: ARG001  (the name that the validator calls it with)
+            raise LookupError
+
+        def built(options: Any) -> Any:
+            return jsonschema_rs.Draft202012Validator(
+                schema, pattern_options=options, retriever=nothing_is_fetched, validate_formats=False
+            )
+
         self._root = schema
         self._most = MAX_MATCHED
         self._sizes: dict[int, int] = {}  # for each schema that was counted, what `_size_of` says
         self._misfit = jsonschema_rs.ValidationError
         size = min(_PATTERN_BYTES, _PATTERNS_BYTES // max(1, patterns))
-        options: Any = jsonschema_rs.RegexOptions(size_limit=size)
         try:
-            self._validator = self._built(options)
+            self._validator = built(jsonschema_rs.RegexOptions(size_limit=size))
         except jsonschema_rs.ValidationError:
             # Perhaps for a pattern that looks around: there is an engine that can, up to a limit.
-            options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=size)
-            self._validator = self._built(options)
+            self._validator = built(jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=size))
             self._most = MAX_LOOKED_AROUND
-
-    def _built(self, options: Any) -> Any:
-        import jsonschema_rs
-
-        return jsonschema_rs.Draft202012Validator(
-            self._root, pattern_options=options, retriever=_nothing_is_fetched, validate_formats=False
-        )
 
     def problem(self, arguments: Any) -> str | None:
         """The JSON path of the first misfit. The others are not looked for: there may be millions."""
@@ -135,7 +135,8 @@ class _Compiled:
                 continue
             work.matched += _matched(schema, instance)
             work.compared += self._compared(schema, instance)
-            if _is_tracked(schema) and isinstance(instance, dict | list):
+            # The validator notes of each item and property which parts of the schema looked at it.
+            if isinstance(instance, dict | list) and not _TRACKED.isdisjoint(schema):
                 widest = max(widest, len(instance))
             # What waits is a step too, and one schema can have thousands of parts.
             left = MAX_STEPS - work.steps - len(waiting)
@@ -196,11 +197,6 @@ class _Compiled:
         return schema
 
 
-def _is_tracked(schema: dict[str, Any]) -> bool:
-    """Whether the validator notes of each item and property which parts of the schema looked at it."""
-    return "unevaluatedProperties" in schema or "unevaluatedItems" in schema
-
-
 def _matched(schema: dict[str, Any], instance: Any) -> int:
     """How many characters patterns are held to, for this part alone."""
     if isinstance(instance, str):
@@ -220,33 +216,26 @@ def _size_of(schema: dict[str, Any]) -> int:
 
 def _values_in(value: Any) -> int:
     """How many values a JSON value holds."""
-    count = 0
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        items = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-        count += len(items)
-        waiting.extend(items)
-    return count
+    return sum(len(each) for each in _holders_in(value))
 
 
 def _patterns_in(schema: Any) -> int:
     """How many patterns a schema has, at most."""
     count = 0
-    waiting = [schema]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            named = each.get("patternProperties")
-            count += ("pattern" in each) + (len(named) if isinstance(named, dict) else 0)
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
+    for each in _holders_in(schema):
+        named = each.get("patternProperties") if isinstance(each, dict) else None
+        count += (isinstance(each, dict) and "pattern" in each) + (len(named) if isinstance(named, dict) else 0)
     return count
 
 
-def _nothing_is_fetched(uri: str) -> Any:  # noqa: ARG001  (the name that the validator calls it with)
-    raise LookupError
+def _holders_in(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
+    """The objects and arrays of a JSON value."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict | list):
+            yield each
+            waiting.extend(each.values() if isinstance(each, dict) else each)
 
 
 _kept: dict[int, tuple[JsonObject, _Compiled | None, int]] = {}

@@ -60,7 +60,11 @@ def schema_findings(schema: Any, path: str = "$") -> Iterator[SchemaFinding]:
                 yield SchemaFinding(at, "only true or false is allowed")
         elif keyword not in _KEYWORDS:
             yield SchemaFinding(at, "this keyword is not allowed")
-    yield from _type_findings(schema.get("type", "object"), f"{path}.type")
+    kind = schema.get("type", "object")
+    if any(not isinstance(name, str) or name not in _TYPES for name in (kind if isinstance(kind, list) else [kind])):
+        yield SchemaFinding(f"{path}.type", "not a JSON type")
+    elif isinstance(kind, list) and (len(kind) != 2 or "null" not in kind):
+        yield SchemaFinding(f"{path}.type", "a list of types may only add null to one type")
     properties = schema.get("properties", {})
     if not isinstance(properties, dict):
         yield SchemaFinding(f"{path}.properties", "must be an object")
@@ -69,14 +73,6 @@ def schema_findings(schema: Any, path: str = "$") -> Iterator[SchemaFinding]:
         yield from schema_findings(inner, f"{path}.properties.{name}")
     if "items" in schema:
         yield from schema_findings(schema["items"], f"{path}.items")
-
-
-def _type_findings(kind: Any, path: str) -> Iterator[SchemaFinding]:
-    names = kind if isinstance(kind, list) else [kind]
-    if any(not isinstance(name, str) or name not in _TYPES for name in names):
-        yield SchemaFinding(path, "not a JSON type")
-    elif isinstance(kind, list) and (len(kind) != 2 or "null" not in kind):
-        yield SchemaFinding(path, "a list of types may only add null to one type")
 
 
 class ToolRegistry:

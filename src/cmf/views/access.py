@@ -79,11 +79,8 @@ class Scope:
     def subject(self) -> SubjectExtension | None:
         """The subject with only the granted fields."""
         if isinstance(self._subject, bool):
-            self._subject = self._gated_subject()
+            self._subject = self.veil.subject_shown(self.security.subject)
         return self._subject
-
-    def _gated_subject(self) -> SubjectExtension | None:
-        return self.veil.subject_shown(self.security.subject)
 
     def subject_set(self, field: str) -> frozenset[str] | None:
         """Roles, permissions or teams; None where not granted or not known."""
@@ -124,8 +121,7 @@ class Scope:
             return profiles
         for name, field in shown_to(self._grants).profiles:
             registry = getattr(self.security, field)
-            entry = registered(registry, keys)
-            if entry is None and container is not None:
+            if (entry := registered(registry, keys)) is None and container is not None:
                 entry = registered(registry, (container,))
             if entry is not None:
                 profiles[name] = entry
@@ -137,15 +133,9 @@ class Scope:
         if message is None:
             return _NOTHING
         if self.facts is None:
-            self.facts = self._message_fields(message)
+            held = ((name, getattr(message, name), omitted_at) for name, omitted_at in shown_to(self._grants).message)
+            self.facts = {name: str.__str__(item) for name, item, omitted_at in held if item is not omitted_at}
         return {**self.facts, "extra": message.extra} if first and message.extra else self.facts
-
-    def _message_fields(self, message: Message) -> dict[str, Any]:
-        shown: dict[str, Any] = {}
-        for name, omitted_at in shown_to(self._grants).message:
-            if (held := getattr(message, name)) is not omitted_at:
-                shown[name] = str.__str__(held)
-        return shown
 
     def shared(self) -> dict[str, Any]:
         """The `extensions` block of the policy input, but for each view's own `object` and `data_policy`.
@@ -302,7 +292,6 @@ class Shown(NamedTuple):
 
     message: tuple[tuple[str, Any], ...]
     slots: tuple[str, ...]
-    subject: tuple[str, ...]
     security: tuple[tuple[str, Any], ...]
     profiles: tuple[tuple[str, str], ...]
     """What an entity has of its own, and the field of the security block in which that is registered."""
@@ -314,7 +303,6 @@ def shown_to(grants: Grants) -> Shown:
     return Shown(
         tuple((name, omitted_at) for name, (needs, omitted_at) in _MESSAGE.items() if granted(grants, needs)),
         tuple(slot for slot in _SLOTS if granted(grants, _READ_SLOT[slot])),
-        tuple(field for field, needs in SUBJECT_FIELDS.items() if granted(grants, needs)),
         tuple(_LABELS.items()) if granted(grants, Capability.READ_LABELS) else (),
         tuple((name, field) for name, (field, needs) in _PROFILES.items() if granted(grants, needs)),
     )
@@ -333,14 +321,13 @@ _LABELS: Final = {"labels": REQUIRED, "classification": None}  # labels are show
 
 
 def registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """What is registered under the first of `keys` that is found. The last is a bare name: not if ambiguous [B9]."""
+    """What is registered under the first of `keys` that is found.
+
+    The last is a bare name; if it could also mean an entity of a namespace, it names none [B9].
+    """
     for key in keys:
-        if key in registry and not (len(registry) > 1 and key == keys[-1] and _ambiguous(registry, key)):
-            return registry[key]
+        if key in registry:
+            is_bare = len(registry) > 1 and key == keys[-1]
+            if not is_bare or not any(other.endswith(f"/{key}") for other in registry):
+                return registry[key]
     return None
-
-
-def _ambiguous(registry: Mapping[str, Any], name: str) -> bool:
-    """Whether the bare `name` could also mean an entity of a namespace: then it names none [B9]."""
-    suffix = f"/{name}"
-    return any(key.endswith(suffix) for key in registry)

@@ -73,19 +73,16 @@ def _granted(names: frozenset[Capability | str]) -> Grants:
 
 
 def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
-    envelope = _envelope(request.messages[0] if request.messages else None, grants, hook or Hook.LLM_REQUEST)
-    yield view_of(request, envelope, "request", Role.USER)
-    for index, tool in enumerate(request.tools):
-        yield view_of(tool, envelope, f"tools[{index}]", Role.USER)
+    yield from envelope_views(request, range(len(request.tools)), capabilities=grants, hook=hook)
     for index, message in enumerate(request.messages):
         yield from _message_views(message, grants, hook or _hook_in(request, message), f"messages[{index}].")
 
 
 def envelope_views(
-    request: Request, tools: Iterable[int], *, capabilities: frozenset[Capability]
+    request: Request, tools: Iterable[int], *, capabilities: Grants, hook: Hook | None = None
 ) -> Iterator[MessageView]:
     """Those views of `iter_views(request)` that are of the request itself, and of its tools at these indices."""
-    envelope = _envelope(request.messages[0] if request.messages else None, capabilities, Hook.LLM_REQUEST)
+    envelope = _envelope(request.messages, capabilities, hook or Hook.LLM_REQUEST)
     yield view_of(request, envelope, "request", Role.USER)
     for index in tools:
         yield view_of(request.tools[index], envelope, f"tools[{index}]", Role.USER)
@@ -107,17 +104,14 @@ def makes_calls(request: Request) -> bool:
     if not isinstance(own, Mapping):
         return False
     entries = own.get("batch", (own,))
-    methods = {_method(entry) for entry in entries} if isinstance(entries, Sequence) else set[Any]()
+    entries = entries if isinstance(entries, Sequence) else ()
+    held = (entry.get("envelope") if isinstance(entry, Mapping) else None for entry in entries)
+    methods = {envelope.get("method") if isinstance(envelope, Mapping) else None for envelope in held}
     return methods != {_SAMPLING}
 
 
 _SAMPLING: Final = "sampling/createMessage"  # a server's request to a model, with the conversation so far
 _MADE: Final = frozenset({ToolCallPart, PromptRequestPart, ResourceRefPart})
-
-
-def _method(entry: Any) -> Any:
-    envelope = entry.get("envelope") if isinstance(entry, Mapping) else None
-    return envelope.get("method") if isinstance(envelope, Mapping) else None
 
 
 def _hook_in(request: Request, message: Message) -> Hook | None:
@@ -129,7 +123,7 @@ def _hook_in(request: Request, message: Message) -> Hook | None:
 
 def _response_views(response: Response, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
     at = hook or Hook.LLM_RESPONSE
-    envelope = _envelope(response.choices[0].message if response.choices else None, grants, at)
+    envelope = _envelope([choice.message for choice in response.choices[:1]], grants, at)
     yield view_of(response, envelope, "response", Role.ASSISTANT)
     for index, tool in enumerate(response.tools):
         yield view_of(tool, envelope, f"tools[{index}]", Role.ASSISTANT)
@@ -137,9 +131,9 @@ def _response_views(response: Response, grants: Grants, hook: Hook | None) -> It
         yield from _message_views(choice.message, grants, at, f"choices[{index}].message.")
 
 
-def _envelope(message: Message | None, grants: Grants, hook: Hook) -> Scope:
+def _envelope(messages: Sequence[Message], grants: Grants, hook: Hook) -> Scope:
     """The context of a request's or response's own view: the extensions of its first message."""
-    return Scope(None, None if message is None else message.extensions, grants, hook)
+    return Scope(None, messages[0].extensions if messages else None, grants, hook)
 
 
 def _message_views(message: Message, grants: Grants, hook: Hook | None, prefix: str) -> Iterator[MessageView]:
@@ -166,7 +160,17 @@ _NESTING: Final = frozenset({ToolResultPart, PromptResultPart})
 
 def _inner_views(view: MessageView, part: Part, depth: int = 0) -> Iterator[MessageView]:
     """The views of what is inside `part`, whose own view is `view`."""
-    nested = _nested(part, view.role, view.scope)
+    lists: list[tuple[str, Role, Sequence[Part]]] = []  # of parts, each with its step and its role
+    nested: list[tuple[str, Role, Part]] = []
+    if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
+        lists = [("content", view.role, part.content)]
+        nested = [(f"content[{index}]", view.role, inner) for index, inner in enumerate(part.content)]
+    elif isinstance(part, PromptResultPart):
+        for at, message in enumerate(part.messages):
+            lists.append((f"messages[{at}].content", message.role, message.content))
+            for index, inner in enumerate(_parts_of(message, view.scope)):
+                step = f"messages[{at}].content[{index}]" if message.content else f"messages[{at}]"
+                nested.append((step, message.role, inner))
     if nested and depth == MAX_NESTING:
         raise ShapeError(
             f"parts nested deeper than {MAX_NESTING}", path=view.path, code="view.too-deep", hint="flatten it"
@@ -175,28 +179,8 @@ def _inner_views(view: MessageView, part: Part, depth: int = 0) -> Iterator[Mess
         inner_view = view_of(inner, view.scope, f"{view.path}.{step}", role, view.uri)
         yield inner_view
         yield from _inner_views(inner_view, inner, depth + 1)
-    for step, role, parts in _nested_lists(part, view.role):
+    for step, role, parts in lists:
         yield from _joined_views(parts, f"{view.path}.{step}", role, view.scope, view.uri)
-
-
-def _nested(part: Part, role: Role, scope: Scope) -> list[tuple[str, Role, Part]]:
-    if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
-        return [(f"content[{index}]", role, inner) for index, inner in enumerate(part.content)]
-    if isinstance(part, PromptResultPart):
-        return [
-            (f"messages[{at}].content[{index}]" if message.content else f"messages[{at}]", message.role, inner)
-            for at, message in enumerate(part.messages)
-            for index, inner in enumerate(_parts_of(message, scope))
-        ]
-    return []
-
-
-def _nested_lists(part: Part, role: Role) -> list[tuple[str, Role, Sequence[Part]]]:
-    if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
-        return [("content", role, part.content)]
-    if isinstance(part, PromptResultPart):
-        return [(f"messages[{at}].content", message.role, message.content) for at, message in enumerate(part.messages)]
-    return []
 
 
 def _joined_views(
@@ -258,21 +242,21 @@ def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, An
 
 
 def _show_response(response: Response, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    usage, error = response.usage, response.error
     properties: dict[str, Any] = {"choice_count": len(response.choices), "tool_count": len(response.tools)}
-    if response.usage is not None:
-        properties["usage"] = response.usage.model_dump()
-    if response.error is not None:
-        properties["error"] = response.error.model_dump()
-    choices = [_choice_envelope(choice) for choice in response.choices]
+    if usage is not None:
+        properties["usage"] = usage.model_dump()
+    if error is not None:
+        properties["error"] = error.model_dump()
+    choices = [
+        present(stop_reason=choice.stop_reason, raw_stop_reason=choice.raw_stop_reason, extra=choice.extra)
+        for choice in response.choices
+    ]
     if any(choices):
         properties["choices"] = exact_json(choices, "/properties/choices", properties)
-    message = response.error.message if response.error is not None else None
-    shown |= present(uri=_model_uri(response.model), name=response.model, content=message)
+    content = error.message if error is not None else None
+    shown |= present(uri=_model_uri(response.model), name=response.model, content=content)
     return properties, NO_KEYS
-
-
-def _choice_envelope(choice: Any) -> dict[str, Any]:
-    return present(stop_reason=choice.stop_reason, raw_stop_reason=choice.raw_stop_reason, extra=choice.extra)
 
 
 def _show_tool(tool: ToolDefinition, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:

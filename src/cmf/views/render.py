@@ -92,15 +92,11 @@ def _exact(value: Any, pointer: str, pointers: list[str]) -> Any:
     # A double that large is the whole number that it is written as; infinity, which is no JSON, the writer refuses.
     if type(value) in (int, float) and SAFE_INTEGER < abs(value) < math.inf:
         pointers.append(pointer)
-        return _digits(value if type(value) is int else int(Decimal(repr(value))))
+        try:
+            return str(value if type(value) is int else int(Decimal(repr(value))))
+        except ValueError:
+            raise DecodeError("a number has too many digits", code="json.not-finite", hint="send it as text") from None
     return value
-
-
-def _digits(value: int) -> str:
-    try:
-        return str(value)
-    except ValueError:
-        raise DecodeError("a number has too many digits", code="json.not-finite", hint="send it as text") from None
 
 
 # -- one function a kind -----------------------------------------------------------------------------------------------
@@ -125,7 +121,7 @@ def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tup
 
 def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties = present(namespace=part.namespace, tool_id=part.tool_call_id, executed_by=part.executed_by)
-    shown["uri"], keys = _call_address(part)
+    shown["uri"], keys = addressed("tool", (part.namespace, part.name))
     arguments = part.arguments
     shown |= {"name": part.name, "content": "{}", "mime_type": "application/json"}
     if arguments is not None:
@@ -135,10 +131,6 @@ def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any
         properties |= {"arguments_invalid": True, "arguments_raw": raw}
         shown["content"] = raw
     return properties, keys
-
-
-def _call_address(part: ToolCallPart) -> tuple[str, Keys]:
-    return addressed("tool", (part.namespace, part.name))
 
 
 def addressed(scheme: str, names: tuple[str | None, ...]) -> tuple[str, Keys]:
@@ -167,7 +159,7 @@ def entity_keys(uri: str, namespace: str | None, name: str | None) -> Keys:
 
 def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     name = part.tool_name
-    shown["uri"], keys = _result_address(part)
+    shown["uri"], keys = addressed("tool_result", (part.tool_name,))
     shown["content"] = result_text(part.content)
     if name is not None:
         shown["name"] = name
@@ -175,10 +167,6 @@ def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str,
         shown["mime_type"] = "application/json"
     tool = present(executed_by=part.executed_by, tool_name=name, tool_id=part.tool_call_id)
     return {"is_error": part.is_error, **tool}, keys
-
-
-def _result_address(part: ToolResultPart) -> tuple[str, Keys]:
-    return addressed("tool_result", (part.tool_name,))
 
 
 def result_text(content: Any) -> str:
@@ -331,8 +319,8 @@ KINDS: Final = _Table(
 BRIEFS: Final[dict[type, Callable[[Any], tuple[str | None, str | None]]]] = {
     TextPart: lambda _: (None, None),
     ThinkingPart: lambda _: (None, None),
-    ToolCallPart: lambda part: (_call_address(part)[0], part.name),
-    ToolResultPart: lambda part: (_result_address(part)[0], part.tool_name),
+    ToolCallPart: lambda part: (addressed("tool", (part.namespace, part.name))[0], part.name),
+    ToolResultPart: lambda part: (addressed("tool_result", (part.tool_name,))[0], part.tool_name),
 }
 """The functions for `uri` and `name` alone, for the types of part that are most frequent."""
 

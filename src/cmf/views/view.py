@@ -26,6 +26,7 @@ _PRE_KINDS: Final = frozenset(
 _POST_KINDS: Final = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT, ViewKind.RESOURCE, ViewKind.RESPONSE})
 _PRE_ROLES: Final = frozenset({Role.SYSTEM, Role.DEVELOPER, Role.USER})
 _ACTIONS: Final = {
+    ViewKind.THINKING: ViewAction.GENERATE,
     ViewKind.TOOL_CALL: ViewAction.EXECUTE,
     ViewKind.TOOL_RESULT: ViewAction.RECEIVE,
     ViewKind.RESOURCE: ViewAction.READ,
@@ -140,7 +141,7 @@ class MessageView:
     @property
     def action(self) -> ViewAction:
         """What happens with the part. Everything inside a result or resource is received."""
-        return _action(self.kind, self.role, self._container is not None)
+        return ViewAction(self.head["action"])
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:
@@ -190,7 +191,8 @@ class MessageView:
     @property
     def is_pre(self) -> bool:
         """Whether it goes in: to a model, a tool, a server. Text of role `tool` comes out."""
-        return _is_pre(self.kind, self.role, self._container is not None)
+        is_pre: bool = self.head["is_pre"]
+        return is_pre
 
     @property
     def is_post(self) -> bool:
@@ -394,23 +396,6 @@ class MessageView:
             )
 
 
-def _action(kind: ViewKind, role: Role, contained: bool) -> ViewAction:
-    if contained:
-        return ViewAction.RECEIVE
-    action = _ACTIONS.get(kind)
-    if action is not None:
-        return action
-    if kind is ViewKind.THINKING:
-        return ViewAction.GENERATE
-    return ViewAction.RECEIVE if role is Role.TOOL else ViewAction.SEND
-
-
-def _is_pre(kind: ViewKind, role: Role, contained: bool) -> bool:
-    if contained or kind in _POST_KINDS:
-        return False
-    return kind in _PRE_KINDS or role in _PRE_ROLES
-
-
 class _Heads(dict[tuple[ViewKind, Role, bool, Hook | None], FrozenDict]):
     """Kind, role, whether inside another part, hook → the first entries of the input, which follow from these alone.
 
@@ -419,11 +404,15 @@ class _Heads(dict[tuple[ViewKind, Role, bool, Hook | None], FrozenDict]):
 
     def __missing__(self, combination: tuple[ViewKind, Role, bool, Hook | None]) -> FrozenDict:
         kind, role, contained, hook = combination
-        is_pre = _is_pre(kind, role, contained)
+        comes_out = contained or kind in _POST_KINDS
+        is_pre = not comes_out and (kind in _PRE_KINDS or role in _PRE_ROLES)
+        action = ViewAction.RECEIVE if contained else _ACTIONS.get(kind)
+        if action is None:
+            action = ViewAction.RECEIVE if role is Role.TOOL else ViewAction.SEND
         head: dict[str, Any] = {"kind": kind.value, "role": role.value}
         if (at := hook or _HOOKS.get(kind)) is not None:
             head["hook"] = at.value
-        head |= {"path": "", "is_pre": is_pre, "is_post": not is_pre, "action": _action(kind, role, contained).value}
+        head |= {"path": "", "is_pre": is_pre, "is_post": not is_pre, "action": action.value}
         self[combination] = frozen = FrozenDict(head)
         return frozen
 
