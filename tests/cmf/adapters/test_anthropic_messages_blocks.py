@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.anthropic_messages.parts_out import encode_part
+from cmf.adapters.anthropic_messages.parts import encode_part
 from cmf.adapters.wire.loss import collecting
 from cmf.enums import Role
 from cmf.errors import LossyProjectionError, ShapeError, UnmappedPartError, UnsupportedError

@@ -113,11 +113,11 @@ def test_foreign_system_text_is_moved_to_the_front() -> None:
 
 @pytest.mark.spec("ANT-2")
 def test_foreign_system_text_stays_in_the_middle_for_a_model_that_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cmf.adapters.anthropic_messages import request
+    from cmf.adapters.anthropic_messages import bodies
     from cmf.models.capabilities import ModelCapabilities
 
     able = ModelCapabilities(supports_system_messages_in_list=True)
-    monkeypatch.setattr(request, "lookup", lambda *_: able)
+    monkeypatch.setattr(bodies, "lookup", lambda *_: able)
     system = Message(role=Role.SYSTEM, content=(TextPart(text="a"),))
 
     body = ADAPTER.to_wire(Request(model="m", messages=(system, said("hi"), system)))

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from cmf.adapters.anthropic_messages.parts_in import FORMAT
-from cmf.adapters.anthropic_messages.request import http_call, read_request, write_request
-from cmf.adapters.anthropic_messages.response import read_response, write_response
+from cmf.adapters.anthropic_messages.bodies import http_call, read_request, read_response, write_request, write_response
+from cmf.adapters.anthropic_messages.parts import FORMAT
 from cmf.adapters.anthropic_messages.stream import LiveDecoder, error_event, fold_events, write_events
 from cmf.adapters.wire.base import Adapter
 

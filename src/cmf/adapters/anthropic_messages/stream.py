@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters.anthropic_messages.parts_in import CALLS
-from cmf.adapters.anthropic_messages.response import OTHER_EVENTS, write_response
+from cmf.adapters.anthropic_messages.bodies import OTHER_EVENTS, write_response
+from cmf.adapters.anthropic_messages.parts import CALLS
 from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.call_ids import from_plain_form
 from cmf.adapters.wire.fields import PARTIAL, as_text, object_in
