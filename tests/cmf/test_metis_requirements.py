@@ -28,9 +28,9 @@ from cmf import (
 from cmf.adapters.wire.loss import collecting
 from cmf.errors import SchemaVersionError, ToolSchemaError, UnsupportedError
 from cmf.json.value import replace
-from cmf.message.headers import is_sensitive
 from cmf.message.ids import TOOL_PREFIX, IdMap, Ids, stamp, unstamp
 from cmf.message.invariants import validate
+from cmf.message.security import is_sensitive
 from cmf.message.tools import ToolRegistry
 from cmf.models.capabilities import ModelCapabilities, check_swap
 from cmf.models.pricing import PriceTable, shipped_table

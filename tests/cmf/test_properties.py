@@ -19,7 +19,7 @@ from cmf.json.codec import dumps, loads
 from cmf.json.value import Value
 from cmf.message.binary import decoded
 from cmf.message.digests import content_digest, value_hash
-from cmf.message.headers import is_sensitive
+from cmf.message.security import is_sensitive
 from cmf.views.tiers import SUBJECT_FIELDS
 from tests.cmf.strategies import json_value, messages, values
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from cmf import ToolDefinition
-from cmf.message.tool_input import input_problem
+from cmf.message.tools import input_problem
 
 
 @pytest.fixture

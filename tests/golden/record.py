@@ -16,8 +16,8 @@ from typing import Any
 
 from cmf import Message, Request, adapters
 from cmf.json.codec import dumps, loads
-from cmf.message.headers import is_sensitive
 from cmf.message.ids import IdMap, Ids, stamp, unstamp
+from cmf.message.security import is_sensitive
 
 HERE = Path(__file__).parent
 NOW = datetime(2026, 5, 8, 9, 0, 4, tzinfo=UTC)

@@ -14,8 +14,7 @@ from cmf.errors import InvariantError, ShapeError, UnknownToolError
 from cmf.message.ids import TOOL_PREFIX, is_ulid
 from cmf.message.message import Extensions, Message, ToolCallPart, ToolResultPart
 from cmf.message.request import Request, Response
-from cmf.message.tool_input import input_problem
-from cmf.message.tools import ToolRegistry
+from cmf.message.tools import ToolRegistry, input_problem
 from cmf.message.transform import messages_of
 
 Profile = Literal["ledger", "wire"]

@@ -23,9 +23,8 @@ from cmf.enums import Capability, Channel, ContentType, Hook, MessageStatus, Res
 from cmf.errors import CmfError, UnknownRoleError
 from cmf.json.frozen import FrozenDict, JsonObject, JsonValue, freeze
 from cmf.json.value import Blob, Count, Flag, Str, UtcTime, Value, replace, shape_error, value
-from cmf.message.headers import Headers, HttpHeaders
 from cmf.message.schema_versions import CURRENT, refuse_newer, upgrade_message
-from cmf.message.security import SecurityExtension
+from cmf.message.security import Headers, HttpHeaders, SecurityExtension
 
 if TYPE_CHECKING:
     from cmf.views.view import MessageView

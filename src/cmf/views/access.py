@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cmf.enums import Capability, Hook, MessageStatus
 from cmf.json.frozen import FrozenDict
 from cmf.json.value import REQUIRED, entries, fields_of, replace, trusted
-from cmf.message.headers import without_sensitive
 from cmf.message.message import (
     AgentExtension,
     Extensions,
@@ -24,7 +23,7 @@ from cmf.message.message import (
     RequestExtension,
     ToolResultPart,
 )
-from cmf.message.security import SecurityExtension, SubjectExtension
+from cmf.message.security import SecurityExtension, SubjectExtension, without_sensitive
 from cmf.views.tiers import SLOTS, SUBJECT_FIELDS, Grants, granted
 
 if TYPE_CHECKING:

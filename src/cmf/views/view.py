@@ -14,8 +14,7 @@ from cmf.enums import Capability, Hook, Role, ViewAction, ViewKind
 from cmf.errors import CapabilityError
 from cmf.json.frozen import FrozenDict
 from cmf.json.value import to_bytes, to_json
-from cmf.message.headers import HttpHeaders
-from cmf.message.security import DataPolicy, ObjectSecurityProfile, SubjectExtension, spelled_out
+from cmf.message.security import DataPolicy, HttpHeaders, ObjectSecurityProfile, SubjectExtension, spelled_out
 from cmf.views.access import Scope
 from cmf.views.render import BRIEFS, KINDS, SAFE_PROPERTIES, JoinedText, Piece, Shower, exact_json
 from cmf.views.uris import matches

@@ -14,12 +14,13 @@ from pydantic import AfterValidator
 from cmf.errors import ShapeError
 from cmf.json.frozen import FrozenDict, frozen_mapping
 from cmf.json.value import Str, Value, replace, trusted, value
-from cmf.message.headers import Headers, HttpHeaders
 from cmf.message.message import AgentExtension, Extensions, HttpExtension, MCPExtension, Message, RequestExtension
 from cmf.message.request import Request, Response
 from cmf.message.security import (
     DataPolicies,
     DataPolicy,
+    Headers,
+    HttpHeaders,
     Objects,
     ObjectSecurityProfile,
     SecurityExtension,

@@ -16,8 +16,7 @@ from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
 from cmf.json.value import to_json
 from cmf.message.ids import TOOL_PREFIX
 from cmf.message.message import Message, OpaquePart, Part, ToolCallPart, ToolResultPart
-from cmf.message.tool_input import input_problem
-from cmf.message.tools import ToolDefinition
+from cmf.message.tools import ToolDefinition, input_problem
 from cmf.views.uris import tool_uri
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import CallError, ConfigError, DecisionError, PipelineError, ToolInputError

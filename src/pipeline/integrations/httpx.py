@@ -19,9 +19,9 @@ from cmf.errors import CmfError, DecodeError
 from cmf.json.codec import dumps, loads
 from cmf.json.frozen import frozen_mapping
 from cmf.json.value import replace
-from cmf.message.headers import without_sensitive
 from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import ErrorInfo, Request, Response
+from cmf.message.security import without_sensitive
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import (
     ApprovalError,

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from cmf.json.value import replace
-from cmf.message.headers import without_sensitive
 from cmf.message.request import Request, Response
+from cmf.message.security import without_sensitive
 from cmf.message.tools import ToolDefinition
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import CallError, ConfigError

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from cmf import adapters
 from cmf.errors import CmfError
-from cmf.message.headers import without_sensitive
 from cmf.message.request import Request
+from cmf.message.security import without_sensitive
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable, needs
 from pipeline.decisions.stage import Traffic

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from cmf.enums import Capability, Tier
 from cmf.json.frozen import FrozenDict, FrozenList, frozen_mapping
 from cmf.json.value import Value, field_default, replace, trusted
-from cmf.message.headers import HttpHeaders, exposed
+from cmf.message.security import HttpHeaders, exposed
 from cmf.views.access import veil_for
 from cmf.views.tiers import SLOTS, Grants, granted
 from pipeline.decisions.context import Context

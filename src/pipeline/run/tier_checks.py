@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 from cmf.enums import Role, Tier
 from cmf.json.frozen import freeze, thaw
 from cmf.json.value import replace, to_json, trusted
-from cmf.message.headers import exposed, is_sensitive
 from cmf.message.message import (
     DelegationExtension,
     Extensions,
@@ -23,7 +22,7 @@ from cmf.message.message import (
     ToolResultPart,
 )
 from cmf.message.request import Request, Response
-from cmf.message.security import SecurityExtension
+from cmf.message.security import SecurityExtension, exposed, is_sensitive
 from cmf.message.transform import messages_of, with_messages
 from cmf.views.access import messages_inside
 from cmf.views.tiers import SLOTS, granted

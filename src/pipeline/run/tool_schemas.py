@@ -14,8 +14,7 @@ from cmf.message.digests import canonical_bytes
 from cmf.message.message import ToolCallPart
 from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
-from cmf.message.tool_input import Work, is_usable, schema_problem
-from cmf.message.tools import ToolDefinition
+from cmf.message.tools import ToolDefinition, Work, is_usable, schema_problem
 from cmf.message.transform import messages_of
 from cmf.views.uris import tool_uri
 from cmf.views.view import MessageView

@@ -21,7 +21,7 @@ from cmf import (
     TokenUsage,
 )
 from cmf.enums import Capability, ChainPolicy, RoutingMode, Tier
-from cmf.message.headers import is_sensitive, without_sensitive
+from cmf.message.security import is_sensitive, without_sensitive
 from cmf.views.tiers import SLOTS, SUBJECT_FIELDS, granted
 
 NAMED_BY_SEED_003 = {

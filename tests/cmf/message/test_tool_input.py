@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cmf import ToolDefinition
 from cmf.json.frozen import FrozenDict
-from cmf.message.tool_input import MAX_LOOKED_AROUND, MAX_STEPS, Work, input_problem, is_usable, schema_problem
+from cmf.message.tools import MAX_LOOKED_AROUND, MAX_STEPS, Work, input_problem, is_usable, schema_problem
 
 SECONDS = 10  # of CPU: far beyond what anything here takes, and far below what backtracking would take
 

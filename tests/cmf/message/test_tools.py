@@ -8,8 +8,7 @@ import pytest
 
 from cmf import Request, ToolDefinition, iter_views
 from cmf.errors import ToolNameError, ToolSchemaError, UnknownToolError
-from cmf.message.tool_input import input_problem
-from cmf.message.tools import ToolRegistry, schema_findings
+from cmf.message.tools import ToolRegistry, input_problem, schema_findings
 
 
 def tool(name: str = "read_file", schema: Any = None, **fields: Any) -> ToolDefinition:
