@@ -267,6 +267,46 @@ def test_arguments_that_are_no_strict_object_stay_text(text: str) -> None:
     assert (call.arguments, call.arguments_raw) == (None, text)
 
 
+@pytest.mark.spec("OAC-7")
+def test_an_empty_body_beside_a_call_is_no_call() -> None:
+    custom = {
+        "id": "c",
+        "type": "custom",
+        "function": {"name": "", "arguments": ""},
+        "custom": {"name": "rm", "input": "x"},
+    }
+    function = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}, "custom": {"name": ""}}
+    message = {"role": "assistant", "content": None, "tool_calls": [custom, function]}
+    body = {"model": "m", "messages": [message]}
+
+    request = get("openai_chat").from_wire_request(body)
+
+    assert [part.name for part in request.messages[0].content] == ["rm", "ls"]  # type: ignore[union-attr]
+    assert get("openai_chat").to_wire(request) == body
+
+
+@pytest.mark.spec("OAC-7")
+@pytest.mark.parametrize("kind", ["custom", "function", None, "mcp"])
+def test_a_call_that_some_readers_take_for_another_is_refused(kind: str | None) -> None:
+    """By `type` it is a call of `rm`; by what is there first, one of `ls`."""
+    both = {"function": {"name": "ls", "arguments": "{}"}, "custom": {"name": "rm", "input": "-rf"}}
+    call = {"id": "c", **both} | ({} if kind is None else {"type": kind})
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    reply = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": message}]}
+    adapter = get("openai_chat")
+
+    for read in (
+        lambda: adapter.from_wire_response(reply),
+        lambda: adapter.from_wire_response(adapter.fold_events([{"data": chunk}])),
+        lambda: adapter.from_wire_request({"model": "m", "messages": [message]}),
+        lambda: adapter.from_wire_request({"model": "m", "messages": [], "tool_choice": {"type": kind, **both}}),
+    ):
+        with pytest.raises(ShapeError) as caught:
+            read()
+        assert caught.value.code == "shape.ambiguous-call"
+
+
 @pytest.mark.spec("OAC-7", "ADP-2")
 @pytest.mark.parametrize("given", [{"arguments": ""}, {"arguments": None}, {}])
 @pytest.mark.parametrize("more", [{}, {"index": 0}])

@@ -9,6 +9,7 @@ from cmf.adapters.chat_completions.dialect import Dialect
 from cmf.adapters.chat_completions.parts import (
     Names,
     decoded_message,
+    kind_of,
     listed_in,
     read_plain,
     wire_assistant,
@@ -175,6 +176,8 @@ def _tool_choice(fields: Fields) -> Any:
     """The canonical choice. A spelling that is not the plain one stays in `extra`, for the encoder to find."""
     for key in ("tool_choice", "function_call"):
         raw = fields.peek(key)
+        if isinstance(raw, dict):
+            kind_of(raw, f"$.{key}")
         choice = _choice_in(raw)
         if choice is not None:
             if key == "tool_choice" and same_spelling(_choice_out(choice), raw):

@@ -189,10 +189,10 @@ def _answer(fields: Fields, dialect: Dialect, parts: list[Part]) -> None:
 def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
     if not isinstance(raw, dict):
         raise ShapeError("expected an object", path=path, hint="a tool call has `function`")
+    kind = kind_of(raw, path)
     fields = Fields(raw, path)
     fields.drop("index", index)
     call_id = fields.take("id", str)
-    kind = "function" if isinstance(fields.peek("function"), dict) else "custom"
     inner = Fields(fields.take(kind, dict) or {}, f"{path}.{kind}")
     name, given = inner.take("name", str), _given(inner, kind)
     fits = isinstance(raw.get("id"), str | None) and isinstance(raw.get("type"), str | None)
@@ -203,6 +203,19 @@ def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
     fields.drop("type", kind)
     extra = dialect.rest(fields, key)
     return trusted(ToolCallPart, tool_call_id=call_id, name=name, arguments=arguments, arguments_raw=text, extra=extra)
+
+
+def kind_of(raw: Mapping[str, Any], path: str) -> str:
+    """Whether a call, or a choice of a tool, is one of a `function` or of a `custom` tool.
+
+    Raises ShapeError: it says something of both, and readers differ in which one it is.
+    """
+    forms = [form for form in ("function", "custom") if isinstance(raw.get(form), dict)]
+    said = [form for form in forms if any(raw[form].values())]
+    if len(said) > 1:
+        problem, hint = "`function` and `custom` stand side by side", "leave out the one that is not meant"
+        raise ShapeError(problem, path=path, code="shape.ambiguous-call", hint=hint)
+    return next(iter([*said, *forms]), "custom")
 
 
 def _given(fields: Fields, kind: str) -> tuple[FrozenDict | None, str | None, str | None] | None:
