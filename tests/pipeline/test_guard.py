@@ -30,7 +30,8 @@ from pipeline import (
 from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.decision import NO_EFFECTS
 from pipeline.decisions.engine import Decided, EngineResult
-from pipeline.policy.policy_set import load, shipped
+from pipeline.policy.policy_set import load
+from pipeline.policy.shipped import shipped
 from pipeline.provenance.profiles import Profiles
 
 DENY = 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'

@@ -302,27 +302,3 @@ def open_bundle(file: Path) -> Bundle:
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, KeyError, TypeError, AttributeError):
         raise AuditError("not a bundle, or a damaged one", path=str(file), hint="export it again") from None
     return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()}, witnesses)
-
-
-__all__ = [
-    "HEADS",
-    "LOGS",
-    "MANIFEST",
-    "PACKED",
-    "POLICIES",
-    "RECORDS",
-    "SCHEMA",
-    "WITNESSES",
-    "Bundle",
-    "Manifest",
-    "blocks_of",
-    "check_manifest",
-    "digest_of",
-    "is_bundle",
-    "lines_of",
-    "misplaced_in",
-    "names_in",
-    "open_bundle",
-    "read_manifest",
-    "sealed_manifest",
-]

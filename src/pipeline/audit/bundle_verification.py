@@ -22,11 +22,11 @@ from pipeline.audit.bundle import (
     open_bundle,
     read_manifest,
 )
-from pipeline.audit.erasures import READ, Erasures
+from pipeline.audit.erasures import READ, Erasures, Problem
 from pipeline.audit.evidence import Leaf
 from pipeline.audit.heads import Head, PublicKey
 from pipeline.audit.merkle import consistent, included
-from pipeline.audit.verification import LogState, Problem, Report, by_id, key_of, verify
+from pipeline.audit.verification import LogState, Report, by_id, key_of, verify
 from pipeline.decisions.errors import AuditError
 
 _UNSIGNED: Final = (
@@ -187,6 +187,3 @@ def _changed_files(bundle: Bundle) -> Iterator[Problem]:
     for name in misplaced_in(bundle.file):
         problem = f"{name}: the file is put together so that other tools may unpack something else"
         yield Problem("bundle.changed", "", None, None, problem)
-
-
-__all__ = ["verify_bundle"]

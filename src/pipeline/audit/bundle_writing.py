@@ -200,6 +200,3 @@ class _Writing:
         if name not in self._digests:
             self._bundle.writestr(zipfile.ZipInfo(name, _MOMENT), content)
             self._digests[name] = hashlib.sha256(content).hexdigest()
-
-
-__all__ = ["Selection", "write_bundle"]

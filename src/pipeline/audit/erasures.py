@@ -211,6 +211,3 @@ class Erasures:
         for held in sorted(live ^ set(found), key=str):
             problem = "the stored hold does not match its record"
             yield Problem("hold.changed", "", None, held.id, problem)
-
-
-__all__ = ["ERASURE", "HOLD", "MALFORMED", "READ", "Erasures", "Problem", "malformed", "texts"]

@@ -195,21 +195,3 @@ class Evidence(Protocol):
     def orphans(self) -> Iterable[str]:
         """The ids of missing records that content is still stored for."""
         ...
-
-
-__all__ = [
-    "FIELDS",
-    "SALT_BYTES",
-    "Committed",
-    "Evidence",
-    "Held",
-    "Kept",
-    "Leaf",
-    "LogRow",
-    "StoredHead",
-    "commitment_of",
-    "committed_in",
-    "fields_of",
-    "leaf_of",
-    "leaves_of",
-]

@@ -163,6 +163,3 @@ class Exporter:
             _log.error("the heads could not be exported: %s", type(error).__name__)
             with self._gate:
                 self._newest = {**heads, **self._newest}
-
-
-__all__ = ["EVERY_SECONDS", "Exporter", "HeadFile", "HeadSink", "read_heads"]

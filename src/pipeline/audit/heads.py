@@ -206,6 +206,3 @@ def _unusable(file: Path, error: Exception | None) -> ConfigError:
     return ConfigError(
         f"the audit key cannot be used: {why}", path=str(file), hint="`cmf audit key FILE` creates one (Ed25519, PEM)"
     )
-
-
-__all__ = ["Head", "PublicKey", "Signer", "batch_digest"]

@@ -96,6 +96,3 @@ def _outside(
     if before is not None and found and found[-1] >= before:
         problem = "its number is not less than that of a log's opening, before which it was written"
         yield Problem("record.moved", log, first + len(found) - 1, None, problem)
-
-
-__all__ = ["Noted", "Numbers", "Opening", "inserted", "misnumbered"]

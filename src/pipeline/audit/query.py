@@ -211,19 +211,3 @@ def _moment(value: str, now: datetime) -> int:
 
 def _not_understood(word: str, hint: str) -> AuditError:
     return AuditError("the query is not valid", path=word, hint=hint, code="audit.query")
-
-
-__all__ = [
-    "COLUMNS",
-    "FACTS",
-    "REVIEWS",
-    "TIMES",
-    "Disposition",
-    "Query",
-    "Term",
-    "Value",
-    "exactly",
-    "facts_of",
-    "parse",
-    "plain",
-]

@@ -419,6 +419,3 @@ class _Places:
     def rest(self) -> Iterator[Leaf]:
         """Records beyond the last place asked for."""
         return chain(self._ahead, self._leaves)
-
-
-__all__ = ["LogState", "Problem", "Report", "by_id", "key_of", "verify"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pipeline.policy.schemas import DIALECT, decision_schema, message_schema, view_schema
-from pipeline.provenance.profiles import profiles_schema
+from pipeline.provenance.profile import profiles_schema
 
 _SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "view": view_schema,

@@ -190,7 +190,8 @@ def _document(loaded: PolicySet, files: Files, manifest: Any, signature: dict[st
 
 def _loaded(files: Files) -> PolicySet:
     """The set, signature ignored. A set without rules is loaded too."""
-    from pipeline.policy.policy_set import DATA_FILES, load
+    from pipeline.policy.loading import DATA_FILES
+    from pipeline.policy.policy_set import load
 
     return load(
         {

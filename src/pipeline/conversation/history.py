@@ -29,9 +29,10 @@ from pipeline.decisions.retention import FOREVER, Keep
 from pipeline.decisions.stage import Traffic
 from pipeline.decisions.traffic import identical_start
 from pipeline.provenance.claims import Claims
-from pipeline.provenance.index import Index, Origin
+from pipeline.provenance.index import Index
 from pipeline.provenance.inference import InferenceMode, OwnTool, ToolFacts
 from pipeline.provenance.profiles import Profiles
+from pipeline.provenance.sources import Origin
 from pipeline.sessions.base import SessionStore
 
 MAX_SESSIONS: Final = 256  # whose conversations are kept; the least recently used are forgotten first

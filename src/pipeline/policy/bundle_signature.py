@@ -340,6 +340,3 @@ def _unusable_key(message: str) -> NoReturn:
 
 def _segment(value: Mapping[str, Any]) -> str:
     return base64url.encode(json.dumps(value, separators=(",", ":")).encode())
-
-
-__all__ = ["SigningKey", "packed", "sign"]

@@ -150,6 +150,3 @@ class Excuses:
 def _fits(pattern: str | None, value: str | None, match: Callable[[str, str], bool] = matches) -> bool:
     """Whether there is no pattern, or a value that matches it: an unknown value matches no pattern."""
     return pattern is None or (value is not None and match(value, pattern))
-
-
-__all__ = ["PATH", "Excuses", "RuleException", "problems", "read"]

@@ -110,6 +110,3 @@ def _is_length(value: int) -> bool:
 def _is_opening(text: object) -> bool:
     """Whether it fits in a word: the unfinished word is what is held back, so a blank would release its beginning."""
     return isinstance(text, str) and bool(text) and open_word(text) == len(text)
-
-
-__all__ = ["Lookahead", "Lookaheads", "held_at_end", "least_held", "lookaheads_of", "open_word", "plain_form"]

@@ -27,7 +27,7 @@ from pipeline.policy.bundle_signature import Verification
 from pipeline.policy.entrypoints import Parts
 from pipeline.policy.exceptions import RuleException
 from pipeline.policy.exceptions import read as read_exceptions
-from pipeline.policy.loading import DATA_FILES, MANIFEST, Data, Sources, bundle_files, data_of, read, text_of
+from pipeline.policy.loading import MANIFEST, Sources, bundle_files, data_of, read, text_of
 from pipeline.policy.lookahead import Lookaheads
 from pipeline.policy.metadata import Module, Rule, is_rule, package_of, rule_of
 from pipeline.policy.portability import Finding
@@ -399,17 +399,3 @@ def _canonical(value: Any) -> bytes:
     if isinstance(value, list):
         return b"[" + b",".join(map(_canonical, value)) + b"]"
     return dumps(value)
-
-
-__all__ = [
-    "DATA_FILES",
-    "MODES",
-    "BuiltinErrors",
-    "Data",
-    "PolicySet",
-    "build",
-    "load",
-    "revisions_of",
-    "shipped",
-    "with_configured_modes",
-]

@@ -152,6 +152,3 @@ def _error(steps: tuple[str, ...], misfit: Misfit, files: Sequence[DataFile]) ->
 
 def _step(step: str | int) -> str:
     return f".{step}" if isinstance(step, str) and _PLAIN.fullmatch(step) else f"[{step!r}]"
-
-
-__all__ = ["DataFile", "line_of", "problems"]

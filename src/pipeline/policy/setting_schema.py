@@ -237,6 +237,3 @@ def _noun(schema: Mapping[str, Any]) -> str:
 def _bounds(schema: Mapping[str, Any]) -> str:
     signs = (("minimum", "≥"), ("maximum", "≤"))
     return "".join(f", {sign} {schema[word]:,}" for word, sign in signs if word in schema)
-
-
-__all__ = ["Misfit", "declaration_problem", "misfits", "unknown", "words"]

@@ -118,6 +118,3 @@ def _module(path: Path, root: Path) -> Module:
 @functools.cache
 def _settings() -> Mapping[str, Any]:
     return {"cmf": {"defaults": loads((shipped() / "cmf" / "defaults" / "data.json").read_bytes())}}
-
-
-__all__ = ["PACKAGE", "WORD", "missing", "shipped", "shipped_rule", "shipped_tests"]

@@ -88,6 +88,3 @@ def _undefined_path(survey: Survey, data: Mapping[str, Any], read: Read) -> Find
     hint = meant(name, {*known, *(here if isinstance(here, Mapping) else ())}, "define it, or remove it")
     message = f"{'.'.join(path[:length])} is neither a rule nor data"
     return warning("policy.unknown-data", read.place, message, hint)
-
-
-__all__ = ["findings"]

@@ -69,6 +69,3 @@ def _written(part: str, *, is_pattern: bool) -> str:
     """A segment of a URI or pattern as views spell it."""
     pieces = part.split("*") if is_pattern and "*" in part else [part]
     return "*".join(segment(unquote(piece)) if piece or len(pieces) == 1 else "" for piece in pieces)
-
-
-__all__ = ["WITHOUT_URI", "hint_for"]

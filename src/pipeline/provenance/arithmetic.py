@@ -262,6 +262,3 @@ def _before(value: Decimal, factor: Decimal) -> list[Decimal]:
 
 def _plain(amounts: Sequence[Decimal]) -> list[str]:
     return [format(amount.normalize(), "f") for amount in amounts[:MAX_BASES] if amount > 0]
-
-
-__all__ = ["DerivedValues"]

@@ -52,7 +52,7 @@ def prefixes(messages: Iterable[Message]) -> list[str]:
     return found
 
 
-class Called(Protocol):
+class _Called(Protocol):
     """What identifies the tool of a call."""
 
     @property
@@ -62,7 +62,7 @@ class Called(Protocol):
     def namespace(self) -> str | None: ...
 
 
-_C = TypeVar("_C", bound=Called)
+_C = TypeVar("_C", bound=_Called)
 
 
 class Calls(Generic[_C]):
@@ -140,6 +140,3 @@ class Claims:
                     fields.pop("tool_name")  # some wires repeat it, others leave it out
         answering = [] if call is None else [call]
         return hashlib.sha256(canonical_bytes([role.value, fields, *answering])).hexdigest()
-
-
-__all__ = ["Calls", "Claims", "HistoryTrust", "history_trust", "needs_record", "prefixes"]

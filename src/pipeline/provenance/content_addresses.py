@@ -30,6 +30,3 @@ def _described(entry: Entries, path: str, address: str) -> Origin:
     names = [entry(path, "address", "content", name) for name in host_words(address)]
     strange = [name for name in names if not is_trusted(name)]
     return strange[0] if strange and all(map(has_source, names)) else found
-
-
-__all__ = ["MAX_ADDRESSES", "address_entries"]

@@ -193,6 +193,3 @@ def _is_unknown(entry: Mapping[str, Any]) -> bool:
     if kinds & _OWN_WORDS:
         return False
     return not kinds & _FOUNDED or "complete" in entry or "more" in entry
-
-
-__all__ = ["RULE", "DataRule", "forbidden"]

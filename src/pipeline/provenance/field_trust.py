@@ -80,6 +80,3 @@ def _free() -> frozenset[str]:
 def _pointing() -> frozenset[str]:
     words = inferred_words()
     return frozenset(words["arguments"]["control"]) | frozenset(words["address_fields"])
-
-
-__all__ = ["trust_of"]

@@ -35,7 +35,8 @@ from pipeline.provenance.injected_targets import Naming, requests_all
 from pipeline.provenance.lookup_variants import ControlValues
 from pipeline.provenance.matching import is_address
 from pipeline.provenance.occurrences import Answer, Occurrences
-from pipeline.provenance.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
+from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
+from pipeline.provenance.profiles import Entity, Profiles
 from pipeline.provenance.referred_values import Referral
 from pipeline.provenance.result_fields import argument_values, joined_text, result_values, strings
 from pipeline.provenance.sources import (
@@ -563,5 +564,3 @@ _READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {
     ResourcePart: Index._read_resource,
     PromptResultPart: Index._read_prompt,
 }
-
-__all__ = ["EVERYTHING", "NOTHING", "Index", "Origin", "origins"]

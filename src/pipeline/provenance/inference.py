@@ -656,17 +656,3 @@ def _result(act: _Act, name: tuple[str, ...]) -> ResultProfile:
 def _why_result(profile: Profile) -> str:
     by_shape = profile.rules.trust is Trust.AUTO
     return "each field by its key and its shape" if by_shape else "it returns what others wrote"
-
-
-__all__ = [
-    "FIELDS",
-    "Described",
-    "Fact",
-    "InferenceMode",
-    "Inferred",
-    "OwnTool",
-    "ToolFacts",
-    "infer",
-    "merged",
-    "split_name",
-]

@@ -222,5 +222,3 @@ def _words(argument: str) -> list[str]:
 
 
 _RETURNED: Final = frozenset({"tool_result", "resource"})
-
-__all__ = ["MAX_TEXTS", "Naming", "requests_all"]

@@ -121,6 +121,3 @@ def _fields_of(entry: Origin) -> Iterable[int]:
     for source in entry["sources"]:
         if source["trust"] == TRUSTED and source["match"] == Match.EXACT.value and "tool" in source:
             yield source["message"]
-
-
-__all__ = ["MAX_PIECES", "MAX_WORDS", "ControlValues", "Entries"]

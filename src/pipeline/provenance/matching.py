@@ -406,23 +406,3 @@ def _account_end(text: str, match: re.Match[str]) -> int | None:
         if _account(text[match.start() : end]) is not None and stands_at(text, match.start(), end):
             return end
     return None
-
-
-__all__ = [
-    "addresses",
-    "alternates",
-    "cuts",
-    "host_words",
-    "is_address",
-    "is_case_bound",
-    "normal",
-    "number_key",
-    "pieces",
-    "stands_at",
-    "stands_in",
-    "text_keys",
-    "tokens",
-    "unmarked",
-    "value_keys",
-    "word_spans",
-]

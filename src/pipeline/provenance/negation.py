@@ -134,6 +134,3 @@ def inflected(phrase: str, *, apart: bool = False) -> str:
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
-
-
-__all__ = ["agrees", "asked_in", "inflected", "is_forbidden", "matches", "says_any", "with_alike"]

@@ -49,6 +49,3 @@ def spans(text: str) -> Iterator[tuple[str, int, str]]:
         count = _COUNT_OF.get(number, number)
         if unit is not None and count.isdecimal():  # no words that only fold to these
             yield match[0], int(count), unit
-
-
-__all__ = ["DATE", "month_of", "spans"]

@@ -395,6 +395,3 @@ def _times(text: str) -> Iterator[_Time]:
 def _number(whole: str, fraction: str) -> str:
     kept = fraction.rstrip("0")
     return f"number:{int(whole)}{'.' + kept if kept else ''}"
-
-
-__all__ = ["count_of", "day_of", "keys_in", "keys_of", "kind_of", "moment", "near_days", "ordinal", "time_of"]

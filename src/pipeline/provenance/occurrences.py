@@ -335,6 +335,3 @@ def spelled(number: float) -> str:
 def _key_of(number: float) -> frozenset[str]:
     key = matching.number_key(number)
     return frozenset() if key is None else frozenset({key})
-
-
-__all__ = ["Answer", "Found", "Match", "Occurrences", "Text", "spelled"]

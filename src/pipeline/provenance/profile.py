@@ -291,17 +291,3 @@ def profiles_schema() -> dict[str, Any]:
         declared = next((one for one in declared.get("anyOf", ()) if "items" in one), declared)
         declared["items"] = {"type": "string", "enum": list(get_args(DataAction))}
     return {**schema, "title": "Profiles of tools, prompts and resources"}
-
-
-__all__ = [
-    "DATA_ACTIONS",
-    "LEAVING",
-    "AskedFor",
-    "FieldRule",
-    "Profile",
-    "ProfileDocument",
-    "ResultProfile",
-    "ServerProfile",
-    "Trust",
-    "profiles_schema",
-]

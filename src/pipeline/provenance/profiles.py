@@ -25,14 +25,10 @@ from pipeline.decisions.display import counted
 from pipeline.decisions.errors import ConfigError
 from pipeline.policy.metadata import load_yaml, yaml_problem
 from pipeline.provenance.profile import (
-    AskedFor,
-    FieldRule,
     Profile,
     ProfileDocument,
-    ResultProfile,
     ServerProfile,
     Trust,
-    profiles_schema,
 )
 
 CODE: Final = "profile.invalid"
@@ -360,19 +356,3 @@ def _invalid(error: Exception, where: str) -> ConfigError:
     elif "valid string" in why:
         hint = f"put it in quotes: YAML reads yes, no, on, off and 1:1 as something else; {hint}"
     return ConfigError(why, path=f"{where}: {at}" if at else where, code=CODE, hint=hint)
-
-
-__all__ = [
-    "AskedFor",
-    "Entity",
-    "FieldRule",
-    "Found",
-    "Profile",
-    "Profiles",
-    "Resolver",
-    "ResultProfile",
-    "Trust",
-    "annotated",
-    "annotations_of",
-    "profiles_schema",
-]

@@ -105,6 +105,3 @@ def _patterns(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     said = inferred_words()["kinds"][kind]
     one, many = (re.compile(rf"(?<!\w)(?:{'|'.join(said[of])})(?!\w)", re.I) for of in ("one", "many"))
     return one, many
-
-
-__all__ = ["Referral"]

@@ -374,6 +374,3 @@ def _metadata(tool: ToolDefinition) -> ToolMetadata:
         namespace=tool.namespace,
         annotations=FrozenDict(annotations_of(tool) or {}),
     )
-
-
-__all__ = ["Lookup", "Registry", "Returned", "event_entity", "look_up", "merged", "remembered", "retention_of"]

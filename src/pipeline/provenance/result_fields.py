@@ -212,14 +212,3 @@ def _node(loader: Any, event: Any, depth: int) -> Any:
             raise _NotConservativeError
         mapping[key] = _node(loader, loader.get_event(), depth + 1)
     return mapping
-
-
-__all__ = [
-    "argument_values",
-    "joined_text",
-    "read_fields",
-    "result_labels",
-    "result_leaves",
-    "result_values",
-    "strings",
-]

@@ -152,23 +152,3 @@ def fairly(sources: list[Origin]) -> list[Origin]:
         ranks[source["trust"]] = ranks.get(source["trust"], -1) + 1
         turns.append((ranks[source["trust"]], place))
     return [sources[place] for place in sorted(place for _, place in sorted(turns)[:MAX_SOURCES])]
-
-
-__all__ = [
-    "CLAIM",
-    "CLAIMED",
-    "MAX_SOURCES",
-    "SPEAKERS",
-    "TRUSTED",
-    "UNTRUSTED",
-    "Group",
-    "Origin",
-    "ResultGroups",
-    "all_trusted",
-    "as_origin",
-    "fairly",
-    "has_source",
-    "is_of_others",
-    "is_trusted",
-    "type_of",
-]

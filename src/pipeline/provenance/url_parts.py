@@ -35,6 +35,3 @@ def parts_in(text: str) -> set[str]:
         if fragment.isdecimal() and "://" not in path:
             found |= {f"part:{path}", f"part:{fragment}"}  # owner/repository#1
     return found - {"part:", "folder:"}
-
-
-__all__ = ["MAX_LINKS", "MAX_STEPS", "parts_in"]

@@ -64,6 +64,3 @@ def as_sources(found: Iterable[tuple[int, str]]) -> list[Origin]:
         {"kind": "user", "trust": TRUSTED, "message": number, "match": match, "labels": []}
         for number, match in sorted(found)[-MAX_SOURCES:]
     ]
-
-
-__all__ = ["DELEGATION", "RequestedActs", "as_sources"]

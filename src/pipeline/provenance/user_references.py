@@ -167,6 +167,3 @@ def _values_named(words: _Words, field: str) -> Iterator[str]:
             yield name
     if not address:
         yield from (" ".join(pair) for pair in words.pairs.intersection(_pairs(field)))
-
-
-__all__ = ["Designation", "is_name"]

@@ -138,6 +138,3 @@ def _names(text: str) -> Iterator[str]:
     name = _NAME.fullmatch(text)
     if name is not None:
         yield f"{name[2]}, {name[1]}"
-
-
-__all__ = ["readings"]

@@ -41,6 +41,3 @@ def inferred_words() -> dict[str, Any]:
 @cache
 def _read(name: str) -> Any:
     return loads(importlib.resources.files("pipeline.provenance").joinpath(name).read_bytes())
-
-
-__all__ = ["MAX_NAME", "inferred_words", "names_of", "words", "words_of"]

@@ -26,7 +26,7 @@ from pipeline.review.contents import Rejudging
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import Json, readable
 from pipeline.sessions.base import SessionStore, wall_clock
-from pipeline.store.contents import ContentRules
+from pipeline.store.content_access import ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.recorder import Recorder

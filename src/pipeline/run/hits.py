@@ -23,7 +23,7 @@ from pipeline.decisions.paths import steps_of
 from pipeline.decisions.policy_input import in_content
 from pipeline.policy.exceptions import Excuses
 from pipeline.provenance.data_policy import DataRule
-from pipeline.provenance.index import Origin
+from pipeline.provenance.sources import Origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,21 +98,3 @@ def moment_in(connection: Connection, clock: Clock) -> int:
     """Now, in microseconds since the epoch, and never before the newest record: clocks may be set back."""
     newest = connection.execute(select(func.max(RECORDS.c.at))).scalar() or 0
     return max(newest, micros(clock()))
-
-
-__all__ = [
-    "BREAK_GLASS",
-    "ERASE",
-    "HOLD",
-    "LONGEST",
-    "PREFIX",
-    "REVEAL",
-    "TWO_PEOPLE",
-    "USUAL",
-    "ContentRules",
-    "act_row",
-    "attribution",
-    "check_time",
-    "moment_in",
-    "second_person_needed",
-]

@@ -21,18 +21,13 @@ from pipeline.decisions.errors import AuditError
 from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.timestamps import micros
 from pipeline.store.content_access import (
-    BREAK_GLASS,
-    ERASE,
-    HOLD,
     PREFIX,
-    REVEAL,
-    TWO_PEOPLE,
     ContentRules,
     act_row,
     attribution,
 )
 from pipeline.store.engine import scrub, snapshot
-from pipeline.store.four_eyes import Ask, FourEyes, RevealGrant, is_kept, no_content
+from pipeline.store.four_eyes import FourEyes, is_kept, no_content
 from pipeline.store.records import newest_of
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
 from pipeline.store.writer import Recorded, Writer, waited
@@ -317,20 +312,3 @@ def erasure_of(engine: Engine, record: str) -> Mapping[str, Any] | None:
         erasures = newest_of(connection, "erasure", PREFIX["erasure"])
     bodies = ((one.id, loads(one.body)) for one in erasures if one.body is not None and record.encode() in one.body)
     return next(({**body, "id": act} for act, body in bodies if record in body.get("contents", ())), {})
-
-
-__all__ = [
-    "BREAK_GLASS",
-    "ERASE",
-    "HOLD",
-    "REVEAL",
-    "TWO_PEOPLE",
-    "Ask",
-    "ContentRules",
-    "Contents",
-    "Erased",
-    "Hold",
-    "RevealGrant",
-    "erasure_of",
-    "is_held",
-]

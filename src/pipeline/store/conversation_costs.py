@@ -49,6 +49,3 @@ def _cost_of_one(message: Message, prices: PriceTable | None) -> tuple[str, Deci
 def _used_tokens(message: Message) -> bool:
     completion = None if message.extensions is None else message.extensions.completion
     return completion is not None and completion.tokens is not None
-
-
-__all__ = ["Cost", "cost_of"]

@@ -72,6 +72,3 @@ def _listed(body: Any) -> list[Any]:
     if not isinstance(found, list):
         raise ShapeError("not a conversation", path="$", hint=_HINT)
     return found
-
-
-__all__ = ["FORMATS", "read_conversation", "write_conversation"]

@@ -111,6 +111,3 @@ def calls_in(message: Message) -> Iterator[ToolCallPart]:
 def results_in(message: Message) -> Iterator[ToolResultPart]:
     """The tool results in a message."""
     return (part for part in message.content if isinstance(part, ToolResultPart))
-
-
-__all__ = ["LedgerCall", "LedgerRun", "LedgerSession", "calls_in", "message_of", "results_in", "row_of"]

@@ -34,6 +34,3 @@ def tallies(ledger: Ledger, *, limit: int = 100, prices: PriceTable | None = Non
         Tally(one, cost_of(ledger.messages(one.id), prices), waiting[one.id], failed.get(one.id, {}))
         for one in ledger.sessions(limit=limit)
     ]
-
-
-__all__ = ["Tally", "tallies"]

@@ -443,6 +443,3 @@ def _keep_calls(
         status = FAILED if result.is_error else SUCCEEDED
         answered = {"result_message_id": message.id, "status": status, "completed_at": at}
         connection.execute(update(TOOL_CALLS).where(of_call).values(**answered))
-
-
-__all__ = ["ABORTED", "COMMITTED", "OPEN", "SUPERSEDED", "Ledger"]

@@ -18,7 +18,8 @@ from pipeline.audit.record import Record
 from pipeline.decisions.authority import Authorise
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.sessions.base import wall_clock
-from pipeline.store.contents import ContentRules, Contents
+from pipeline.store.content_access import ContentRules
+from pipeline.store.contents import Contents
 from pipeline.store.conversations import Ledger
 from pipeline.store.engine import BUSY_SECONDS, address_of, identity_of, open_engine, resolved
 from pipeline.store.log import Log

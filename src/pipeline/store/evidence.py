@@ -321,6 +321,3 @@ def _leaf(row: Any) -> Leaf:
 def _bare(row: Any) -> Leaf:
     place = row[0]
     return Leaf(place if type(place) is int else -1, row[1], row[2:_BODY], row[_BODY])
-
-
-__all__ = ["LiftedLabel", "SessionId", "SessionRows", "StoreEvidence"]

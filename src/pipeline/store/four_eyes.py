@@ -280,6 +280,3 @@ def _bodies(
     for stored in newest_of(connection, kind, PREFIX[kind], since=since, limit=limit):
         if stored.body is not None:
             yield stored.id, loads(stored.body)
-
-
-__all__ = ["OPEN_FOR", "Ask", "FourEyes", "RevealGrant", "is_kept", "no_content"]

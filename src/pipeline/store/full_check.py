@@ -226,6 +226,3 @@ def _damaged(found: Iterable[tuple[str | None, str]]) -> Iterator[Problem]:
     for record, reported in found:
         problem = f"the database file is damaged, so searches may miss records: {reported}"
         yield Problem("index.changed", "", None, record, problem)
-
-
-__all__ = ["check_bundle", "check_store"]

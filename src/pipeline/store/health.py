@@ -74,6 +74,3 @@ def disk_space_of(place: str | Path) -> DiskSpace | None:
     ahead = file.with_name(f"{file.name}-wal")
     sizes = [one.stat().st_size if one.exists() else 0 for one in (file, ahead)]
     return DiskSpace(sizes[0], sizes[1], shutil.disk_usage(file.parent).free)
-
-
-__all__ = ["Condition", "DiskSpace", "condition_of", "disk_space_of"]

@@ -142,6 +142,3 @@ def _grown_logs(connection: Connection) -> list[dict[str, Any]]:
         .order_by(HEADS.c.log)
     )
     return [row._asdict() for row in connection.execute(pending)]
-
-
-__all__ = ["Log"]

@@ -173,6 +173,3 @@ def _override(named: str, details: Mapping[str, Any]) -> Override:
         session=details["session"],
         uri=details["uri"],
     )
-
-
-__all__ = ["MAY", "OVERRIDE", "STALE_SECONDS", "StoreOverrides"]

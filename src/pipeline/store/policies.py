@@ -30,6 +30,3 @@ def keep_policies(store: Store, revision: str, bundle: bytes, record: Record) ->
         return Recorded(None, [row_of(record)])
 
     waited(store.writer.recorded(job))
-
-
-__all__ = ["keep_policies"]

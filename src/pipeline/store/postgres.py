@@ -33,6 +33,3 @@ class _Connection(psycopg.Connection[Any]):
             if monotonic() - began >= limit:
                 self.pgconn.finish()
             raise
-
-
-__all__ = ["SILENT_SECONDS", "bound"]

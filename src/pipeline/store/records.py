@@ -221,6 +221,3 @@ def _whole(row: Any) -> Stored:
             "a record is damaged", path=f"records[{row.seq}]", code="record.damaged", hint="compare it with a backup"
         )
     return Stored(**row._asdict())
-
-
-__all__ = ["PLACED", "Part", "Placed", "bodies_of", "is_behind", "newest", "part_after", "rows_after"]

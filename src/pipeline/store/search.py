@@ -192,6 +192,3 @@ def _index_some(connection: Connection) -> int:
     connection.execute(delete(RECORD_FACTS_DONE))
     connection.execute(insert(RECORD_FACTS_DONE), {"upto": rows[-1].seq})
     return len(rows)
-
-
-__all__ = ["Search", "damage_in", "misindexed", "stored_value"]

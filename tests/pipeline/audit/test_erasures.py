@@ -19,7 +19,7 @@ from pipeline.audit import bundle_verification
 from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.record import Content
 from pipeline.audit.verification import verify
-from pipeline.store.contents import ERASE, HOLD
+from pipeline.store.content_access import ERASE, HOLD
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 

@@ -15,7 +15,7 @@ from tests.pipeline.review.traffic import keep, record
 from cmf import SubjectExtension
 from pipeline.audit.bundle_writing import write_bundle
 from pipeline.audit.record import Content
-from pipeline.store.contents import ERASE, HOLD
+from pipeline.store.content_access import ERASE, HOLD
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_bundle, check_store

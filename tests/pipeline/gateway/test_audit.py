@@ -31,7 +31,7 @@ from pipeline.gateway.operations.metrics import Tally
 from pipeline.gateway.operations.operational_records import Chronicle
 from pipeline.gateway.service import built
 from pipeline.guard import Guard
-from pipeline.store.contents import REVEAL
+from pipeline.store.content_access import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence

@@ -19,7 +19,8 @@ from cmf.message.tools import ToolDefinition
 from pipeline import Guard
 from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.field_paths import Mark, compiled, escaped, leaves, names, shape
-from pipeline.provenance.profiles import AskedFor, Entity, Profile, Profiles, Trust, annotated, profiles_schema
+from pipeline.provenance.profile import AskedFor, Profile, Trust, profiles_schema
+from pipeline.provenance.profiles import Entity, Profiles, annotated
 
 ROOT = Path(__file__).resolve().parents[3]
 

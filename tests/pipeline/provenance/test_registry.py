@@ -35,7 +35,8 @@ from cmf.json.frozen import freeze
 from pipeline import Context
 from pipeline.decisions.context import ingest
 from pipeline.decisions.errors import ConfigError
-from pipeline.provenance.profiles import Profiles, profiles_schema
+from pipeline.provenance.profile import profiles_schema
+from pipeline.provenance.profiles import Profiles
 from pipeline.provenance.registry import Lookup, Registry, event_entity, look_up, merged, retention_of
 
 NOTHING = frozenset[tuple[str, str]]()

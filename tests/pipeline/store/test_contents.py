@@ -30,7 +30,7 @@ from pipeline.decisions.errors import AuditError, StoreError
 from pipeline.replay.replay import Replay, agrees
 from pipeline.run.recorded_input import read_entry
 from pipeline.sessions.base import MemorySessions
-from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules
+from pipeline.store.content_access import ERASE, HOLD, REVEAL, ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.recorder import Recorder

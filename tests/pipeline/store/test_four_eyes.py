@@ -20,7 +20,8 @@ from cmf import SubjectExtension
 from pipeline.audit.record import Content
 from pipeline.audit.verification import verify
 from pipeline.decisions.errors import AuditError
-from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
+from pipeline.store.content_access import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules
+from pipeline.store.contents import Contents
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.four_eyes import RevealGrant

@@ -20,7 +20,7 @@ from pipeline.authoring.run_cases import CaseRunner
 from pipeline.decisions.display import escaped_json, visible
 from pipeline.decisions.errors import CaseError, ConfigError
 from pipeline.policy import policy_set
-from pipeline.policy.policy_set import DATA_FILES
+from pipeline.policy.loading import DATA_FILES
 
 TEMPLATES: Final = ("tools", "pii", "mcp", "empty")
 MAX_SAMPLES: Final = 200
