@@ -22,10 +22,8 @@ from pipeline.audit.bundle import (
     open_bundle,
     read_manifest,
 )
-from pipeline.audit.erasures import READ, Erasures, Problem
-from pipeline.audit.evidence import Leaf
-from pipeline.audit.heads import Head, PublicKey
-from pipeline.audit.merkle import consistent, included
+from pipeline.audit.evidence import READ, Erasures, Leaf, Problem
+from pipeline.audit.heads import Head, PublicKey, consistent, included
 from pipeline.audit.verification import LogState, Report, by_id, key_of, verify
 from pipeline.decisions.errors import AuditError
 

@@ -23,7 +23,7 @@ from pipeline.decisions.display import meant
 from pipeline.decisions.engine import Decided, Engine
 from pipeline.decisions.errors import CaseError, PipelineError, PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.policy import exceptions, loading, metadata, policy_set, portability, undefined_names
+from pipeline.policy import exceptions, loading, metadata, policy_set, portability
 from pipeline.policy.analysis import HINTS, INSTEAD, Place, Survey, allowed_builtins
 from pipeline.policy.analysis import Path as DataPath
 from pipeline.policy.loading import DATA_FILES, Sources
@@ -97,7 +97,7 @@ def check(job: Job) -> Report:
     rules = _rules(modules)
     found += _banned(survey)
     found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
-    found += undefined_names.findings(survey, sources.modules, sources.data)
+    found += portability.undefined_names(survey, sources.modules, sources.data)
     found += effect_fields.findings(survey, sources.modules, rules)
     unheard = unused.findings(survey, sources, rules, lambda path: _place_of(job.places, path))
     # What was reported already:

@@ -18,12 +18,12 @@ from pipeline.decisions.display import meant
 from pipeline.decisions.engine import Decided
 from pipeline.decisions.errors import PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.policy import uri_patterns
 from pipeline.policy.analysis import Call, Definition, Path, Place, Survey, data_at, offset_of, without_prints
 from pipeline.policy.loading import Sources
 from pipeline.policy.metadata import Module, Rule
 from pipeline.policy.portability import DEFAULTS, Finding, effect_paths, field_schema, needed, warning
 from pipeline.policy.schemas import PROPERTY_KINDS
+from pipeline.policy.setting_schema import WITHOUT_URI, uri_hint
 
 Locate = Callable[[Path], Place]
 """Maps the path of a value in the data document to the place in a file that sets it."""
@@ -203,7 +203,7 @@ def _uri_patterns(survey: Survey, rules: Sequence[Rule], data: Mapping[str, Any]
             if call.name != _URI_MATCHES or list(call.arguments[:1]) != [_URI]:
                 continue
             pattern = survey.text_of(call.arguments[1], data)
-            hint = None if pattern is None else uri_patterns.hint_for(pattern, kinds, is_pattern=True)
+            hint = None if pattern is None else uri_hint(pattern, kinds, is_pattern=True)
             if hint is not None:
                 yield warning("check.wrong-value", call.place, f"input.uri never matches {json.dumps(pattern)}", hint)
 
@@ -234,7 +234,7 @@ _HAVING: Final[Mapping[Path, frozenset[ViewKind]]] = {
     **{("input", "properties", name): kinds for name, kinds in PROPERTY_KINDS.items()},
     ("input", "arguments"): frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST}),
     ("input", "origins"): frozenset({ViewKind.TOOL_CALL}),
-    ("input", "uri"): frozenset(ViewKind) - uri_patterns.WITHOUT_URI,
+    ("input", "uri"): frozenset(ViewKind) - WITHOUT_URI,
 }
 """By field, the kinds of views that can have it."""
 
@@ -283,7 +283,7 @@ def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, 
             one,
             _hint_for_schema(schema, json.loads(one))
             or (None if is_ordered else _hint_for_default(field, schema, json.loads(one)))
-            or (uri_patterns.hint_for(json.loads(one), kinds) if field == "input.uri" and not is_ordered else None),
+            or (uri_hint(json.loads(one), kinds) if field == "input.uri" and not is_ordered else None),
         )
         for one in constants
     ]

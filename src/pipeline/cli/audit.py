@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pipeline.audit.query import Query
     from pipeline.audit.verification import Report
     from pipeline.store.evidence import StoreEvidence
-    from pipeline.store.records import Placed
-    from pipeline.store.search import Search
+    from pipeline.store.records import Placed, Search
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "policies.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature", "bundle.unsigned"})
@@ -140,7 +139,7 @@ def export(
 
     The manifest is signed with the key that signs the store's records, if it is available.
     """
-    from pipeline.audit.bundle_writing import Selection, write_bundle
+    from pipeline.audit.bundle import Selection, write_bundle
     from pipeline.audit.exporting import read_heads
     from pipeline.sessions.base import wall_clock
 
@@ -265,7 +264,7 @@ def _evidence(store: str) -> Iterator[StoreEvidence]:
 
 @contextmanager
 def _search(store: str) -> Iterator[Search]:
-    from pipeline.store.search import Search
+    from pipeline.store.records import Search
 
     with opened_for_search(store) as opened:
         search = Search(opened.engine, opened.writer)

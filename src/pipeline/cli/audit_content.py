@@ -160,7 +160,7 @@ def close(
     key: SigningKey = None,
 ) -> None:
     """End a grant or an override before it expires."""
-    from pipeline.store.content_access import PREFIX  # here, so that help and completion are fast
+    from pipeline.store.four_eyes import PREFIX
 
     with one_line_errors(), opened_store(store, key) as opened:
         if id.startswith(PREFIX["override"]):
@@ -346,7 +346,7 @@ def _print(listed: Sequence[Listed], output: WrittenAs, line: Callable[[Listed],
 
 @contextmanager
 def _contents(place: str, key: Path | None, *, four_eyes: bool = False) -> Iterator[Contents]:
-    from pipeline.store.content_access import ContentRules
+    from pipeline.store.four_eyes import ContentRules
 
     with opened_store(place, key) as store:
         yield store.contents(rules=ContentRules(four_eyes=four_eyes))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pipeline.audit.heads import Head, Signer
     from pipeline.gateway.config.settings import Settings
     from pipeline.policy.bundle_signature import Verification
-    from pipeline.store.health import Condition
+    from pipeline.store.database import StoreCondition
 
 DISTRIBUTION: Final = "cmf-pipeline"
 LOW_SPACE: Final = 1024**3  # bytes free on the store's disk: below this, warn
@@ -240,7 +240,7 @@ class _Known:
 
     settings: Settings | None = None
     refused: PolicyError | None = None
-    store: Condition | None = None
+    store: StoreCondition | None = None
 
 
 def _settings(file: Path, known: _Known) -> Iterator[CheckResult]:
@@ -319,8 +319,8 @@ def storage_checks(settings: Settings) -> Iterator[CheckResult]:
 def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResult]:
     """Whether the store can be read and written, has this version's schema, and has disk space."""
     from pipeline.cli.config import check_store
+    from pipeline.store.database import condition_of, disk_space_of
     from pipeline.store.engine import SCHEMA, check_can_write, file_of
-    from pipeline.store.health import condition_of, disk_space_of
 
     check_store(place, setting)
     file, room = file_of(place), disk_space_of(place)

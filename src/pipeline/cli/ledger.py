@@ -21,10 +21,7 @@ from pipeline.decisions.timestamps import instant_of
 
 if TYPE_CHECKING:
     from cmf.models.pricing import PriceTable
-    from pipeline.store.conversation_costs import Cost
-    from pipeline.store.conversation_rows import LedgerSession
-    from pipeline.store.conversation_totals import Tally
-    from pipeline.store.conversations import Ledger
+    from pipeline.store.conversations import Cost, Ledger, LedgerSession, Tally
 
 
 Conversation = Literal["canonical", "agent_threads", "openai_chat", "anthropic_messages", "aisdk"]
@@ -104,7 +101,7 @@ def cost(
     output: OutputAs = "text",
 ) -> None:
     """Print the exact cost of a conversation by model. Exits with 1 if a model has no price."""
-    from pipeline.store.conversation_costs import cost_of
+    from pipeline.store.conversations import cost_of
 
     with _opened(store, to_write=reprice) as ledger:
         ledger.session(session)
@@ -132,7 +129,7 @@ def tally(
     output: OutputAs = "text",
 ) -> None:
     """Print the cost, unanswered calls and tool failures of each conversation."""
-    from pipeline.store.conversation_totals import tallies
+    from pipeline.store.conversations import tallies
 
     with _opened(store) as ledger:
         totals = tallies(ledger, limit=limit, prices=_table(prices))

@@ -21,7 +21,7 @@ from pipeline.decisions.decision import Effect, Mode
 from pipeline.decisions.display import counted, meant
 from pipeline.decisions.errors import PolicyError
 from pipeline.decisions.policy_input import Facts
-from pipeline.policy import entrypoints, portability, undefined_names
+from pipeline.policy import entrypoints, portability
 from pipeline.policy.analysis import Survey, SurveyedRule, without_prints
 from pipeline.policy.bundle_signature import Verification
 from pipeline.policy.entrypoints import Parts
@@ -188,7 +188,7 @@ def build(
         names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind), *asked)
         capabilities = frozenset(need for rule in on for need in rule.capabilities)
         reachable = {kind: _reachable([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
-    found = undefined_names.findings(survey, sources.modules, sources.data)
+    found = portability.undefined_names(survey, sources.modules, sources.data)
     found += portability.findings(survey, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
     # Engines have them without what they print: it is content, and for their authors alone.
@@ -399,3 +399,15 @@ def _canonical(value: Any) -> bytes:
     if isinstance(value, list):
         return b"[" + b",".join(map(_canonical, value)) + b"]"
     return dumps(value)
+
+
+__all__ = [
+    "MODES",
+    "BuiltinErrors",
+    "PolicySet",
+    "build",
+    "load",
+    "revisions_of",
+    "shipped",
+    "with_configured_modes",
+]

@@ -15,8 +15,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from pipeline.provenance import normalize_dates
-from pipeline.provenance.normalize_values import count_of, day_of, ordinal, time_of
+from pipeline.provenance.normalize_values import count_of, day_of, foreign_spans, ordinal, time_of
 
 MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
 MAX_WORDS: Final = 16  # phrases of each kind that are remembered: the last ones
@@ -111,7 +110,7 @@ class DerivedValues:
 
     def _extend(self, text: str) -> None:
         self._spans += [step for match in _SPAN.finditer(text) for step in _span(match)]
-        self._spans += [Step(words, Decimal(count), unit) for words, count, unit in normalize_dates.spans(text)]
+        self._spans += [Step(words, Decimal(count), unit) for words, count, unit in foreign_spans(text)]
         for match in _PERCENT.finditer(text):
             part = count_of(match[1].lower()) / 100
             self._factors += [Step(match[0], factor) for factor in (1 - part, 1 + part, part) if factor > 0]

@@ -29,10 +29,9 @@ from pipeline.decisions.paths import steps_of
 from pipeline.policy.lookahead import plain_form
 from pipeline.provenance.arithmetic import DerivedValues
 from pipeline.provenance.claims import Calls, Claims, needs_record
-from pipeline.provenance.content_addresses import address_entries
 from pipeline.provenance.inference import FIELDS, Described, ToolFacts
 from pipeline.provenance.injected_targets import Naming, requests_all
-from pipeline.provenance.lookup_variants import ControlValues
+from pipeline.provenance.lookup_variants import ControlValues, address_entries
 from pipeline.provenance.matching import is_address
 from pipeline.provenance.occurrences import Answer, Occurrences
 from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
@@ -56,8 +55,7 @@ from pipeline.provenance.sources import (
     is_trusted,
     type_of,
 )
-from pipeline.provenance.user_intent import RequestedActs, as_sources
-from pipeline.provenance.user_references import Designation, is_name
+from pipeline.provenance.user_references import Designation, RequestedActs, as_sources, is_name
 
 Texts: TypeAlias = Iterator[tuple[Group, str | float]]
 

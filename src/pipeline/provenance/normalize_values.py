@@ -8,14 +8,78 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from itertools import islice
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
-from pipeline.provenance import normalize_dates
-from pipeline.provenance.url_parts import parts_in
 from pipeline.provenance.words import names_of, words
+
+_CHUNK: Final = re.compile(r"[^\s<>\"'`(){}\[\],;|]+")
+MAX_LINKS: Final = 256  # links and paths of one text that are taken apart
+MAX_STEPS: Final = 12  # steps of one that is
+
+
+def parts_in(text: str) -> set[str]:
+    """What is told by links and paths: pieces of the path of a link, values of its query, the end of a file's path.
+
+    Apart from these, as folders, where a path begins: what lies beside a file was not named by naming the file.
+    """
+    found: set[str] = set()
+    chunks = (match[0] for match in _CHUNK.finditer(text)) if "/" in text else iter(())
+    for chunk in islice((chunk for chunk in chunks if "/" in chunk), MAX_LINKS):
+        link = chunk.rstrip(".,;:!?*_")
+        path, _, rest = link.partition("?")
+        path, _, fragment = path.partition("#")
+        steps = path.partition("://")[2].split("/")[1:] if "://" in path else path.split("/")
+        if ".." in steps or len(steps) > MAX_STEPS:
+            continue
+        for start in range(len(steps)):
+            for end in range(start + 1, len(steps) + 1):
+                kind = "part" if "://" in path or end == len(steps) else "folder"
+                found.add(f"{kind}:{'/'.join(steps[start:end])}")
+        values = [piece.partition("=")[2] for piece in rest.partition("#")[0].split("&")] if "://" in path else []
+        found.update(f"part:{unquote(value)}" for value in values)
+        if fragment.isdecimal() and "://" not in path:
+            found |= {f"part:{path}", f"part:{fragment}"}  # owner/repository#1
+    return found - {"part:", "folder:"}
+
+
+def _bare(text: str) -> str:
+    """Without the accents of its letters."""
+    return "".join(sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign))
+
+
+def _table(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """What each word of a row says, with its accents or without."""
+    return {form: meaning for meaning, names in rows.items() for name in names for form in (name, _bare(name))}
+
+
+_MONTH_OF: Final = _table(names_of("months"))
+_UNIT_OF: Final = _table(names_of("units"))
+_COUNT_OF: Final = _table(words("foreign_counts"))
+_FOREIGN_DATE: Final = re.compile(
+    r"(?<![\w.,])(?P<day>\d{1,2})(?:\.|er|\u00ba)?\s{1,3}(?:de\s{1,3})?"
+    rf"(?P<month>{'|'.join(_MONTH_OF)})(?!\w)(?:\s{{1,3}}(?:del?\s{{1,3}})?(?P<year>[12]\d{{3}})(?![\d:]))?",
+    re.I,
+)
+"""A date with the name of its month, the day before it."""
+_FOREIGN_SPAN: Final = re.compile(
+    rf"(?<![\w.,])(?P<count>\d{{1,4}}|{'|'.join(_COUNT_OF)})\s{{1,3}}(?P<unit>{'|'.join(_UNIT_OF)})(?!\w)", re.I
+)
+
+
+def foreign_spans(text: str) -> Iterator[tuple[str, int, str]]:
+    """The times in a text: the words of each, how many, and the unit in English."""
+    for match in _FOREIGN_SPAN.finditer(text):
+        number, unit = match["count"].casefold(), _UNIT_OF.get(match["unit"].casefold())
+        count = _COUNT_OF.get(number, number)
+        if unit is not None and count.isdecimal():  # no words that only fold to these
+            yield match[0], int(count), unit
+
 
 _ONES: Final[list[str]] = words("ones")
 _TENS: Final[list[str]] = words("tens")
@@ -148,9 +212,7 @@ def _numbers_in(text: str) -> set[str]:
         whole = match[0][: match.start("rest") - match.start() - 1] if match["rest"] else match[0]
         found.add(_number(re.sub(r"\D", "", whole), match["rest"] or ""))
     found |= {key for match in _SPAN.finditer(text) for key in _span_numbers(match)}
-    found |= {
-        _plain(Decimal(count * _FACTORS[unit])) for _, count, unit in normalize_dates.spans(text) if unit in _FACTORS
-    }
+    found |= {_plain(Decimal(count * _FACTORS[unit])) for _, count, unit in foreign_spans(text) if unit in _FACTORS}
     for match in _AND_A_HALF.finditer(text):
         half = (_value_of(match["count"]) + _VALUES["half"]) * _SCALES.get((match["scale"] or "").casefold(), 1)
         found.add(_plain(half))
@@ -369,9 +431,9 @@ def _dates(text: str) -> Iterator[_Date]:
         yield from _valid(match, None, int(match[2]), int(match[1]))
     for match in _DAY_DOT_MONTH.finditer(text):
         yield from _valid(match, None, int(match[2]), int(match[1]))
-    for match in normalize_dates.DATE.finditer(text):
+    for match in _FOREIGN_DATE.finditer(text):
         year = int(match["year"]) if match["year"] else None
-        yield from _valid(match, year, normalize_dates.month_of(match["month"]), int(match["day"]))
+        yield from _valid(match, year, int(_MONTH_OF.get(match["month"].casefold(), 0)), int(match["day"]))
 
 
 def _valid(match: re.Match[str], year: int | None, month: int, day: int) -> Iterator[_Date]:

@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Final
 
-from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.audit.query import Disposition
 from pipeline.decisions.authority import is_legible, is_same_person
 from pipeline.decisions.timestamps import micros

@@ -18,8 +18,7 @@ from pipeline.audit.query import REVIEWS, Query, Value
 from pipeline.decisions.timestamps import SECOND
 from pipeline.review.annotations import KINDS, Annotation, annotation_of, needs_second, seconds
 from pipeline.store.database import Store
-from pipeline.store.records import Part, Placed, is_behind, part_after
-from pipeline.store.search import Search, stored_value
+from pipeline.store.records import Part, Placed, Search, is_behind, part_after, stored_value
 
 SEVERITIES: Final = ("info", "warn", "high", "critical")
 EDITS: Final = frozenset({"redact", "rewrite", "strip_tool"})

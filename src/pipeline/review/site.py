@@ -26,9 +26,9 @@ from pipeline.review.contents import Rejudging
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import Json, readable
 from pipeline.sessions.base import SessionStore, wall_clock
-from pipeline.store.content_access import ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import ContentRules
 from pipeline.store.recorder import Recorder
 from pipeline.store.records import Placed, bodies_of
 

@@ -166,7 +166,7 @@ def load_sources(policies: str | Path | Sequence[str | Path] | None, verificatio
     named = [policies] if isinstance(policies, str | Path) else list(policies)
     directories = [loading.place_of(one) for one in named]
     files = {path.name for directory in directories for path in loading.below(directory)}
-    if not any(name.endswith(".rego") for name in files) and not files.isdisjoint(policy_set.DATA_FILES):
+    if not any(name.endswith(".rego") for name in files) and not files.isdisjoint(loading.DATA_FILES):
         directories.insert(0, policy_set.shipped())
     return loading.read(*directories, verification=verification)
 

@@ -20,14 +20,8 @@ from pipeline.decisions.context import stored_subject
 from pipeline.decisions.errors import AuditError
 from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.timestamps import micros
-from pipeline.store.content_access import (
-    PREFIX,
-    ContentRules,
-    act_row,
-    attribution,
-)
 from pipeline.store.engine import scrub, snapshot
-from pipeline.store.four_eyes import FourEyes, is_kept, no_content
+from pipeline.store.four_eyes import PREFIX, ContentRules, FourEyes, act_row, attribution, is_kept, no_content
 from pipeline.store.records import newest_of
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
 from pipeline.store.writer import Recorded, Writer, waited

@@ -5,36 +5,196 @@ Each change is one transaction of the writer: a crash leaves the conversation as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, Select, delete, func, insert, or_, select, update
 
+from cmf.errors import CmfError, UnknownPriceError
 from cmf.interop.agent_threads import linearise
+from cmf.json.codec import dumps, loads
 from cmf.json.value import replace
 from cmf.message.ids import TOOL_PREFIX, IdMap, Ids, is_ulid, stamp
-from cmf.message.message import Message, Part, ToolResultPart
+from cmf.message.message import SCHEMA_VERSION, Message, Part, ToolCallPart, ToolResultPart
 from cmf.models.pricing import PriceTable
 from pipeline.decisions.errors import LedgerError
-from pipeline.decisions.timestamps import micros
+from pipeline.decisions.timestamps import instant_of, micros
 from pipeline.sessions.base import wall_clock
-from pipeline.store.conversation_costs import Cost, cost_of
-from pipeline.store.conversation_rows import (
-    LedgerCall,
-    LedgerRun,
-    LedgerSession,
-    calls_in,
-    message_of,
-    results_in,
-    row_of,
-)
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import MESSAGES, RUNS, SESSION_NAMES, SESSIONS, TOOL_CALLS
 from pipeline.store.writer import Writer, waited
 
+_COLUMNS: Final = ("id", "session_id", "role", "content", "created_at", "schema_version", "parent_id")
+_FIRST_VERSION: Final = 1  # it had one metadata field per message; now they are separate fields
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSession:
+    """A conversation. `subject` and `session` are its owner and the client's id for it, if known."""
+
+    id: str
+    workspace_path: str
+    active_model: str | None
+    created_at: int
+    updated_at: int
+    subject: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRun:
+    """A part of a conversation that is committed as a unit; it continues from a message, or (None) starts over."""
+
+    id: str
+    session_id: str
+    fork_from_message_id: str | None
+    status: str
+    created_at: int
+    committed_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCall:
+    """A tool call, and the message with its result."""
+
+    id: str
+    session_id: str
+    message_id: str
+    result_message_id: str | None
+    name: str
+    status: str
+    provider_id: str | None
+    provider: str | None
+    created_at: int
+    completed_at: int | None
+
+
+def row_of(message: Message, *, session_id: str, run_id: str) -> dict[str, Any]:
+    """The row of a message that has an id and a time."""
+    if message.id is None or message.created_at is None:
+        hint = "`cmf.message.ids.stamp` sets both"
+        raise LedgerError("a message needs an id and a time", code="ledger.unstamped", hint=hint)
+    shown = message.model_dump()
+    return {
+        "id": message.id,
+        "session_id": session_id,
+        "role": shown["role"],
+        "content_json": dumps(shown["content"]).decode(),
+        "metadata_json": dumps({name: item for name, item in shown.items() if name not in _COLUMNS}).decode(),
+        "created_at": micros(message.created_at),
+        "schema_version": SCHEMA_VERSION,
+        "parent_id": message.parent_id,
+        "run_id": run_id,
+    }
+
+
+def message_of(row: Mapping[str, Any]) -> Message:
+    """The message in a row of any supported version.
+
+    Raises:
+        LedgerError: the row is damaged (`ledger.damaged`), or of a newer version.
+    """
+    try:
+        content, metadata = loads(row["content_json"]), loads(row["metadata_json"])
+        at = instant_of(row["created_at"]).isoformat()
+        shown = {"role": row["role"], "content": content, "id": row["id"], "session_id": row["session_id"]}
+        shown |= {"created_at": at, "schema_version": row["schema_version"]}
+        if row["schema_version"] == _FIRST_VERSION:
+            shown["metadata"] = metadata
+        else:
+            shown |= metadata
+        message = Message.model_validate(shown)
+    except (CmfError, TypeError) as error:
+        code, hint = (error.code, error.hint) if isinstance(error, CmfError) else ("shape", "")
+        raise LedgerError(
+            f"a message cannot be read ({code})",
+            path=f"messages[{row['id']}]",
+            code="ledger.damaged",
+            hint=hint or "restore it from a backup",
+        ) from None
+    return message.model_copy(update={"parent_id": row["parent_id"]})
+
+
+def calls_in(message: Message) -> Iterator[ToolCallPart]:
+    """The tool calls in a message."""
+    return (part for part in message.content if isinstance(part, ToolCallPart))
+
+
+def results_in(message: Message) -> Iterator[ToolResultPart]:
+    """The tool results in a message."""
+    return (part for part in message.content if isinstance(part, ToolResultPart))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Exact US dollars. `unpriced` are messages with token usage whose model has no price."""
+
+    total: Decimal
+    by_model: dict[str, Decimal]
+    unpriced: tuple[str, ...]
+
+
+def cost_of(messages: Iterable[Message], prices: PriceTable | None = None) -> Cost:
+    """The cost of these messages, as recorded in them or recomputed under `prices`."""
+    by_model: dict[str, Decimal] = {}
+    unpriced: list[str] = []
+    for message in messages:
+        model, cost = _cost_of_one(message, prices)
+        if cost is not None:
+            by_model[model] = by_model.get(model, Decimal(0)) + cost
+        elif _used_tokens(message):
+            unpriced.append(message.id or "")
+    return Cost(sum(by_model.values(), Decimal(0)), by_model, tuple(unpriced))
+
+
+def _cost_of_one(message: Message, prices: PriceTable | None) -> tuple[str, Decimal | None]:
+    if prices is not None:
+        try:
+            message = prices.price(message)
+        except UnknownPriceError:
+            return "", None
+    extensions = message.extensions
+    completion = None if extensions is None else extensions.completion
+    llm = None if extensions is None else extensions.llm
+    model = "" if llm is None or llm.model_id is None else llm.model_id
+    return model, None if completion is None else completion.cost_usd
+
+
+def _used_tokens(message: Message) -> bool:
+    completion = None if message.extensions is None else message.extensions.completion
+    return completion is not None and completion.tokens is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A conversation: its cost, its number of unanswered calls, and the failures of each tool."""
+
+    session: LedgerSession
+    cost: Cost
+    unanswered: int
+    failed: Mapping[str, int]
+
+
+def tallies(ledger: Ledger, *, limit: int = 100, prices: PriceTable | None = None) -> list[Tally]:
+    """The tallies of the `limit` conversations changed most recently; with `prices`, their cost under that table.
+
+    Raises:
+        LedgerError: a row cannot be read (`ledger.damaged`).
+    """
+    waiting = Counter(call.session_id for call in ledger.unanswered())
+    failed = ledger.failed_tools()
+    return [
+        Tally(one, cost_of(ledger.messages(one.id), prices), waiting[one.id], failed.get(one.id, {}))
+        for one in ledger.sessions(limit=limit)
+    ]
+
+
 OPEN, COMMITTED, SUPERSEDED, ABORTED = "open", "committed", "superseded", "aborted"
 PENDING, SUCCEEDED, FAILED = "pending", "succeeded", "failed"
-SCHEMA_VERSION: Final = 1  # of a session's row
+_SESSION_VERSION: Final = 1  # of a session's row
 _LATEST: Final = object()
 _CHUNK_SIZE: Final = 500  # ids in one statement
 _T = TypeVar("_T")
@@ -67,7 +227,7 @@ class Ledger:
         if found is not None:
             return str(found)
         made, now = f"sess_{self._ids.ulid()}", self._now()
-        row = {"id": made, "workspace_path": workspace, "schema_version": SCHEMA_VERSION}
+        row = {"id": made, "workspace_path": workspace, "schema_version": _SESSION_VERSION}
         connection.execute(insert(SESSIONS), row | {"created_at": now, "updated_at": now})
         connection.execute(insert(SESSION_NAMES), {"subject": subject, "session": session, "id": made})
         return made

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from threading import Condition
 from typing import Final, NamedTuple, cast
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.engine import URL
 
 from cmf.message.ids import Clock
@@ -18,16 +19,86 @@ from pipeline.audit.record import Record
 from pipeline.decisions.authority import Authorise
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.sessions.base import wall_clock
-from pipeline.store.content_access import ContentRules
 from pipeline.store.contents import Contents
 from pipeline.store.conversations import Ledger
-from pipeline.store.engine import BUSY_SECONDS, address_of, identity_of, open_engine, resolved
+from pipeline.store.engine import (
+    BUSY_SECONDS,
+    SCHEMA,
+    address_of,
+    file_of,
+    identity_of,
+    open_any_schema,
+    open_engine,
+    resolved,
+    snapshot,
+)
+from pipeline.store.four_eyes import ContentRules
 from pipeline.store.log import Log
 from pipeline.store.overrides import MAY, StoreOverrides
 from pipeline.store.records import row_of
 from pipeline.store.sessions import SqlSessions
-from pipeline.store.tables import RECORDS
+from pipeline.store.tables import HEADS, RECORDS
 from pipeline.store.writer import MAX_WAITING, TIMEOUT_SECONDS, Writer, waited
+
+
+class DiskSpace(NamedTuple):
+    """The disk space around a SQLite file, in bytes: the file, its write-ahead log, and what is free."""
+
+    file: int
+    journal: int
+    free: int
+
+
+class StoreCondition(NamedTuple):
+    """The state of a store.
+
+    Attributes:
+        schema: the schema version. is_current: whether it is this code's version; if not, nothing else is read.
+        newest: the moment of the newest record; None if there is none.
+        head: the newest head of that record's log.
+    """
+
+    schema: str
+    is_current: bool
+    newest: int | None = None
+    head: Head | None = None
+
+
+def condition_of(place: str | Path) -> StoreCondition:
+    """The state of the store at a path or URL. Nothing is created or changed.
+
+    Raises:
+        ConfigError: a URL of another kind. StoreError: there is no such store, or it cannot be read.
+    """
+    engine, schema = open_any_schema(place)
+    try:
+        if schema != SCHEMA:
+            return StoreCondition(schema, is_current=False)
+        with snapshot(engine) as connection:
+            newest = select(RECORDS.c.at, RECORDS.c.log).order_by(RECORDS.c.seq.desc()).limit(1)
+            row = connection.execute(newest).first()
+            if row is None:
+                return StoreCondition(schema, is_current=True)
+            return StoreCondition(schema, is_current=True, newest=row.at, head=_newest_head(connection, row.log))
+    finally:
+        engine.dispose()
+
+
+def _newest_head(connection: Connection, log: str | None) -> Head | None:
+    known = [column for column in HEADS.c if column.name != "leaves"]
+    newest = select(*known).where(HEADS.c.log == log).order_by(HEADS.c.size.desc()).limit(1)
+    found = connection.execute(newest).first()
+    return None if found is None else Head(**found._asdict())
+
+
+def disk_space_of(place: str | Path) -> DiskSpace | None:
+    """The disk space around a SQLite file, which need not exist yet; None for a server."""
+    file = file_of(place)
+    if file is None:
+        return None
+    ahead = file.with_name(f"{file.name}-wal")
+    sizes = [one.stat().st_size if one.exists() else 0 for one in (file, ahead)]
+    return DiskSpace(sizes[0], sizes[1], shutil.disk_usage(file.parent).free)
 
 
 class AuditState(NamedTuple):

@@ -20,8 +20,7 @@ from pipeline.decisions.approval import ApprovalScope, ApprovalStatus
 from pipeline.decisions.errors import StoreError
 from pipeline.decisions.timestamps import instant_of
 from pipeline.store.engine import foreign_in, snapshot
-from pipeline.store.records import PLACED, Placed
-from pipeline.store.search import damage_in, misindexed
+from pipeline.store.records import PLACED, Placed, damage_in, misindexed
 from pipeline.store.tables import (
     APPROVALS,
     CONTENTS,

@@ -13,7 +13,7 @@ from cmf.errors import DecodeError
 from cmf.json.codec import loads
 from pipeline.audit.bundle import open_bundle
 from pipeline.audit.bundle_verification import verify_bundle
-from pipeline.audit.erasures import Problem
+from pipeline.audit.evidence import Problem
 from pipeline.audit.heads import Head, PublicKey
 from pipeline.audit.verification import Report, verify
 from pipeline.decisions.context import shown_subject

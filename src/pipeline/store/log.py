@@ -16,8 +16,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from cmf.json.codec import dumps
 from cmf.message.ids import Clock
 from pipeline.audit.evidence import fields_of, leaves_of
-from pipeline.audit.heads import Head, Signer, batch_digest
-from pipeline.audit.merkle import Tree
+from pipeline.audit.heads import Head, Signer, Tree, batch_digest
 from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.timestamps import micros
 from pipeline.store.engine import insert_rows

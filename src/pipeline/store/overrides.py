@@ -22,8 +22,8 @@ from pipeline.decisions.authority import Authorise, holding
 from pipeline.decisions.errors import AuditError, StoreError
 from pipeline.decisions.override import Override
 from pipeline.decisions.timestamps import MICROSECOND, instant_of, micros
-from pipeline.store.content_access import LONGEST, PREFIX, USUAL, act_row, attribution, check_time, moment_in
 from pipeline.store.engine import snapshot
+from pipeline.store.four_eyes import LONGEST, PREFIX, USUAL, act_row, attribution, check_time, moment_in
 from pipeline.store.records import newest_of
 from pipeline.store.tables import RECORDS
 from pipeline.store.writer import Writer, waited

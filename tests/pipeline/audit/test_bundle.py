@@ -16,8 +16,7 @@ from tests.pipeline.run_records import ANN, made_record
 from cmf.json.codec import dumps
 from pipeline.audit import bundle as bundles
 from pipeline.audit import bundle_verification
-from pipeline.audit.bundle import MANIFEST, open_bundle
-from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.bundle import MANIFEST, Selection, open_bundle, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
 from pipeline.decisions.context import Context

@@ -16,12 +16,12 @@ from tests.pipeline.review.traffic import keep, record
 
 from cmf import SubjectExtension
 from pipeline.audit import bundle_verification
-from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.audit.record import Content
 from pipeline.audit.verification import verify
-from pipeline.store.content_access import ERASE, HOLD
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import ERASE, HOLD
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.
 verify_bundle = partial(bundle_verification.verify_bundle, unsigned=True)

@@ -13,11 +13,11 @@ from tests.pipeline.new_store import apart
 from tests.pipeline.review.traffic import keep, record
 
 from cmf import SubjectExtension
-from pipeline.audit.bundle_writing import write_bundle
+from pipeline.audit.bundle import write_bundle
 from pipeline.audit.record import Content
-from pipeline.store.content_access import ERASE, HOLD
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import ERASE, HOLD
 from pipeline.store.full_check import check_bundle, check_store
 
 EVE = SubjectExtension(id="eve", permissions=frozenset({ERASE, HOLD}))

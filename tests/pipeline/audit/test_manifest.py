@@ -12,9 +12,8 @@ import pytest
 from tests.pipeline.run_records import ANN, NOON, made_record
 
 from cmf.json.codec import dumps, loads
-from pipeline.audit.bundle import MANIFEST, sealed_manifest
+from pipeline.audit.bundle import MANIFEST, Selection, sealed_manifest, write_bundle
 from pipeline.audit.bundle_verification import verify_bundle
-from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
 from pipeline.audit.record import act_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.merkle import EMPTY_ROOT, Proofs, Tree, consistent, included, leaf_hash, node_hash
+from pipeline.audit.heads import EMPTY_ROOT, Proofs, Tree, consistent, included, leaf_hash, node_hash
 
 # The leaves and roots that implementations of Certificate Transparency are tested with.
 _LEAVES = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from cmf import Message, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Approvals, Guard
 from pipeline.approvals.declassification import declassify
-from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.audit.record import act_of
 from pipeline.audit.verification import Report
 from pipeline.cli.app import app

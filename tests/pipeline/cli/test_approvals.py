@@ -16,8 +16,8 @@ from pipeline.audit.heads import Signer
 from pipeline.cli.app import app
 from pipeline.decisions.authority import holder
 from pipeline.run.assembly import open_sessions
-from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
+from pipeline.store.four_eyes import TWO_PEOPLE
 from pipeline.store.records import stored_records
 
 Run = Callable[..., Result]

@@ -25,10 +25,10 @@ from pipeline.decisions.context import Context
 from pipeline.decisions.errors import AuditError
 from pipeline.gateway.operations.operational_records import _PREFIX
 from pipeline.review import annotations
-from pipeline.store import content_access
+from pipeline.store import four_eyes
 from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
-from pipeline.store.search import Search
+from pipeline.store.records import Search
 
 RUN = CliRunner()
 NAMES = (*COLUMNS, *FACTS, *REVIEWS, *TIMES)
@@ -150,7 +150,7 @@ def test_each_kind_of_record_that_is_written_can_be_looked_for() -> None:
         "log",
         "sweep",
         declassification.KIND,
-        *content_access.PREFIX,
+        *four_eyes.PREFIX,
         *_PREFIX,
         *annotations.KINDS,
     }

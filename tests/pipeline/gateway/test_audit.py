@@ -31,10 +31,10 @@ from pipeline.gateway.operations.metrics import Tally
 from pipeline.gateway.operations.operational_records import Chronicle
 from pipeline.gateway.service import built
 from pipeline.guard import Guard
-from pipeline.store.content_access import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import REVEAL
 from pipeline.store.records import newest, stored_records
 
 DENY = 'deny contains {"code": "d", "reason": "No."} if contains(input.content, "forbidden")'

@@ -11,7 +11,7 @@ from cmf.enums import ViewKind
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
 from cmf.views.iterate import iter_views
-from pipeline.policy.uri_patterns import WITHOUT_URI, hint_for
+from pipeline.policy.setting_schema import WITHOUT_URI, uri_hint
 
 __all__ = ["write"]  # a fixture
 
@@ -22,7 +22,7 @@ MATCHES = f"{LIB}\nuri_matches(uri, pattern) if uri == pattern\n"
 @given(value=values)
 def test_no_uri_that_a_view_has_is_found(value: Message | Request | Response) -> None:
     for view in iter_views(value):
-        assert view.uri is None or (view.kind not in WITHOUT_URI and hint_for(view.uri, {view.kind}) is None), view.kind
+        assert view.uri is None or (view.kind not in WITHOUT_URI and uri_hint(view.uri, {view.kind}) is None), view.kind
 
 
 @pytest.mark.spec("POL-37")
@@ -49,7 +49,7 @@ def test_no_uri_that_a_view_has_is_found(value: Message | Request | Response) ->
 def test_a_uri_that_no_view_has_is_found_with_what_to_write(
     uri: str, kinds: set[ViewKind] | None, hint: str | None
 ) -> None:
-    assert hint_for(uri, kinds) == hint
+    assert uri_hint(uri, kinds) == hint
 
 
 @pytest.mark.spec("POL-37")

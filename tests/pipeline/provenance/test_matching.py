@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.pipeline.conversations import index_of, says, sources, trusts
 
 from pipeline.provenance import matching, normalize_values
-from pipeline.provenance.value_variants import readings
+from pipeline.provenance.lookup_variants import readings
 
 
 def finds(text: str, value: str | float) -> bool:

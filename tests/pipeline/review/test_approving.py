@@ -20,8 +20,8 @@ from pipeline.policy.policy_set import load
 from pipeline.review.access import Role
 from pipeline.review.site import Site
 from pipeline.sessions.base import wall_clock
-from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
+from pipeline.store.four_eyes import TWO_PEOPLE
 from pipeline.store.recorder import Recorder
 
 pytestmark = pytest.mark.native

@@ -12,8 +12,8 @@ from tests.pipeline.review.traffic import NOON, Client, opened, record
 from cmf import SubjectExtension
 from pipeline.audit.record import act_of
 from pipeline.review.site import Site
-from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
+from pipeline.store.four_eyes import TWO_PEOPLE
 from pipeline.store.recorder import Recorder
 
 OLD, NEW = "a" * 64, "b" * 64

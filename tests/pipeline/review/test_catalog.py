@@ -18,7 +18,7 @@ from pipeline.decisions.decision import Effect
 from pipeline.review.catalog import Catalog, flagged, newest_first, selectors, set_of
 from pipeline.review.site import Site
 from pipeline.store.database import Store
-from pipeline.store.search import Search
+from pipeline.store.records import Search
 
 NOW = datetime(2026, 1, 1, 13, tzinfo=UTC)
 TERMS = st.sampled_from(

@@ -14,8 +14,8 @@ from tests.pipeline.review.traffic import Client, judged, opened, record
 from pipeline.decisions.authority import holder
 from pipeline.policy.policy_set import load
 from pipeline.review.site import Site
-from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
+from pipeline.store.four_eyes import TWO_PEOPLE
 from pipeline.store.records import stored_records
 
 TIMES = 8

@@ -28,9 +28,9 @@ from pipeline.review.access import Forms, Named, Person, Proxied, Role
 from pipeline.review.annotations import sampled, set_hash
 from pipeline.review.site import Site, Visit
 from pipeline.review.web import HEADERS, build_site
-from pipeline.store.content_access import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import TWO_PEOPLE
 from pipeline.store.records import stored_records
 
 READ = ("/sessions", "/decisions", "/approvals", "/signoffs", "/policies", "/integrity", "/charts", "/report", "/sign")

@@ -21,8 +21,8 @@ from pipeline.decisions.errors import ReplayError
 from pipeline.replay.replay import agrees
 from pipeline.run.masking import Masking
 from pipeline.run.recorded_input import Entry
-from pipeline.store.content_access import REVEAL
 from pipeline.store.database import Store
+from pipeline.store.four_eyes import REVEAL
 from pipeline.store.tables import RECORDS
 
 RANDOM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"

@@ -27,8 +27,8 @@ from pipeline.provenance.profiles import Profiles
 from pipeline.run.outcome import Outcome
 from pipeline.sessions.base import MemorySessions, SessionStore
 from pipeline.sessions.state import Changes
-from pipeline.store.content_access import REVEAL
 from pipeline.store.database import Store
+from pipeline.store.four_eyes import REVEAL
 from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
 

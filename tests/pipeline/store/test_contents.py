@@ -22,7 +22,7 @@ from cmf import Request, RetentionPolicy, SubjectExtension
 from cmf.message.security import DataPolicy
 from pipeline import Config, Context, Pipeline
 from pipeline.audit import bundle_verification
-from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.audit.evidence import committed_in
 from pipeline.audit.record import Content
 from pipeline.audit.verification import Report, verify
@@ -30,9 +30,9 @@ from pipeline.decisions.errors import AuditError, StoreError
 from pipeline.replay.replay import Replay, agrees
 from pipeline.run.recorded_input import read_entry
 from pipeline.sessions.base import MemorySessions
-from pipeline.store.content_access import ERASE, HOLD, REVEAL, ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import ERASE, HOLD, REVEAL, ContentRules
 from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_record, stored_records
 from pipeline.store.retention_sweep import Sweep

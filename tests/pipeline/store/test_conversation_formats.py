@@ -15,9 +15,8 @@ from cmf.errors import CmfError
 from cmf.models.pricing import parse_table
 from pipeline.cli.app import app
 from pipeline.decisions.errors import LedgerError
-from pipeline.store.conversation_costs import cost_of
 from pipeline.store.conversation_formats import FORMATS, read_conversation, write_conversation
-from pipeline.store.conversation_rows import row_of
+from pipeline.store.conversations import cost_of, row_of
 from pipeline.store.database import Store
 
 RUN = CliRunner()

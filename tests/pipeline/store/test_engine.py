@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli.app import app
 from pipeline.decisions.errors import ConfigError, StoreError
-from pipeline.store.database import Store
+from pipeline.store.database import Store, condition_of, disk_space_of
 from pipeline.store.engine import (
     SCHEMA,
     check_can_write,
@@ -30,7 +30,6 @@ from pipeline.store.engine import (
     open_to_read,
     upgrade,
 )
-from pipeline.store.health import condition_of, disk_space_of
 from pipeline.store.records import row_of
 from pipeline.store.tables import METADATA, RECORDS
 

@@ -20,11 +20,10 @@ from cmf import SubjectExtension
 from pipeline.audit.record import Content
 from pipeline.audit.verification import verify
 from pipeline.decisions.errors import AuditError
-from pipeline.store.content_access import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules
 from pipeline.store.contents import Contents
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.four_eyes import RevealGrant
+from pipeline.store.four_eyes import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, RevealGrant
 from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
 from pipeline.store.tables import RECORDS

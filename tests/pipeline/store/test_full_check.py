@@ -21,8 +21,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.traffic import keep, record
 
-from pipeline.audit.bundle import MANIFEST
-from pipeline.audit.bundle_writing import Selection, write_bundle
+from pipeline.audit.bundle import MANIFEST, Selection, write_bundle
 from pipeline.audit.heads import Signer
 from pipeline.decisions.errors import StoreError
 from pipeline.policy.bundle_signature import packed
@@ -34,7 +33,7 @@ from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.full_check import check_store
 from pipeline.store.policies import keep_policies
-from pipeline.store.search import Search
+from pipeline.store.records import Search
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.
 check_bundle = partial(full_check.check_bundle, unsigned=True)

@@ -20,9 +20,9 @@ from pipeline.decisions.decision import Action, Verdict
 from pipeline.decisions.errors import AuditError
 from pipeline.guard import Guard
 from pipeline.store import overrides as module
-from pipeline.store.content_access import LONGEST, REVEAL
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import LONGEST, REVEAL
 from pipeline.store.overrides import OVERRIDE, StoreOverrides
 from pipeline.store.records import stored_records
 from pipeline.store.tables import RECORDS

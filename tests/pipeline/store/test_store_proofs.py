@@ -32,9 +32,9 @@ from pipeline.decisions.decision import Action
 from pipeline.decisions.errors import ApprovalError, ConfigError, StoreError
 from pipeline.sessions.base import SessionStore
 from pipeline.sessions.state import Changes
-from pipeline.store.content_access import BREAK_GLASS
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import BREAK_GLASS
 from pipeline.store.overrides import OVERRIDE
 from pipeline.store.recorder import Recorder
 from pipeline.store.records import stored_records
