@@ -6,7 +6,8 @@ message holds beyond that form stands under the key `cmf`, in its metadata or it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
@@ -80,8 +81,13 @@ def linearise(messages: Sequence[Message], choose: Mapping[str | None, str] | No
     while step := children(messages, at):
         if len(branch) > len(messages):
             raise _cycle()
-        branch.append(_chosen(step, (choose or {}).get(at)))
-        at = branch[-1].id
+        wanted = (choose or {}).get(at)
+        chosen = step[-1] if wanted is None else next((message for message in step if message.id == wanted), None)
+        if chosen is None:
+            hint = "choose by the id of one of its children"
+            raise ShapeError("the chosen message is no child of that parent", code="threads.missing", hint=hint)
+        branch.append(chosen)
+        at = chosen.id
         if at is None:
             break
     if messages and not branch:
@@ -91,16 +97,6 @@ def linearise(messages: Sequence[Message], choose: Mapping[str | None, str] | No
 
 def _cycle() -> ShapeError:
     return ShapeError("the parents form a cycle", code="threads.cycle", hint="let each message follow an earlier one")
-
-
-def _chosen(siblings: Sequence[Message], wanted: str | None) -> Message:
-    if wanted is None:
-        return siblings[-1]
-    for message in siblings:
-        if message.id == wanted:
-            return message
-    hint = "choose by the id of one of its children"
-    raise ShapeError("the chosen message is no child of that parent", code="threads.missing", hint=hint)
 
 
 # -- the agent-threads form --------------------------------------------------------------------------------------------
@@ -143,10 +139,8 @@ def from_agent_threads(body: Any, path: str = "$") -> Message:
     extra = {**fields.pop("extra", {}), FORMAT: carried}
     parts = [_part(part, f"{path}.parts[{index}]") for index, part in enumerate(body["parts"])]
     message = {"role": body["role"], "id": body.get("id"), "parent_id": body.get("parentMessageId"), **fields}
-    try:
+    with _at(path):
         return Message.model_validate({**message, "content": parts, "created_at": moment, "extra": extra})
-    except ShapeError as error:
-        raise _at_path(error, path) from None
 
 
 def _take_own(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -203,26 +197,24 @@ def _part(part: Any, path: str) -> Part:
     cls, own = _fields(kind, part)
     if cls is DocumentPart and extra.get("name") is not None:
         own["title"] = extra.pop("name")
-    if kind == "tool-result" and not same_spelling(to_json(_content(part["output"], path)), part["output"]):
-        extra["output"] = part["output"]  # it reads as parts, and was spelled in another way
+    if kind == "tool-result":
+        with _at(f"{path}.output"):
+            content = ToolResultPart(content=part["output"]).content
+        if not same_spelling(to_json(content), part["output"]):
+            extra["output"] = part["output"]  # it reads as parts, and was spelled in another way
     carried = {**fields.pop("extra", {}), **({FORMAT: extra} if extra else {})}
-    try:
+    with _at(path):
         canonical: Part = cls(**own, **fields, extra=carried or None)
-    except ShapeError as error:
-        raise _at_path(error, path) from None
     return canonical
 
 
-def _content(output: Any, path: str) -> Any:
+@contextmanager
+def _at(path: str) -> Iterator[None]:
+    """Refusals inside have the path that the form has: their own names our fields."""
     try:
-        return ToolResultPart(content=output).content
+        yield
     except ShapeError as error:
-        raise _at_path(error, f"{path}.output") from None
-
-
-def _at_path(error: ShapeError, path: str) -> ShapeError:
-    """The error where that form has it: its own path names our fields."""
-    return ShapeError(error.message, path=path, code=error.code, hint=error.hint)
+        raise ShapeError(error.message, path=path, code=error.code, hint=error.hint) from None
 
 
 def _fields(kind: str, part: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
@@ -258,9 +250,12 @@ def to_agent_threads(message: Message) -> dict[str, Any]:
         "parentMessageId": message.parent_id,
         "role": message.role.value,
         "parts": [_write(part, f"$.parts[{index}]") for index, part in enumerate(message.content)],
-        "createdAt": _spelled(message.created_at, own.get("created_at")),
+        "createdAt": to_json(message.created_at),
         "metadata": metadata,
     }
+    spelling = own.get("created_at")
+    if spelling is not None and _moment(spelling, "$") == message.created_at:
+        body["createdAt"] = spelling  # it is still that time; one without a zone was never read as one
     for key in own.get("absent", ()):
         if body.get(key) is None:
             body.pop(key, None)
@@ -273,11 +268,6 @@ def _rest(dumped: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     rest = {key: item for key, item in dumped.items() if key in names}
     foreign = {key: item for key, item in rest.pop("extra", {}).items() if key != FORMAT}
     return {**rest, "extra": foreign} if foreign else rest
-
-
-def _spelled(moment: datetime | None, spelling: str | None) -> Any:
-    """The time as it was spelled, as long as it is still that time; a time without a zone was never read as one."""
-    return spelling if spelling is not None and _moment(spelling, "$") == moment else to_json(moment)
 
 
 def _write(part: Part, path: str) -> dict[str, Any]:
@@ -301,8 +291,15 @@ def _wire(part: Part, path: str) -> dict[str, Any]:
         case ThinkingPart():
             return {"type": "reasoning", "text": part.text}
         case ToolCallPart():
+            given: Any = part.arguments if part.arguments is not None else {}
+            if part.arguments_raw is not None:
+                try:
+                    given = loads(part.arguments_raw, is_embedded=True)
+                except DecodeError:
+                    why = "agent-threads needs arguments that are strict JSON"
+                    raise UnsupportedError(why, path=path, hint="repair the call before the export") from None
             call = {"type": "tool-call", "toolCallId": part.tool_call_id, "toolName": part.name}
-            return {**call, "input": _input(part, path)}
+            return {**call, "input": thaw(given)}
         case ToolResultPart():
             result = {"type": "tool-result", "toolCallId": part.tool_call_id, "toolName": part.tool_name}
             return {**result, "output": to_json(part.content), "isError": part.is_error}
@@ -316,13 +313,3 @@ def _wire(part: Part, path: str) -> dict[str, Any]:
         case _:
             hint = "take it out before the export"
             raise UnsupportedError(f"agent-threads has no {part.content_type.value} part", path=path, hint=hint)
-
-
-def _input(part: ToolCallPart, path: str) -> Any:
-    if part.arguments_raw is None:
-        return thaw(part.arguments if part.arguments is not None else {})
-    try:
-        return loads(part.arguments_raw, is_embedded=True)
-    except DecodeError:
-        hint = "repair the call before the export"
-        raise UnsupportedError("agent-threads needs arguments that are strict JSON", path=path, hint=hint) from None

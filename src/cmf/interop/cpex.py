@@ -48,20 +48,16 @@ def _flat_message(body: Any, path: str) -> dict[str, Any]:
         raise ShapeError("not a cpex message", path=path, hint="it has `role` and `content`")
     if body.keys() - _FIELDS:
         raise ShapeError("fields that a cpex message does not have", path=path, hint=f"it has {_FIELD_WORDS}")
-    _refuse_other_version(body.get("schema_version", f"{MAJOR}.0"), f"{path}.schema_version")
+    version, at = body.get("schema_version", f"{MAJOR}.0"), f"{path}.schema_version"
+    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if match is None:
+        raise ShapeError("not a cpex schema version", path=at, hint=f'it is text like "{MAJOR}.0"')
+    if int(match[1]) > MAJOR:
+        why = f"cpex schema version {match[1]} is newer than {MAJOR}"
+        raise SchemaVersionError(why, path=at, hint="upgrade this installation")
     parts = [_part(part, f"{path}.content[{index}]") for index, part in enumerate(body.get("content", []))]
     flat = {key: body[key] for key in ("role", "channel") if key in body}
     return {**flat, "content": parts}
-
-
-def _refuse_other_version(version: Any, path: str) -> None:
-    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    if match is None:
-        raise ShapeError("not a cpex schema version", path=path, hint=f'it is text like "{MAJOR}.0"')
-    if int(match[1]) > MAJOR:
-        raise SchemaVersionError(
-            f"cpex schema version {match[1]} is newer than {MAJOR}", path=path, hint="upgrade this installation"
-        )
 
 
 def _part(part: Any, path: str) -> Any:
@@ -72,23 +68,19 @@ def _part(part: Any, path: str) -> Any:
     if not isinstance(fields, dict) or part.keys() != {"content_type", "content"} or "content_type" in fields:
         raise ShapeError(f"a {kind} part holds its fields in `content`", path=path, hint="put them there")
     flat = {"content_type": kind, **fields}
-    if kind == ContentType.RESOURCE and isinstance(fields.get("blob"), str):
-        flat["blob"] = _base64(fields["blob"], f"{path}.content.blob")
+    if kind == ContentType.RESOURCE and isinstance(fields.get("blob"), str):  # bytes, dumped as the text they spell
+        try:
+            flat["blob"] = base64.b64encode(fields["blob"].encode()).decode()
+        except UnicodeEncodeError:
+            why, at = "text has a lone surrogate", f"{path}.content.blob"
+            raise ShapeError(why, path=at, code="shape.lone-surrogate", hint="send well-formed Unicode") from None
     if kind == ContentType.PROMPT_RESULT and isinstance(fields.get("messages"), list):
-        flat["messages"] = [
-            _flat_message(message, f"{path}.content.messages[{index}]")
-            for index, message in enumerate(fields["messages"])
-        ]
+        flat["messages"] = _flat_messages(fields["messages"], f"{path}.content.messages")
     return flat
 
 
-def _base64(text: str, path: str) -> str:
-    """The base64 of bytes that were dumped as the text they spell."""
-    try:
-        return base64.b64encode(text.encode()).decode()
-    except UnicodeEncodeError:
-        hint = "send well-formed Unicode"
-        raise ShapeError("text has a lone surrogate", path=path, code="shape.lone-surrogate", hint=hint) from None
+def _flat_messages(messages: list[Any], path: str) -> list[dict[str, Any]]:
+    return [_flat_message(message, f"{path}[{index}]") for index, message in enumerate(messages)]
 
 
 def _extensions(dumped: Any, path: str) -> dict[str, Any]:
@@ -100,16 +92,10 @@ def _extensions(dumped: Any, path: str) -> dict[str, Any]:
     if delegation is not None:
         slots["custom"] = {**(slots.get("custom") or {}), FORMAT: {"delegation": delegation}}
     agent = slots.get("agent")
-    if isinstance(agent, Mapping) and isinstance(agent.get("conversation"), Mapping):
-        slots["agent"] = {**agent, "conversation": _conversation(agent["conversation"], f"{path}.agent.conversation")}
+    conversation = agent.get("conversation") if isinstance(agent, Mapping) else None
+    if isinstance(agent, Mapping) and isinstance(conversation, Mapping):
+        history = conversation.get("history")
+        if isinstance(history, list):
+            history = _flat_messages(history, f"{path}.agent.conversation.history")
+            slots["agent"] = {**agent, "conversation": {**conversation, "history": history}}
     return slots
-
-
-def _conversation(dumped: Mapping[str, Any], path: str) -> dict[str, Any]:
-    history = dumped.get("history")
-    if not isinstance(history, list):
-        return dict(dumped)
-    return {
-        **dumped,
-        "history": [_flat_message(message, f"{path}.history[{at}]") for at, message in enumerate(history)],
-    }
