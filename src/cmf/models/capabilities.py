@@ -16,7 +16,7 @@ import yaml
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.value import Count, Str, Value, value
-from cmf.message.message import ImagePart, Message, Part, ToolCallPart, ToolResultPart
+from cmf.message.message import ImagePart, Message, ToolCallPart, ToolResultPart
 from cmf.message.model_ids import model_matches, wire_name
 from cmf.message.request import Request
 from cmf.message.transform import part_paths
@@ -161,22 +161,19 @@ def check_swap(messages: Sequence[Message], offered: ModelCapabilities, *, name:
 
 
 def _of_messages(messages: Iterable[Message], prefix: str, offered: ModelCapabilities) -> Iterator[Shortfall]:
+    accepted = offered.accepted_image_media_types
     for index, message in enumerate(messages):
         at = f"{prefix}[{index}]"
         if message.role in (Role.SYSTEM, Role.DEVELOPER) and message.content and not offered.supports_system_prompt:
             yield Shortfall("supports_system_prompt", at, "a system prompt")
         for path, part in part_paths(message):
-            yield from _of_part(part, f"{at}.{path}", offered)
-
-
-def _of_part(part: Part, path: str, offered: ModelCapabilities) -> Iterator[Shortfall]:
-    if isinstance(part, ToolCallPart | ToolResultPart) and not offered.supports_tools:
-        yield Shortfall("supports_tools", path, "tool calls")
-    if isinstance(part, ImagePart):
-        if not offered.supports_images:
-            yield Shortfall("supports_images", path, "images")
-        elif part.media_type is not None and part.media_type.lower() not in offered.accepted_image_media_types:
-            yield Shortfall("accepted_image_media_types", path, "images of a type")
+            where = f"{at}.{path}"
+            if isinstance(part, ToolCallPart | ToolResultPart) and not offered.supports_tools:
+                yield Shortfall("supports_tools", where, "tool calls")
+            elif isinstance(part, ImagePart) and not offered.supports_images:
+                yield Shortfall("supports_images", where, "images")
+            elif isinstance(part, ImagePart) and (kind := part.media_type) is not None and kind.lower() not in accepted:
+                yield Shortfall("accepted_image_media_types", where, "images of a type")
 
 
 def _of_request(request: Request, offered: ModelCapabilities) -> Iterator[Shortfall]:

@@ -154,16 +154,21 @@ class _Preparation:
         return part
 
     def _media(self, part: MediaPart) -> Part:
-        raw = bytes_of(part)
-        kind = self._true_type(raw, _declared(part))
+        raw, declared = bytes_of(part), _declared(part)
+        kind = self._true_type(raw, declared)
         if not kind.startswith(_KINDS[type(part)]):
             raise MediaError(
                 f"{kind} is not a kind of {part.content_type.value}",
                 code="media.wrong-kind",
                 hint="send it in the part for its kind",
             )
-        data, kind = self._image(raw, kind) if isinstance(part, ImagePart) else (raw, _named(part, kind))
-        return _changed(part, type="base64", data=base64.b64encode(data).decode("ascii"), media_type=kind)
+        if isinstance(part, ImagePart):
+            raw, kind = self._image(raw, kind)
+        elif declared is not None:  # as declared, where that is a closer word for what the bytes are
+            kind = declared.partition(";")[0].strip().lower()
+        elif isinstance(part, AudioPart):
+            kind = _SOUND_IN.get(kind, kind)
+        return _changed(part, type="base64", data=base64.b64encode(raw).decode("ascii"), media_type=kind)
 
     def _resource(self, part: ResourcePart, blob: bytes) -> Part:
         kind = self._true_type(blob, part.mime_type)
@@ -211,14 +216,6 @@ def _declared(part: MediaPart) -> str | None:
     if part.type != "url":
         return None
     return part.data[len("data:") : part.data.index(",")].partition(";")[0] or None
-
-
-def _named(part: MediaPart, sniffed: str) -> str:
-    """The type of what is no image: as declared, where that is a closer word for what the bytes are."""
-    declared = _declared(part)
-    if declared is not None:
-        return declared.partition(";")[0].strip().lower()
-    return _SOUND_IN.get(sniffed, sniffed) if isinstance(part, AudioPart) else sniffed
 
 
 def _changed(part: Part, **fields: Any) -> Part:

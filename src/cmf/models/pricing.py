@@ -92,6 +92,7 @@ def parse_table(text: str) -> PriceTable:
     return PriceTable(version=body["pricing_version"], prices=prices)
 
 
+_EXAMPLE: Final = "write US dollars per million tokens: 2.50"
 _RATES: Final = {
     "input": "input_per_mtok_usd",
     "output": "output_per_mtok_usd",
@@ -103,31 +104,19 @@ _RATES: Final = {
 def _price(entry: Any, path: str) -> Price:
     if not isinstance(entry, dict) or not set(entry) <= set(_RATES.values()):
         raise ShapeError("not a price entry", path=path, hint=f"use {', '.join(_RATES.values())}")
-    rates = {name: _rate(entry[key], f"{path}.{key}") for name, key in _RATES.items() if key in entry}
+    rates: dict[str, Decimal] = {}
+    for name, key in _RATES.items():
+        if key in entry:
+            try:
+                rates[name] = Decimal(entry[key])
+            except (InvalidOperation, TypeError, ValueError):
+                raise ShapeError("a rate must be a number", path=f"{path}.{key}", hint=_EXAMPLE) from None
+            if not rates[name].is_finite() or rates[name] < 0:
+                raise ShapeError("a rate must be a finite number, at least 0", path=f"{path}.{key}", hint=_EXAMPLE)
     if not {"input", "output"} <= set(rates):
-        raise ShapeError(
-            "a price needs an input and an output rate", path=path, hint="give both, in US dollars per million tokens"
-        )
-    return Price(
-        input=rates["input"],
-        output=rates["output"],
-        cached_read=rates.get("cached_read", rates["input"]),
-        cache_write=rates.get("cache_write", rates["input"]),
-    )
-
-
-def _rate(text: Any, path: str) -> Decimal:
-    try:
-        rate = Decimal(text)
-    except (InvalidOperation, TypeError, ValueError):
-        raise ShapeError(
-            "a rate must be a number", path=path, hint="write US dollars per million tokens: 2.50"
-        ) from None
-    if not rate.is_finite() or rate < 0:
-        raise ShapeError(
-            "a rate must be a finite number, at least 0", path=path, hint="write US dollars per million tokens: 2.50"
-        )
-    return rate
+        why, hint = "a price needs an input and an output rate", "give both, in US dollars per million tokens"
+        raise ShapeError(why, path=path, hint=hint)
+    return Price(**{"cached_read": rates["input"], "cache_write": rates["input"], **rates})
 
 
 @cache

@@ -11,9 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from cmf.adapters.aisdk.message import FORMAT, STREAM, current_body, stop_word
+from cmf.adapters.aisdk.message import (
+    FORMAT,
+    STREAM,
+    current_body,
+    http_call,
+    read_request,
+    read_response,
+    stop_word,
+    write_request,
+    write_response,
+)
 from cmf.adapters.aisdk.version4 import hashable
-from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.base import Adapter, WireEvent
 from cmf.adapters.wire.fields import PARTIAL, extra_of, strings_in
 from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta, contradiction
 from cmf.enums import MessageStatus
@@ -650,3 +660,17 @@ class LiveDecoder:
             text = chunk.get("inputTextDelta")
             if kind == "tool-input-delta" and call_id in self._calls and isinstance(text, str):
                 yield self._calls.grow(call_id, len(text))
+
+
+ADAPTER: Final = Adapter(
+    name=FORMAT,
+    read_request=read_request,
+    write_request=write_request,
+    to_http=http_call,
+    read_response=read_response,
+    write_response=write_response,
+    fold=fold_events,
+    write_events=write_events,
+    error_event=error_event,
+    live_decoder=LiveDecoder,
+)

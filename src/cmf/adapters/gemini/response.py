@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from cmf.adapters.gemini.names import RESPONSE, normal, spelt
 from cmf.adapters.gemini.parts import CODE, FORMAT, encode_group, is_text
-from cmf.adapters.gemini.request import decode_content
+from cmf.adapters.gemini.request import decode_content, http_call, read_request, write_request
 from cmf.adapters.wire import loss
-from cmf.adapters.wire.base import WireEvent
+from cmf.adapters.wire.base import Adapter, WireEvent
 from cmf.adapters.wire.fields import (
     MARK,
     PARTIAL,
@@ -672,3 +672,18 @@ class LiveDecoder:
                     pieces = call.get("partialArgs")
                     if choice in self._calls and isinstance(pieces, list):
                         yield self._calls.grow(choice, sum(map(len, strings_in(pieces))))
+
+
+ADAPTER: Final = Adapter(
+    name=FORMAT,
+    read_request=read_request,
+    write_request=write_request,
+    to_http=http_call,
+    read_response=read_response,
+    write_response=write_response,
+    fold=fold_events,
+    write_events=write_events,
+    error_event=error_event,
+    live_decoder=LiveDecoder,
+    join_texts=join_texts,
+)

@@ -30,7 +30,7 @@ from cmf.adapters.mcp.calls import (
     write_answer,
 )
 from cmf.adapters.mcp.parts import FORMAT
-from cmf.adapters.wire.base import EventDecoder, HttpCall, WireEvent
+from cmf.adapters.wire.base import Adapter, HttpCall, WireEvent
 from cmf.adapters.wire.fields import PARTIAL, Fields, as_text, extra_of, object_in
 from cmf.adapters.wire.layout import respell_one, spelled_one
 from cmf.adapters.wire.loss import drop, drop_foreign_extras
@@ -523,11 +523,6 @@ def error_event(text: str, reply: Any) -> WireEvent:
     return {"event": "message", "data": {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": text}}}
 
 
-def live_decoder() -> EventDecoder:
-    """Nothing as it arrives: a message comes in one piece."""
-    return lambda event: ()
-
-
 def ending(response: Response) -> list[StreamEvent]:
     """All events of an answer that has arrived. An answer without choices (a list of tools, say) can be whole too."""
     if response.error is not None:
@@ -541,3 +536,18 @@ def ending(response: Response) -> list[StreamEvent]:
         events += [TextDelta(text=text, choice=at) for text in texts]
         events += [ToolUseEnd(index=index, call=call, choice=at) for index, call in enumerate(calls)]
     return [*events, MessageComplete(response=response)]
+
+
+ADAPTER: Final = Adapter(
+    name=FORMAT,
+    read_request=read_request,
+    write_request=write_request,
+    to_http=http_call,
+    read_response=read_response,
+    write_response=write_response,
+    fold=fold_events,
+    write_events=write_events,
+    error_event=error_event,
+    live_decoder=lambda: lambda event: (),  # a message comes in one piece
+    ending=ending,
+)
