@@ -1,7 +1,5 @@
 """The names that `cmf` offers, with what they need."""
 
-from __future__ import annotations
-
 import cmf.message.digests  # noqa: F401 - messages have its functions as methods
 from cmf.enums import Capability as Capability
 from cmf.enums import Channel as Channel
