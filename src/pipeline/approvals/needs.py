@@ -9,9 +9,9 @@ import dataclasses
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cmf.enums import Role, ViewKind
 from cmf.json.codec import dumps
@@ -217,15 +217,14 @@ def _layout(views: Mapping[str, list[MessageView]]) -> list[tuple[str, ViewKind]
     return [(path, view.kind) for path, (view, *_) in views.items()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class Asker(NamedTuple):
     """Who asks: the key of the subject, and whose standing approvals of values hold (None: nobody's)."""
 
     subject: str
     owner: str | None = None
 
 
-NOBODY: Final = Asker(subject="")
+NOBODY: Final = Asker("")
 
 
 def resolve(
@@ -241,7 +240,10 @@ def resolve(
 
     Without `keep` no approvals are asked for: a run without a session has nowhere to keep them [SES-12].
     """
-    stands = _standing(facts, asker, revision) if keep else []
+    every = (one for one in (*facts.asked, *facts.standing) if keep and one.stands(facts.moment))
+    bound = (one for one in every if one.asked.revision == revision)
+    # Nobody approves their own.
+    stands = [one for one in bound if not is_same_person(subject_key(one.approver), asker.subject)]
     settled = (ApprovalStatus.USED, ApprovalStatus.DENIED)
     pool = [one for one in facts.asked if one.asked.revision == revision]
     pool = [one for one in pool if one.status in settled or one.usable(facts.moment)]
@@ -256,12 +258,15 @@ def resolve(
         scopes = need.scopes(owned=asker.owner is not None)
         for status in (ApprovalStatus.USED, ApprovalStatus.DENIED, ApprovalStatus.APPROVED, ApprovalStatus.PENDING):
             if status is ApprovalStatus.PENDING:
-                for one in _standing_for(need, stands, scopes, missing):
+                same = (one for one in stands if one.scope in scopes and one.asked.target == need.target)
+                repeated = [one for one in same if one.asked.repeat == need.repeat]
+                for one in _covering(repeated, missing):
                     missing -= set(one.asked.rules)
                     refs.append(ApprovalRef(id=one.asked.id, path=need.path, status=one.status, scope=one.scope))
                     rests.append(need.use_of(one))
             again = status is not ApprovalStatus.USED or need.happened
-            for one in _covering([one for one in matching if again or one.asked.id in facts.spent], status, missing):
+            same = (one for one in matching if one.status is status)
+            for one in _covering([one for one in same if again or one.asked.id in facts.spent], missing):
                 refs.append(ApprovalRef(id=one.asked.id, path=need.path, status=one.status))
                 if status is ApprovalStatus.DENIED:
                     continue  # a denial by another person holds, whatever else was approved
@@ -283,33 +288,12 @@ def resolve(
             return ApprovalAnswer(refs=tuple(refs), used=tuple(used), rests=tuple(rests))
 
 
-def _standing(facts: SessionFacts, asker: Asker, revision: str) -> list[Approval]:
-    """The approvals that stand under this revision, but for those that the asker gave: nobody approves their own."""
-    every = (one for one in (*facts.asked, *facts.standing) if one.stands(facts.moment))
-    bound = (one for one in every if one.asked.revision == revision)
-    return [one for one in bound if not is_same_person(subject_key(one.approver), asker.subject)]
-
-
-def _standing_for(
-    need: ApprovalNeed, stands: Iterable[Approval], scopes: Collection[str], missing: set[str]
-) -> list[Approval]:
-    """Of the approvals that stand, in order, those for the same as this need, until each `missing` rule has one."""
-    left = set(missing)
-    chosen = []
-    for one in stands if scopes else ():
-        is_same = (one.asked.repeat, one.asked.target) == (need.repeat, need.target)
-        if is_same and one.scope in scopes and left & set(one.asked.rules):
-            chosen.append(one)
-            left -= set(one.asked.rules)
-    return chosen
-
-
-def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: set[str]) -> list[Approval]:
-    """Approvals of that status, taken in order until each of the `missing` rules has one."""
+def _covering(approvals: Iterable[Approval], missing: set[str]) -> list[Approval]:
+    """Approvals, taken in order until each of the `missing` rules has one."""
     left = set(missing)
     chosen = []
     for one in approvals:
-        if one.status is status and left & set(one.asked.rules):
+        if left & set(one.asked.rules):
             chosen.append(one)
             left -= set(one.asked.rules)
     return chosen
@@ -374,9 +358,8 @@ def _already_happened(view: MessageView, value: Traffic) -> bool:
 
 
 def _stage_approval_hits(stages: Iterable[StageRecord], mode: Mode) -> list[Hit]:
-    if mode is not Mode.ENFORCE:
-        return []
-    return [hit for hit in stage_hits(stages) if hit.effect is Effect.REQUIRE_APPROVAL]
+    hits = stage_hits(stages) if mode is Mode.ENFORCE else ()
+    return [hit for hit in hits if hit.effect is Effect.REQUIRE_APPROVAL]
 
 
 def _stage_needs(final: Traffic, stages: Sequence[StageRecord], mode: Mode) -> tuple[ApprovalNeed, ...]:

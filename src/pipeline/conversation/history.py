@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from cmf.enums import ViewKind
@@ -132,6 +132,11 @@ class History:
         tools: the tools that the request in the context's history offers.
         facts: what is known of the tools that are called.
         found: all marks that were found on record so far, by this run and those before it.
+        profiles: what is known of tools and resources.
+        before: the conversation before a message or response; None if nothing is known of it. Requests bring their own.
+        keep: how long the conversation may be kept [RET-4]; the runner sets it.
+        turn: what the turn before settled. The runner replaces it by what this turn did, if it goes out.
+        deadline: that of the run, if it has one; the runner sets it.
         asker: who asks, where an approval is required. standing: the approvals of values that stand for whoever asks.
     """
 
@@ -139,51 +144,35 @@ class History:
         self,
         home: Histories,
         key: SessionKey,
+        kept: _Kept,
         *,
         given: tuple[Message, ...] | None,
-        known: tuple[Message, ...] | None,
-        trails: list[Trail],
-        look: Look,
         seen: Look,
-        tools: Sequence[ToolDefinition] = (),
+        tools: Sequence[ToolDefinition],
         facts: ToolFacts,
-        turn: KeptTurn | None = None,
         found: set[str],
-        owner: str | None = None,
+        owner: str | None,
     ) -> None:
-        self.asker = Asker(subject=key.subject, owner=owner)
+        self.asker = Asker(key.subject, owner)
+        self.profiles = home.profiles
         self.seen = seen
         self.found = found
         self.tools = tools
         self.facts = facts
+        self.before = kept.messages if given is None else given
+        self.keep: Keep = FOREVER
+        self.turn = kept.turn if given is None else None
+        self.deadline: Deadline | None = None
         self._home = home
         self._key = key
         self._given = given
-        self._before = known if given is None else given
-        self._released = known or ()
-        self._trails = trails
-        self._look = look
+        self._released = kept.messages or ()
+        self._trails = kept.trails
         self._current: Trail | None = None
-        self.keep: Keep = FOREVER
-        """How long the conversation may be kept [RET-4]: the runner sets it."""
-        self.turn = turn
-        """What the turn before settled. The runner replaces it by what this turn did, if it goes out."""
-        self.deadline: Deadline | None = None
-        """That of the run, if it has one: the runner sets it."""
 
     def standing(self) -> tuple[Approval, ...]:
         """The approvals of values that stand for whoever asks. Raises StoreError."""
         return self._home.sessions.standing_approvals(self.asker.owner) if self.asker.owner is not None else ()
-
-    @property
-    def before(self) -> Sequence[Message] | None:
-        """The conversation before a message or response; None if nothing is known of it. Requests bring their own."""
-        return self._before
-
-    @property
-    def profiles(self) -> Profiles:
-        """What is known of tools and resources."""
-        return self._home.profiles
 
     def origins(self, value: Message | Response) -> Origins:
         """The origins of each tool call in `value`, found in the messages before it. For a request, call `read`.
@@ -234,7 +223,7 @@ class History:
             start = _alike(self._released, value.messages)
             yield from enumerate(value.messages[start:], start)
             return
-        place = None if self._before is None else len(self._before)
+        place = None if self.before is None else len(self.before)
         yield from ((place, message) for message in messages_of(value))
 
     def close(self, released: Traffic | None) -> None:
@@ -263,7 +252,7 @@ class History:
 
     def _known(self) -> Trail:
         """The trail of `before`."""
-        before = self._before or ()
+        before = self.before or ()
         return self._trail(before, len(before))
 
     def _trail(self, messages: tuple[Message, ...], end: int) -> Trail:
@@ -272,7 +261,8 @@ class History:
         trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles, self.facts)
         # It is not in the list while it reads, so that one that failed half-way is not given back.
         self._trails = [one for one in self._trails if one is not trail]
-        trail.read(messages, end, self._look, self._current, None if self.deadline is None else self.deadline.check)
+        look = frozenset if self._home.trusted else self.seen
+        trail.read(messages, end, look, self._current, None if self.deadline is None else self.deadline.check)
         self._current = trail
         self._trails.insert(0, trail)
         return trail
@@ -301,7 +291,7 @@ class Histories:
     ) -> None:
         self.profiles = profiles
         self.sessions = sessions
-        self._trusted = trusted
+        self.trusted = trusted
         self._noting = noting
         self._inference: InferenceMode = inference
         self.own_tool: OwnTool | None = None
@@ -326,23 +316,25 @@ class Histories:
             if key in self._kept and self._kept[key].keep.over(now):
                 self._forget(key)
             kept = self._kept.get(key) or _Kept()
-            trails, kept.trails = kept.trails, []
-            self._work -= sum(trail.work for trail in trails)
-            known, turn = kept.messages, kept.turn if given is None else None
-            offered = (value.tools if isinstance(value, Request) else tools) or kept.tools
-            found = set(kept.found)
-        seen = self._seen(context, found)
+            kept_trails, kept.trails = kept.trails, []
+            self._work -= sum(trail.work for trail in kept_trails)
+            taken = replace(kept, trails=kept_trails)
+        offered = (value.tools if isinstance(value, Request) else tools) or taken.tools
+        found = set(taken.found)
+
+        def seen(digests: Collection[str]) -> frozenset[str]:
+            known = self.sessions.seen(context, digests) if digests else frozenset()
+            found.update(known)
+            return known
+
         return History(
             self,
             key,
+            taken,
             given=given,
-            known=known,
-            trails=trails,
-            look=frozenset if self._trusted else seen,
             seen=seen,
             tools=tools,
             facts=ToolFacts(self.profiles.find, offered, mode=self._inference, own=self.own_tool),
-            turn=turn,
             found=found,
             owner=owner_of(context),
         )
@@ -402,14 +394,6 @@ class Histories:
     def _forget(self, key: SessionKey) -> None:
         kept = self._kept.pop(key, _Kept())
         self._work -= kept.work
-
-    def _seen(self, context: Context, found: set[str]) -> Look:
-        def seen(digests: Collection[str]) -> frozenset[str]:
-            known = self.sessions.seen(context, digests) if digests else frozenset()
-            found.update(known)
-            return known
-
-        return seen
 
 
 def _item(key: SessionKey) -> str:

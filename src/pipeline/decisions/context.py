@@ -6,14 +6,13 @@ Identity never comes from the traffic: the context's subject replaces whatever a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from pydantic import AfterValidator
 
 from cmf.errors import ShapeError
 from cmf.json.frozen import FrozenDict, frozen_mapping
-from cmf.json.value import Str, Value, replace, trusted, value
+from cmf.json.value import Str, Value, replace, value
 from cmf.message.message import AgentExtension, Extensions, HttpExtension, MCPExtension, Message, RequestExtension
 from cmf.message.request import Request, Response
 from cmf.message.security import (
@@ -133,7 +132,9 @@ def ingest(
         before = before.union(*map(brought_labels, context.agent.conversation.history or ()))
     before = before.union(labels_of(done[-1])) if done else before
     arrivals = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
-    if arrivals.count(NOTHING_KNOWN) == len(arrivals) and all(_is_bare(one) for one in messages):
+    if arrivals.count(NOTHING_KNOWN) == len(arrivals) and all(
+        one.extensions is None and not messages_inside(one) for one in messages
+    ):
         shared = _extensions(_NONE, context, before, NOTHING_KNOWN)  # the common case: traffic from a wire format
         return with_messages(traffic, done + tuple([replace(one, extensions=shared) for one in messages]))
     labels = carried_labels(messages, arrivals, before, together=isinstance(traffic, Response))
@@ -146,10 +147,6 @@ def ingest(
             made[key] = _extensions(_NONE if own is None else own, context, carried, about)
         new.append(replace(message, extensions=made[key]))
     return with_messages(traffic, done + tuple(new))
-
-
-def _is_bare(message: Message) -> bool:
-    return message.extensions is None and not messages_inside(message)
 
 
 def carried_labels(
@@ -174,11 +171,13 @@ _NO_SECURITY: Final = SecurityExtension()
 
 
 def _extensions(own: Extensions, context: Context, labels: frozenset[str], known: Known) -> Extensions:
-    security = own.security or _NO_SECURITY
+    security, at, session = own.security or _NO_SECURITY, context.environment, context.session
+    own_request = None if at is None else RequestExtension(environment=at)
+    own_agent = None if session is None else AgentExtension(session_id=session)
     return replace(
         own,
-        request=context.request or own.request or _request(context),
-        agent=context.agent or own.agent or _agent(context),
+        request=context.request or own.request or own_request,
+        agent=context.agent or own.agent or own_agent,
         http=HttpExtension(headers=context.headers) if context.headers else own.http,
         security=replace(
             security,
@@ -186,24 +185,12 @@ def _extensions(own: Extensions, context: Context, labels: frozenset[str], known
             classification=context.classification or security.classification,
             subject=context.subject,
             # Access requirements and data policies never come from the traffic.
-            objects=_over(context.objects, known.objects),
-            data=_over(context.data, known.data),
+            objects=frozen_mapping({**context.objects, **known.objects}) if known.objects else context.objects,
+            data=frozen_mapping({**context.data, **known.data}) if known.data else context.data,
         ),
         mcp=known.mcp or own.mcp,
         custom=context.custom if own.custom is None else own.custom,
     )
-
-
-def _over(own: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    return frozen_mapping({**own, **known}) if known else own
-
-
-def _request(context: Context) -> RequestExtension | None:
-    return RequestExtension(environment=context.environment) if context.environment is not None else None
-
-
-def _agent(context: Context) -> AgentExtension | None:
-    return AgentExtension(session_id=context.session) if context.session is not None else None
 
 
 def labelled(message: Message, labels: frozenset[str]) -> Message:
@@ -219,8 +206,7 @@ def labelled(message: Message, labels: frozenset[str]) -> Message:
 _NOBODY: Final = "anonymous"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
+class SessionKey(NamedTuple):
     """Whose session it is, and which: `subject` is `id:<subject id>` or `anonymous`; no session is None."""
 
     subject: str
@@ -230,7 +216,7 @@ class SessionKey:
 def session_key(context: Context) -> SessionKey:
     """The key of the context's session; equal session ids of two subjects give two keys."""
     subject = subject_key(None if context.subject is None else context.subject.id)
-    return trusted(SessionKey, subject=subject, session=context.session)
+    return SessionKey(subject, context.session)
 
 
 def owner_of(context: Context) -> str | None:

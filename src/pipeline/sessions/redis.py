@@ -73,7 +73,7 @@ class RedisSessions(SessionStore):
         if key.session is None:
             return SessionFacts(moment=self._moments.now())
         with _answered():
-            state = _state(self._redis.get(self._session(key)))
+            state = _state(self._redis.get(self._name("session", *key)))
         return state.facts(self._moments.now())
 
     def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
@@ -91,51 +91,52 @@ class RedisSessions(SessionStore):
 
     def _try(self, pipe: Pipeline, key: SessionKey, expected_version: int | None, changes: Changes, now: int) -> bool:
         names = {budget_of(change, key): Budget() for change in changes.of_budgets}
-        asked = (self._approval(asked.id) for asked in changes.asked)
-        _watch(pipe, self._session(key), *(self._budget(name) for name in names), *asked)
+        asked = (self._name("approval", asked.id) for asked in changes.asked)
+        _watch(pipe, self._name("session", *key), *(self._name("budget", *name) for name in names), *asked)
         if not all(self._rests(pipe, use, now) for use in changes.rests):
             return False
-        before = _state(pipe.get(self._session(key)))
+        before = _state(pipe.get(self._name("session", *key)))
         if key.session is not None and expected_version not in (None, before.version):
             return False
-        budgets = {name: _budget(pipe.get(self._budget(name))) for name in names}
+        budgets = {name: _budget(pipe.get(self._name("budget", *name))) for name in names}
         settle(budgets, changes, key)
         after = None
         if changes.touch_session:
             # Marks only grow, and whoever adds some changes the session that is watched.
             counted = self._marked(pipe, key, changes.count_marks)
-            if any(pipe.exists(self._approval(asked.id)) for asked in changes.asked):
+            if any(pipe.exists(self._name("approval", asked.id)) for asked in changes.asked):
                 raise already_requested()
             after = before.after(changes, key, now, counted)
         pipe.multi()
         for name, budget in budgets.items():
-            pipe.set(self._budget(name), _budget_bytes(budget))
+            held = {hold: str(amount) for hold, amount in budget.held.items()}
+            pipe.set(self._name("budget", *name), dumps({"spent": str(budget.spent), "held": held}))
         if after is not None:
             self._put(pipe, key, after, changes, now)
         pipe.execute()
         return True
 
     def _rests(self, pipe: Pipeline, use: ApprovalUse, now: int) -> bool:
-        where: Any = pipe.get(self._approval(use.id))  # which never changes
+        where: Any = pipe.get(self._name("approval", use.id))  # which never changes
         if where is None:
             return False
-        home = self._session(_key(where))
+        home = self._name("session", *_key(where))
         _watch(pipe, home)
         return rests(_state(pipe.get(home)).approvals[use.id], use, now)
 
     def _put(self, pipe: Pipeline, key: SessionKey, after: SessionState, changes: Changes, now: int) -> None:
-        pipe.set(self._session(key), _state_bytes(after))
+        pipe.set(self._name("session", *key), _state_bytes(after))
         marks = changes.seen | changes.count_marks
         if marks:
-            pipe.sadd(self._marks(key), *marks)
+            pipe.sadd(self._name("marks", *key), *marks)
         for asked in changes.asked:
-            pipe.set(self._approval(asked.id), _key_bytes(key))
+            pipe.set(self._name("approval", asked.id), dumps([*key]))
             pipe.sadd(self._name(_PENDING), asked.id)
         for asked, body in changes.sealed_with():
             # The server's clock forgets it; counted from now, so that the two clocks need not agree.
-            pipe.set(self._sealed(asked.id), body, px=max(1, (asked.expires_at - now) // 1_000))
+            pipe.set(self._name("sealed", asked.id), body, px=max(1, (asked.expires_at - now) // 1_000))
         if changes.unsealed:
-            pipe.delete(*map(self._sealed, changes.unsealed))
+            pipe.delete(*(self._name("sealed", approval_id) for approval_id in changes.unsealed))
 
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
         """See `SessionStore`."""
@@ -149,15 +150,15 @@ class RedisSessions(SessionStore):
         """See `SessionStore`."""
         wanted = budget_id(scope, name, session_key(context))
         with _answered():
-            return _budget(self._redis.get(self._budget(wanted)))
+            return _budget(self._redis.get(self._name("budget", *wanted)))
 
     def approval(self, approval_id: str) -> Approval | None:
         """See `SessionStore`."""
         with _answered():
-            where = self._redis.get(self._approval(approval_id))
+            where = self._redis.get(self._name("approval", approval_id))
             if where is None:
                 return None
-            return _state(self._redis.get(self._session(_key(where)))).approvals.get(approval_id)
+            return _state(self._redis.get(self._name("session", *_key(where)))).approvals.get(approval_id)
 
     def sealed(self, approval_id: str) -> bytes | None:
         """See `SessionStore`."""
@@ -165,57 +166,55 @@ class RedisSessions(SessionStore):
         if approval is None or self._moments.now() >= approval.asked.expires_at:
             return None
         with _answered():
-            body = self._redis.get(self._sealed(approval_id))
+            body = self._redis.get(self._name("sealed", approval_id))
         return None if body is None else bytes(cast("bytes", body))
 
     def grants(self, context: Context) -> tuple[Grant, ...]:
         """See `SessionStore`."""
         key = session_key(context)
         with _answered():
-            return () if key.session is None else in_order(_state(self._redis.get(self._session(key))).grants)
+            return () if key.session is None else in_order(_state(self._redis.get(self._name("session", *key))).grants)
 
     def pending_approvals(self) -> tuple[Approval, ...]:
         """See `SessionStore`."""
-        with _answered():
-            ids = [bytes(one).decode() for one in cast("set[bytes]", self._redis.smembers(self._name(_PENDING)))]
-            found = (self.approval(one) for one in ids)
-            open_ones = waiting([one for one in found if one is not None], self._moments.now())
-            # What was decided elsewhere or grew too old is no longer asked for.
-            stale = set(ids) - {one.asked.id for one in open_ones}
-            if stale:
-                self._redis.srem(self._name(_PENDING), *stale)
-        return open_ones
+        return self._listed(self._name(_PENDING), waiting)
 
     def standing_approvals(self, owner: str | None = None) -> tuple[Approval, ...]:
         """See `SessionStore`."""
+        place = self._name(_STANDING) if owner is None else self._name(_STANDING, owner)
+        return self._listed(place, lambda approvals, now: standing(approvals, now, owner))
+
+    def _listed(
+        self, place: str, chosen: Callable[[Collection[Approval], int], tuple[Approval, ...]]
+    ) -> tuple[Approval, ...]:
+        """Those `chosen` of the approvals whose ids are at `place`; what became of the others is no longer asked."""
         with _answered():
-            place = self._name(_STANDING) if owner is None else self._name(_STANDING, owner)
             ids = [bytes(one).decode() for one in cast("set[bytes]", self._redis.smembers(place))]
-            found = (self.approval(one) for one in ids)
-            stands = standing([one for one in found if one is not None], self._moments.now(), owner)
-            stale = set(ids) - {one.asked.id for one in stands}
+            approvals = (self.approval(one) for one in ids)
+            listed = chosen([one for one in approvals if one is not None], self._moments.now())
+            stale = set(ids) - {one.asked.id for one in listed}
             if stale:
                 self._redis.srem(place, *stale)
-        return stands
+        return listed
 
     def answer_approval(self, approval_id: str, answer: PersonsAnswer, *, by: str) -> Approval:
         """See `SessionStore`."""
         with _answered():
-            where = self._redis.get(self._approval(approval_id))
+            where = self._redis.get(self._name("approval", approval_id))
         if where is None:
             raise unknown_approval()
         key = _key(where)
 
         def change(pipe: Pipeline) -> Approval:
-            _watch(pipe, self._session(key))
-            before = _state(pipe.get(self._session(key)))
+            _watch(pipe, self._name("session", *key))
+            before = _state(pipe.get(self._name("session", *key)))
             after = with_decision(before, approval_id, by, answer, self._moments.now())
             answered = after.approvals[approval_id]
             pipe.multi()
-            pipe.set(self._session(key), _state_bytes(after))
+            pipe.set(self._name("session", *key), _state_bytes(after))
             pipe.srem(self._name(_PENDING), approval_id)
             if answer.action == "deny":
-                pipe.delete(self._sealed(approval_id))
+                pipe.delete(self._name("sealed", approval_id))
             if answered.scope is not ApprovalScope.ONCE:
                 pipe.sadd(self._name(_STANDING), approval_id)
             if answered.scope is ApprovalScope.VALUE:
@@ -233,23 +232,8 @@ class RedisSessions(SessionStore):
         wanted = sorted(marks)
         if not wanted:
             return frozenset()
-        found = cast("list[int]", client.smismember(self._marks(key), wanted))
+        found = cast("list[int]", client.smismember(self._name("marks", *key), wanted))
         return frozenset(mark for mark, there in zip(wanted, found, strict=True) if there)
-
-    def _session(self, key: SessionKey) -> str:
-        return self._name("session", key.subject, key.session)
-
-    def _marks(self, key: SessionKey) -> str:
-        return self._name("marks", key.subject, key.session)
-
-    def _approval(self, approval_id: str) -> str:
-        return self._name("approval", approval_id)
-
-    def _sealed(self, approval_id: str) -> str:
-        return self._name("sealed", approval_id)
-
-    def _budget(self, name: tuple[str, str, str, str]) -> str:
-        return self._name("budget", *name)
 
     def _name(self, kind: str, *parts: str | None) -> str:
         # JSON keeps the parts apart, whatever is in them: no subject can spell another's key.
@@ -270,10 +254,6 @@ def _answered() -> Iterator[None]:
 
 def _watch(pipe: Pipeline, *names: str) -> None:
     pipe.watch(*names)  # type: ignore[no-untyped-call]  # the client leaves it untyped
-
-
-def _key_bytes(key: SessionKey) -> bytes:
-    return dumps([key.subject, key.session])
 
 
 def _key(stored: Any) -> SessionKey:
@@ -318,7 +298,3 @@ def _budget(stored: Any) -> Budget:
         return Budget()
     plain = loads(bytes(stored))
     return Budget(Decimal(plain["spent"]), {name: Decimal(amount) for name, amount in plain["held"].items()})
-
-
-def _budget_bytes(budget: Budget) -> bytes:
-    return dumps({"spent": str(budget.spent), "held": {name: str(amount) for name, amount in budget.held.items()}})
