@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -184,8 +184,8 @@ class History:
             trail = self._known()
             if isinstance(value, Message):
                 return trail.of(value)
-            choices = enumerate(value.choices)
-            return _joined((f"choices[{at}].message.", trail.of(choice.message)) for at, choice in choices)
+            each = (trail.of(choice.message).items() for choice in value.choices)
+            return {f"choices[{at}].message.{path}": origins for at, own in enumerate(each) for path, origins in own}
 
     def read(self, messages: tuple[Message, ...], end: int | None = None) -> Trail:
         """The trail of `messages`, read before index `end` (None: to the end): the origins of each call, by message.
@@ -228,18 +228,10 @@ class History:
 
     def close(self, released: Traffic | None) -> None:
         """End the run and give its trails back. `released` went out, and continues the session's conversation."""
-        turn = self.turn if released is not None else None
-        self._home.put_back(
-            self._key,
-            self._trails,
-            lambda known: self._continued(known, released),
-            self.keep,
-            tools=released.tools if isinstance(released, Request | Response) else (),
-            turn=turn,
-            found=self.found,
-        )
+        self._home.put_back(self._key, self, self._trails, released)
 
-    def _continued(self, known: tuple[Message, ...] | None, released: Traffic | None) -> tuple[Message, ...] | None:
+    def continued(self, known: tuple[Message, ...] | None, released: Traffic | None) -> tuple[Message, ...] | None:
+        """The session's conversation after the run, which was `known` so far."""
         if released is None:
             return known
         if isinstance(released, Request):
@@ -339,37 +331,27 @@ class Histories:
             owner=owner_of(context),
         )
 
-    def put_back(
-        self,
-        key: SessionKey,
-        trails: Sequence[Trail],
-        continued: Callable[[tuple[Message, ...] | None], tuple[Message, ...] | None],
-        keep: Keep = FOREVER,
-        *,
-        tools: Sequence[ToolDefinition] = (),
-        turn: KeptTurn | None = None,
-        found: Collection[str] = (),
-    ) -> None:
-        """Keep for the session's next run what this one read, and what it settled (`turn`), if it went out.
+    def put_back(self, key: SessionKey, run: History, trails: Sequence[Trail], released: Traffic | None) -> None:
+        """Keep for the session's next run what this one read, and what it settled, if something of it went out.
 
-        `continued` makes the conversation from the one that is known. Nothing is kept of a run without a session, or
-        of data that may not be kept after the run [RET-4].
+        Nothing is kept of a run without a session, or of data that may not be kept after the run [RET-4].
         """
         if key.session is None:
             return
+        tools = released.tools if isinstance(released, Request | Response) else ()
         with self._lock:
-            if not keep.after_run:
+            if not run.keep.after_run:
                 self._forget(key)
                 return
             kept = self._kept.setdefault(key, _Kept())
-            kept.keep = min(kept.keep, keep, key=lambda one: one.until)
+            kept.keep = min(kept.keep, run.keep, key=lambda one: one.until)
             self._kept.move_to_end(key)
-            kept.messages = continued(kept.messages)
             self._work -= kept.work
+            kept.messages = run.continued(kept.messages, released)
             kept.trails = [*trails, *kept.trails][:MAX_TRAILS]
-            kept.turn = kept.turn if turn is None else turn
+            kept.turn = kept.turn if released is None or run.turn is None else run.turn
             kept.tools = _replaced(kept.tools, tools) if tools else kept.tools
-            kept.found = kept.found.union(found) if self._noting else kept.found
+            kept.found = kept.found.union(run.found) if self._noting else kept.found
             self._work += kept.work
             while len(self._kept) > self._max_sessions or (self._kept and self._work > self._max_work):
                 _, forgotten = self._kept.popitem(last=False)
@@ -433,10 +415,6 @@ def calls_in(message: Message) -> Iterator[tuple[str, ToolCallPart]]:
     else:
         paths = (view.path for view in iter_views(message) if view.kind is ViewKind.TOOL_CALL)
         yield from ((path, part_at(message, path)) for path in paths)
-
-
-def _joined(found: Iterable[tuple[str, Origins]]) -> Origins:
-    return {f"{prefix}{path}": origins for prefix, each in found for path, origins in each.items()}
 
 
 class _FailingClosed:

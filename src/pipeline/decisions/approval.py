@@ -125,7 +125,10 @@ class Approval:
                 (`approval.not-standing`), or the approver is the requester or nobody (`approval.own-request`).
         """
         if answer.action == "revoke":
-            return self._revoked(approver, now)
+            if not self.stands(now) or not approver:
+                hint = "list those that stand"
+                raise ApprovalError("this stands for nothing", code="approval.not-standing", hint=hint)
+            return dataclasses.replace(self, revoker=approver)
         if self.status is not ApprovalStatus.PENDING:
             raise ApprovalError("this was decided before", code="approval.decided", hint="ask again for a new one")
         if now >= self.asked.expires_at:
@@ -141,12 +144,6 @@ class Approval:
             raise ApprovalError("this cannot be approved in this scope", code="approval.scope", hint=hint)
         until = None if answer.scope is ApprovalScope.ONCE else now + answer.lasts
         return dataclasses.replace(decided, status=ApprovalStatus.APPROVED, scope=answer.scope, scope_until=until)
-
-    def _revoked(self, by: str, now: int) -> Approval:
-        if not self.stands(now) or not by:
-            hint = "list those that stand"
-            raise ApprovalError("this stands for nothing", code="approval.not-standing", hint=hint)
-        return dataclasses.replace(self, revoker=by)
 
     def recorded(self) -> dict[str, Any]:
         """What goes on record of an answer to it, besides whose it is."""

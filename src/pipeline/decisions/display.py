@@ -38,11 +38,11 @@ def escaped_json(value: Any, *, indent: int | None = 2) -> str:
 
 def escaped(text: str) -> str:
     """JSON text, or lines of it, with every invisible character as an escape: it is parsed to the same values."""
-    return "\n".join(line if line.isprintable() else "".join(map(_json_escape, line)) for line in text.split("\n"))
-
-
-def _json_escape(character: str) -> str:
-    return character if character.isprintable() else json.dumps(character)[1:-1]
+    lines = text.split("\n")
+    return "\n".join(
+        line if line.isprintable() else "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
+        for line in lines
+    )
 
 
 def rego_paths(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:

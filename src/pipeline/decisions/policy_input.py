@@ -163,11 +163,15 @@ def _shown_origins(view: MessageView, origins: Sequence[Mapping[str, Any]]) -> l
     """The origins for a reader: the labels of sources need `read_labels` [INP-5]."""
     if view.scope.grants(Capability.READ_LABELS):
         return list(origins)
-    return [{**entry, "sources": [_unlabelled(source) for source in entry["sources"]]} for entry in origins]
-
-
-def _unlabelled(source: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: item for name, item in source.items() if name != "labels"}
+    return [
+        {
+            **entry,
+            "sources": [
+                {name: item for name, item in source.items() if name != "labels"} for source in entry["sources"]
+            ],
+        }
+        for entry in origins
+    ]
 
 
 # -- for the native module [INP-6] -------------------------------------------------------------------------------------

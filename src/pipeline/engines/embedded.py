@@ -174,23 +174,19 @@ def _milliseconds(seconds: float) -> int:
 def _result(row: tuple[str, bytes, str, str]) -> EngineResult:
     tag, value, code, detail = row
     match tag:
+        case "decided" if value == _NOTHING_HIT:  # most answers: not read again and again
+            return _NO_HIT
         case "decided":
-            return _decided(value)
+            try:
+                return Decided(loads(value))
+            except DecodeError:
+                return Failed("engine.bad-result")
         case "undefined":
             return Undefined()
         case "timeout":
             return TimedOut()
         case _:
             return Failed(code, detail)
-
-
-def _decided(value: bytes) -> EngineResult:
-    if value == _NOTHING_HIT:  # most answers: not read again and again
-        return _NO_HIT
-    try:
-        return Decided(loads(value))
-    except DecodeError:
-        return Failed("engine.bad-result")
 
 
 def _engine_error(error: _native.RefusedError) -> EngineError:

@@ -12,8 +12,7 @@ import io
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
@@ -36,12 +35,8 @@ _JSON: Final = {"Content-Type": "application/json"}
 _STRICT: Final = {"strict-builtin-errors": "true"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """One view in the form that the batch module reads, and its place among the results."""
-
-    place: int
-    query: dict[str, Any]
+_Item: TypeAlias = tuple[int, dict[str, Any]]
+"""The place of a view among the results, and the view in the form that the batch module reads."""
 
 
 class OpaServerEngine:
@@ -137,7 +132,7 @@ class OpaServerEngine:
             if problem is not None:
                 results[place] = problem
             else:
-                items.append(_Item(place, {"entrypoint": entrypoint, "view": document}))
+                items.append((place, {"entrypoint": entrypoint, "view": document}))
         if items:
             await self._ask_in_time(context, items, results, deadline)
         return results
@@ -147,13 +142,13 @@ class OpaServerEngine:
     ) -> None:
         now = asyncio.get_running_loop().time
         if not self._breaker.allows(now()):
-            for item in items:
-                results[item.place] = Failed("engine.circuit-open")
+            for place, _ in items:
+                results[place] = Failed("engine.circuit-open")
             return
         try:
             async with asyncio.timeout_at(deadline):
                 await self._ask(context, items, results)
-            fault = all(_is_outage(results[item.place]) for item in items)
+            fault = all(_is_outage(results[place]) for place, _ in items)
         except TimeoutError:
             fault = True  # what was not answered stays `TimedOut`
         except BaseException:
@@ -177,17 +172,17 @@ class OpaServerEngine:
 
             await asyncio.gather(*map(ask_one, items))
             return
-        for position, item in enumerate(items):
-            results[item.place] = answers[position] if isinstance(answers, list) else answers
+        for position, (place, _) in enumerate(items):
+            results[place] = answers[position] if isinstance(answers, list) else answers
 
     async def _query(self, context: Any, items: Sequence[_Item]) -> list[EngineResult] | Failed | Undefined:
         """An answer for each item, or what became of them all."""
-        question = {"shared": context, "items": [item.query for item in items]}
+        question = {"shared": context, "items": [query for _, query in items]}
         try:
             body = await self._connected().query_rule(question, BATCH, "answer", self._parameters)
         except _StatusError as error:
-            redirected = 300 <= error.status < 400
-            return Failed("engine.redirect" if redirected else "engine.http-status", str(error.status))
+            (status,) = error.args
+            return Failed("engine.redirect" if 300 <= status < 400 else "engine.http-status", str(status))
         except _TooLargeError:
             return Failed("engine.result-too-large")
         except (aiohttp.ClientError, OSError) as error:
@@ -273,10 +268,6 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 class _StatusError(Exception):
     """Any status but 200. A redirect is one: a policy input goes nowhere but where the operator said."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
 
 
 class _TooLargeError(Exception):

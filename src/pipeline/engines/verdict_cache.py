@@ -120,9 +120,6 @@ class ReusingEngine:
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
     ) -> list[EngineResult]:
         """One result per view, in order, equal to what the engine within gives; see `Engine.evaluate`."""
-        if not self._max and self._whole.issuperset(entrypoints):
-            self._count(len(views), len(views), 0)
-            return self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
         plan, names, documents = self._plan(entrypoints, shared, views)
         answers = self._engine.evaluate(names, shared, documents, timeout_seconds=timeout_seconds) if names else []
         return self._results(plan, answers)
@@ -131,13 +128,9 @@ class ReusingEngine:
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
     ) -> list[EngineResult]:
         """The same, without keeping the event loop from its other work."""
-        if not self._max and self._whole.issuperset(entrypoints):
-            self._count(len(views), len(views), 0)
-            return await self._engine.aevaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
         plan, names, documents = self._plan(entrypoints, shared, views)
-        answers: list[EngineResult] = []
-        if names:
-            answers = await self._engine.aevaluate(names, shared, documents, timeout_seconds=timeout_seconds)
+        ask = self._engine.aevaluate(names, shared, documents, timeout_seconds=timeout_seconds) if names else None
+        answers = [] if ask is None else await ask
         return self._results(plan, answers)
 
     def close(self) -> None:
@@ -146,8 +139,14 @@ class ReusingEngine:
 
     def _plan(
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes]
-    ) -> tuple[list[_View], list[str], list[bytes]]:
-        """A `_View` for each view, and what to ask the engine: entrypoints and views, of the same length."""
+    ) -> tuple[list[_View] | None, Sequence[str], Sequence[bytes]]:
+        """A `_View` for each view, and what to ask the engine: entrypoints and views, of the same length.
+
+        No `_View` where the answers are what the engine answers.
+        """
+        if not self._max and self._whole.issuperset(entrypoints):
+            self._count(len(views), len(views), 0)
+            return None, entrypoints, views
         context = _Context(shared, self._names)
         ways = {name: self._way(name, context) for name in set(entrypoints)}
         begun = {name: context.begun(way) if way.local and self._max else None for name, way in ways.items()}
@@ -183,7 +182,9 @@ class ReusingEngine:
             return self._alone[entrypoint]
         return self._ways.get(entrypoint) or _Way(frozenset(), b"", (entrypoint,), 0, (), None)
 
-    def _results(self, plan: Sequence[_View], answers: Sequence[EngineResult]) -> list[EngineResult]:
+    def _results(self, plan: Sequence[_View] | None, answers: list[EngineResult]) -> list[EngineResult]:
+        if plan is None:
+            return answers
         learnt: dict[bytes, Verdict] = {}
         results = [_result(one, answers, learnt) for one in plan]
         if learnt:

@@ -91,20 +91,16 @@ def _differing(before: Any, after: Any, place: str = "") -> Iterator[str]:
     if before == after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        yield from _of_objects(before, after, place)
+        if before.keys() != after.keys() - {"masked"}:
+            yield place
+            return
+        for name, old in before.items():
+            if name in _OURS:
+                yield from _differing(old, after[name], f"{place}/{name}")
+            elif old != after[name]:
+                yield place
     elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
         for number, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _differing(old, new, f"{place}/{number}")
     else:
         yield place
-
-
-def _of_objects(before: Mapping[str, Any], after: Mapping[str, Any], place: str) -> Iterator[str]:
-    if before.keys() != after.keys() - {"masked"}:
-        yield place
-        return
-    for name, old in before.items():
-        if name in _OURS:
-            yield from _differing(old, after[name], f"{place}/{name}")
-        elif old != after[name]:
-            yield place

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, count
+from itertools import accumulate, chain, count
 from typing import Any, Final
 
 from cmf.json.codec import dumps
@@ -35,6 +35,7 @@ _SHORT: Final = (
     8  # shorter runs of letters and digits are literals of a shape (`BEGIN RSA PRIVATE KEY`), not the secret
 )
 _RUN: Final = re.compile(r"[0-9A-Za-z]+")
+_CLASSES: Final = ("0123456789", "abcdef", "ghijklmnopqrstuvwxyz", "ABCDEF", "GHIJKLMNOPQRSTUVWXYZ")
 
 
 class Masking:
@@ -257,25 +258,13 @@ def _same_shape(secret: str, literals: Iterable[str], number: int, *, shortest: 
         for match in re.finditer(re.escape(literal), secret)
         for place in range(match.start(), match.end())
     }
-    drawn = _draw(number)
+    blocks = (hashlib.sha256(f"stand-in {number} {block}".encode()).digest() for block in count())
+    drawn = chain.from_iterable(blocks)  # bytes derived from the number only
     made = list(secret)
     for run in _RUN.finditer(secret):
         if len(run[0]) >= shortest:
             for place in range(run.start(), run.end()):
                 if place not in kept:
-                    made[place] = _of_class(secret[place], next(drawn))
+                    own = next(letters for letters in _CLASSES if secret[place] in letters)
+                    made[place] = own[next(drawn) % len(own)]
     return "".join(made)
-
-
-def _draw(number: int) -> Iterator[int]:
-    """Bytes derived from the number only."""
-    for block in count():
-        yield from hashlib.sha256(f"stand-in {number} {block}".encode()).digest()
-
-
-_CLASSES: Final = ("0123456789", "abcdef", "ghijklmnopqrstuvwxyz", "ABCDEF", "GHIJKLMNOPQRSTUVWXYZ")
-
-
-def _of_class(character: str, drawn: int) -> str:
-    own = next(letters for letters in _CLASSES if character in letters)
-    return own[drawn % len(own)]

@@ -181,6 +181,12 @@ def _decision(spelled: Any) -> Mapping[str, Any]:
 
 
 def _session_json(facts: SessionFacts) -> dict[str, Any]:
+    rare = {
+        "overrides": [asdict(one) for one in facts.overrides],
+        "active_model": facts.active_model,
+        "spent": sorted(facts.spent),
+        "standing": [one.to_json() for one in facts.standing],
+    }
     return {
         "labels": sorted(facts.labels),
         "counters": dict(facts.counters),
@@ -191,17 +197,7 @@ def _session_json(facts: SessionFacts) -> dict[str, Any]:
         "label_sources": {label: sorted(sources) for label, sources in sorted(facts.label_sources.items())},
         "lifted": sorted(map(list, facts.lifted)),
         "moment": facts.moment,
-    } | _rare(facts)
-
-
-def _rare(facts: SessionFacts) -> dict[str, Any]:
-    rare = {
-        "overrides": [asdict(one) for one in facts.overrides],
-        "active_model": facts.active_model,
-        "spent": sorted(facts.spent),
-        "standing": [one.to_json() for one in facts.standing],
-    }
-    return {name: fact for name, fact in rare.items() if fact}
+    } | {name: fact for name, fact in rare.items() if fact}
 
 
 def _session(spelled: Mapping[str, Any]) -> SessionFacts:

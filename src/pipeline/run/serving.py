@@ -121,19 +121,17 @@ class Watcher:
             yield_on_timeout=True,
             raise_interrupt=False,
         )
-        if not self._is_up_to_date():
+        try:
+            is_current = self._is_current()
+        except PipelineError:
+            is_current = False  # reloading reports why they are refused
+        if not is_current:
             self._reload_or_log()
         for _ in wakes:
             state = self._snapshot()
             if state != self._seen:
                 self._seen = state
                 self._reload_or_log()
-
-    def _is_up_to_date(self) -> bool:
-        try:
-            return self._is_current()
-        except PipelineError:
-            return False  # reloading reports why they are refused
 
     def _reload_or_log(self) -> None:
         try:

@@ -57,17 +57,16 @@ class SessionChoice:
         home = replace(context, session=_HOME)
         known = self._sessions.seen(home, set(prefix_digests))
         longest = next((prefix for prefix in reversed(prefix_digests) if prefix in known), None)
-        root = prefix_digests[-1] if longest is None else self._root_of(longest, prefix_digests, home)
+        root = prefix_digests[-1]
+        if longest is not None:
+            links = {_link(longest, first): first for first in prefix_digests}
+            on_record = self._sessions.seen(home, links)
+            root = next((first for link, first in links.items() if link in on_record), longest)
         if longest != prefix_digests[-1]:
             self._sessions.commit(
                 home, None, Changes(seen=frozenset({prefix_digests[-1], _link(prefix_digests[-1], root)}))
             )
         return root
-
-    def _root_of(self, prefix: str, prefix_digests: Sequence[str], home: Context) -> str:
-        links = {_link(prefix, root): root for root in prefix_digests}
-        known = self._sessions.seen(home, links)
-        return next((root for link, root in links.items() if link in known), prefix)
 
 
 def _link(prefix: str, root: str) -> str:
