@@ -14,7 +14,7 @@ from cmf.json.codec import dumps
 from pipeline.authoring.case import Case, Expectation, ViewExpectation, WireExpectation
 from pipeline.decisions.decision import BAD_EFFECT, OUTAGE_RULES, Action, Decision, Hit, Verdict, ViewDecision
 from pipeline.decisions.errors import PipelineError
-from pipeline.engines.prints import Printed
+from pipeline.engines.rego_tests import Printed
 from pipeline.provenance.profiles import Profiles
 from pipeline.run.assembly import Config, EngineChoice, Policies
 from pipeline.run.emit import emit

@@ -95,8 +95,8 @@ def command(
     """
     # Imported once the command runs, so that help and completion are fast.
     from pipeline.cli.trace import Traced
-    from pipeline.engines.prints import prints
     from pipeline.engines.recording import Tap
+    from pipeline.engines.rego_tests import prints
     from pipeline.guard import Guard
     from pipeline.replay.replay import Replay
     from pipeline.run.assembly import Config, build_engine
@@ -172,7 +172,7 @@ def _context(file: Path | None, subject: str | None, session: str | None) -> Con
 
 def _show_printed(tap: Tap, policies: PolicySet, directories: list[Path] | None) -> None:
     """Show what policies printed, each line with its place."""
-    from pipeline.engines.prints import Printing
+    from pipeline.engines.rego_tests import Printing
 
     places = Places(policies, directories)
     for printed in Printing(policies).lines(tap.asked):

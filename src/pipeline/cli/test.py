@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from pipeline.authoring.case import Case
     from pipeline.authoring.run_cases import CaseResult, CaseRunner
     from pipeline.engines.embedded import EmbeddedEngine
-    from pipeline.engines.prints import Printed, Printing
     from pipeline.engines.recording import Tap
-    from pipeline.engines.rego_tests import Checked
+    from pipeline.engines.rego_tests import Checked, Printed, Printing
     from pipeline.policy.metadata import Module
     from pipeline.policy.policy_set import PolicySet
 
@@ -124,8 +123,8 @@ def judge(
     from pipeline.authoring.case import read_cases
     from pipeline.authoring.run_cases import CaseRunner
     from pipeline.decisions.decision import Mode
-    from pipeline.engines.prints import Printing, prints
     from pipeline.engines.recording import Tap
+    from pipeline.engines.rego_tests import Printing, prints
     from pipeline.run.assembly import embedded_engine, load_policies
 
     loaded = load_policies(places)

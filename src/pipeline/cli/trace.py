@@ -22,8 +22,8 @@ from pipeline.cli.reading import Exit, fail
 from pipeline.cli.rendering import progress
 from pipeline.cli.why import ViewExplanation, body_lines, explanation_of, files_by_module, headline, value_text
 from pipeline.decisions.display import counted, visible
-from pipeline.engines.prints import Printing, prints
 from pipeline.engines.recording import Tap
+from pipeline.engines.rego_tests import Printing, prints
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.outcome import Outcome
 

@@ -18,8 +18,7 @@ from cmf.json.value import fields_of
 from cmf.json.value import replace as changed
 from cmf.message.message import Extensions, Message, RequestExtension
 from cmf.message.request import Request
-from pipeline.conversation.intake import TakenIn
-from pipeline.conversation.labels import LabelSources
+from pipeline.conversation.intake import LabelSources, TakenIn
 from pipeline.conversation.references import Reference, references
 from pipeline.decisions.certificate import Digests, Written
 from pipeline.decisions.decision import EDITS, ENGINE_RULE, Hit, ViewDecision

@@ -24,7 +24,7 @@ from pipeline.policy.loading import Sources
 from pipeline.policy.policy_set import BuiltinErrors, PolicySet
 from pipeline.provenance.claims import HistoryTrust
 from pipeline.provenance.inference import InferenceMode
-from pipeline.run.kept_content import ContentMode
+from pipeline.run.recording import ContentMode
 from pipeline.run.runner import APPROVAL_SECONDS, Runner
 from pipeline.run.session_choice import SessionMode
 from pipeline.run.tool_schemas import UnreadableCalls

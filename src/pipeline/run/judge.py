@@ -18,7 +18,7 @@ from cmf.message.request import Request
 from cmf.views.iterate import envelope_views, iter_views, makes_calls, views_at
 from cmf.views.view import MessageView
 from pipeline.conversation.history import History, Origins, Trail, may_call
-from pipeline.conversation.labels import LabelSources, added_labels
+from pipeline.conversation.intake import LabelSources, added_labels
 from pipeline.conversation.turn_cache import EMPTY_SECTION, Labels, PassBasis, SettledPass, depends_on_later
 from pipeline.decisions.decision import Action, Coverage, Hit, Mode, Skipped, ViewDecision, view_decision
 from pipeline.decisions.policy_input import SessionFacts, shared_bytes, view_bytes

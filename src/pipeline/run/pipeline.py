@@ -14,7 +14,7 @@ from typing import Final
 from cmf.json.value import replace
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
-from pipeline.approvals.sealed_replies import SealedReplies
+from pipeline.approvals.sealing import SealedReplies
 from pipeline.conversation.history import Histories, History
 from pipeline.decisions.approval import ApprovalStatus
 from pipeline.decisions.cancellation import PROCESS_EXITS
@@ -38,10 +38,9 @@ from pipeline.policy.policy_set import PolicySet
 from pipeline.provenance.inference import OwnTool
 from pipeline.provenance.profiles import Profiles
 from pipeline.run.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
-from pipeline.run.kept_content import KeepingContent
 from pipeline.run.offload import BLOCKING, Offload, Waiting, apart, completed, is_large
 from pipeline.run.outcome import Basis, Outcome, Ran
-from pipeline.run.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
+from pipeline.run.recording import NOT_ON_RECORD, UNRECORDED, KeepingContent, Recording, Records
 from pipeline.run.runner import Runner
 from pipeline.run.serving import Serving, Watcher
 from pipeline.run.session_changes import changes_of, publish_approvals, publish_labels

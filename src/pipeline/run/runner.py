@@ -26,8 +26,7 @@ from pipeline.approvals.needs import (
     with_approval,
 )
 from pipeline.conversation.history import History
-from pipeline.conversation.intake import Ingested, take_in
-from pipeline.conversation.labels import LabelSources, stamp
+from pipeline.conversation.intake import Ingested, LabelSources, stamp, take_in
 from pipeline.conversation.references import refusals
 from pipeline.conversation.turn_cache import TurnMemory
 from pipeline.decisions.approval import ApprovalScope

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final
 
+from cmf.message.digests import content_digest
+from cmf.message.message import Message, ToolCallPart
+from cmf.views.uris import tool_uri
 from pipeline.approvals.needs import ApprovalAnswer
-from pipeline.approvals.sealed_replies import SealedReplies
+from pipeline.approvals.sealing import SealedReplies
 from pipeline.conversation.history import History
 from pipeline.conversation.references import judged
+from pipeline.decisions.approval import ApprovalUse
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import Effect
 from pipeline.decisions.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded
@@ -16,8 +23,7 @@ from pipeline.decisions.retention import FOREVER, Keep
 from pipeline.decisions.stage import Traffic
 from pipeline.provenance.registry import event_entity
 from pipeline.run.outcome import Outcome
-from pipeline.sessions.events import calls_in, events_of
-from pipeline.sessions.state import Changes, Taint
+from pipeline.sessions.state import Changes, Count, Taint
 
 
 def changes_of(
@@ -74,3 +80,31 @@ def publish_labels(events: Events, facts: SessionFacts, outcome: Outcome) -> Non
         entity = event_entity(source)
         if entity is not None and source not in facts.label_sources.get(label, ()):
             events.publish(LabelAdded(label=label, path="", by=entity))
+
+
+MAX_NAME: Final = 256  # characters of a name in a session's event: well within what an event may hold
+
+
+def calls_in(messages: Iterable[tuple[int | None, Message]], call_id: str | None) -> Iterator[Count]:
+    """One count per tool call, marked by its content and place, so that resent history counts nothing twice [C4]."""
+    own = f"{call_id}:" if call_id is not None else ""
+    for at, message in messages:
+        calls = [(index, part) for index, part in enumerate(message.content) if isinstance(part, ToolCallPart)]
+        digest = content_digest(message) if calls else ""
+        for index, part in calls:
+            mark = None if at is None else f"{own}{digest}:{at}:{index}"
+            uri = tool_uri(part.name, part.namespace)
+            event = {"type": "tool_call", "uri": _named(uri)}
+            yield Count(name=f"calls:{uri}", amount=Decimal(1), mark=mark, event=event)
+
+
+def events_of(taints: Iterable[Taint], used: Iterable[ApprovalUse]) -> tuple[dict[str, Any], ...]:
+    """What came to pass in the session besides calls: labels, and approvals that were used [SES-21]."""
+    labels = sorted({taint.label for taint in taints})
+    approved = ({"type": "approval_used", "target": _named(use.target)} for use in used)
+    return (*({"type": "label", "label": _named(label)} for label in labels), *approved)
+
+
+def _named(name: str) -> str:
+    """The name as an event has it: the end of one that is too long for any event is cut off, and that shows."""
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"

@@ -9,7 +9,7 @@ from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner
 
 from pipeline.cli.app import app
-from pipeline.engines.prints import Printed, Printing, prints
+from pipeline.engines.rego_tests import Printed, Printing, prints
 from pipeline.policy import policy_set
 from pipeline.policy.entrypoints import is_generated
 

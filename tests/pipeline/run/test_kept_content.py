@@ -13,9 +13,9 @@ from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ReplayError
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.retention import FOREVER, NEVER, Keep, Span
-from pipeline.run.kept_content import KeepingContent, Kept
 from pipeline.run.outcome import Basis
 from pipeline.run.recorded_input import Entry
+from pipeline.run.recording import KeepingContent, Kept
 
 DAY = 86_400 * 1_000_000
 BASIS = Basis(SessionFacts(), frozenset(), FOREVER)

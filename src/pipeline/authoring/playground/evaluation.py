@@ -23,8 +23,8 @@ from pipeline.authoring.run_cases import CaseRunner
 from pipeline.decisions.decision import Hit, Mode, ViewDecision
 from pipeline.decisions.display import escaped_json, rego_paths, visible
 from pipeline.decisions.errors import EngineError, PipelineError, PolicyError
-from pipeline.engines.prints import Printing, prints
 from pipeline.engines.recording import Tap
+from pipeline.engines.rego_tests import Printing, prints
 from pipeline.policy import policy_set
 from pipeline.policy.analysis import Place, Survey
 from pipeline.policy.entrypoints import is_generated

@@ -39,7 +39,7 @@ from pipeline.gateway.config.settings_base import (
 from pipeline.provenance.claims import HistoryTrust
 from pipeline.provenance.inference import InferenceMode
 from pipeline.review.access import Role
-from pipeline.run.kept_content import ContentMode
+from pipeline.run.recording import ContentMode
 from pipeline.run.tool_schemas import UnreadableCalls
 
 WaitSeconds = Annotated[float, Field(ge=0, le=3_600)]

@@ -6,7 +6,7 @@ import pytest
 from tests.pipeline.conversations import says
 
 from cmf import Request
-from pipeline.conversation.labels import stamp
+from pipeline.conversation.intake import stamp
 from pipeline.decisions.context import labelled
 from pipeline.decisions.traffic import labels_of
 
