@@ -5,11 +5,9 @@ Each item of `input` is one message; the items of an answer are the parts of one
 
 from typing import Final
 
-from cmf.adapters.openai_responses.fold import fold_events
-from cmf.adapters.openai_responses.items import FORMAT
-from cmf.adapters.openai_responses.request import http_call, read_request, write_request
-from cmf.adapters.openai_responses.response import read_response, write_response
-from cmf.adapters.openai_responses.stream import LiveDecoder, error_event, write_events
+from cmf.adapters.openai_responses.bodies import http_call, read_request, read_response, write_request, write_response
+from cmf.adapters.openai_responses.parts import FORMAT
+from cmf.adapters.openai_responses.stream import LiveDecoder, error_event, fold_events, write_events
 from cmf.adapters.wire.base import Adapter
 
 ADAPTER: Final = Adapter(
