@@ -32,7 +32,7 @@ from cmf.message.model_ids import provider_and_name, provider_of
 from cmf.message.request import Request, Response, other_models
 from cmf.message.tools import ToolDefinition, schema_findings
 from cmf.views.access import Scope
-from cmf.views.render import NO_KEYS, JoinedText, JoinedThinking, Keys, Piece, addressed, exact_json, show
+from cmf.views.render import KINDS, NO_KEYS, JoinedText, JoinedThinking, Keys, Piece, addressed, exact_json
 from cmf.views.tiers import Grants
 from cmf.views.view import MessageView, view_of
 
@@ -273,6 +273,6 @@ def _show_tool(tool: ToolDefinition, shown: dict[str, Any]) -> tuple[dict[str, A
     return properties, keys
 
 
-show(Request, ViewKind.REQUEST, _show_request)
-show(Response, ViewKind.RESPONSE, _show_response)
-show(ToolDefinition, ViewKind.TOOL_DEFINITION, _show_tool)
+KINDS[Request] = ViewKind.REQUEST, _show_request
+KINDS[Response] = ViewKind.RESPONSE, _show_response
+KINDS[ToolDefinition] = ViewKind.TOOL_DEFINITION, _show_tool

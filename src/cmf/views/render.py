@@ -282,7 +282,7 @@ def _joined(part: JoinedText, shown: dict[str, Any]) -> tuple[dict[str, Any], Ke
 
 
 class _Table(dict[type, tuple[ViewKind, Shower]]):
-    """Type of part → the kind of its view, and its shower.
+    """Type of part → the kind of its view, and its shower; the modules above add types that are no content parts.
 
     Raises:
         UnmappedPartError: no entry for the type. [VIEW-2]
@@ -323,8 +323,3 @@ BRIEFS: Final[dict[type, Callable[[Any], tuple[str | None, str | None]]]] = {
     ToolResultPart: lambda part: (addressed("tool_result", (part.tool_name,))[0], part.tool_name),
 }
 """The functions for `uri` and `name` alone, for the types of part that are most frequent."""
-
-
-def show(part_type: type, kind: ViewKind, shower: Shower) -> None:
-    """Register the shower of a type that is no content part (a request, say); for the modules above this one."""
-    KINDS[part_type] = (kind, shower)

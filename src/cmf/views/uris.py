@@ -49,7 +49,12 @@ def _normal(uri: str) -> str | None:
     scheme = _OWN_SCHEME.match(uri)
     if scheme is None:
         return normal_form(uri)
-    return scheme[0].lower() + _ESCAPE.sub(_decoded, uri[scheme.end() :])
+
+    def decoded(escape: re.Match[str]) -> str:
+        character = chr(int(escape[1], 16))
+        return character if _UNRESERVED.match(character) else escape[0].upper()
+
+    return scheme[0].lower() + _ESCAPE.sub(decoded, uri[scheme.end() :])
 
 
 def matches(uri: str, pattern: str) -> bool:
@@ -64,26 +69,19 @@ def name_matches(name: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str, *, is_address: bool = True) -> tuple[re.Pattern[str] | None, ...]:
-    """A matcher per segment; None stands for `**`."""
-    normal = _normal_pattern(pattern) if is_address else pattern
-    return tuple(_segment_matcher(part) for part in normal.split("/"))
-
-
-def _normal_pattern(pattern: str) -> str:
-    """The pattern in the spelling of what it is held against; as it stands where stars make it no address."""
-    normal = _normal(pattern) if "*" in pattern else normalise(pattern)
-    return pattern if normal is None else normal
-
-
-def _segment_matcher(part: str) -> re.Pattern[str] | None:
-    if part == "**":
-        return None
+    """A matcher per segment, in the spelling of what it is held against; None stands for `**`."""
     from wcmatch import fnmatch  # a sixth of the time of importing this package, and few programs match at all
 
-    # wcmatch has no flags that switch off classes and question marks, and its `$` allows a newline: escape, anchor.
-    escaped = _SPECIAL.sub(r"\\\g<0>", re.sub(r"\*+", "*", part))
-    (regex,), _ = fnmatch.translate(escaped, flags=fnmatch.DOTMATCH | fnmatch.CASE | fnmatch.FORCEUNIX)
-    return re.compile(regex.removesuffix("$") + r"\Z")
+    normal = pattern
+    if is_address:  # it stays as it stands where stars make it no address
+        normal = (_normal(pattern) or pattern) if "*" in pattern else normalise(pattern)
+    matchers: list[re.Pattern[str] | None] = []
+    for part in normal.split("/"):
+        # wcmatch has no flags that switch off classes and question marks, and its `$` allows a newline: escape, anchor.
+        escaped = _SPECIAL.sub(r"\\\g<0>", re.sub(r"\*+", "*", part))
+        (regex,), _ = fnmatch.translate(escaped, flags=fnmatch.DOTMATCH | fnmatch.CASE | fnmatch.FORCEUNIX)
+        matchers.append(None if part == "**" else re.compile(regex.removesuffix("$") + r"\Z"))
+    return tuple(matchers)
 
 
 def _walk(parts: list[str], pattern: tuple[re.Pattern[str] | None, ...]) -> bool:
@@ -106,8 +104,3 @@ def _walk(parts: list[str], pattern: tuple[re.Pattern[str] | None, ...]) -> bool
 
 
 _NOTHING = re.compile(r"(?!)")
-
-
-def _decoded(escape: re.Match[str]) -> str:
-    character = chr(int(escape.group(1), 16))
-    return character if _UNRESERVED.match(character) else escape.group(0).upper()

@@ -111,23 +111,28 @@ class _Fold:
         self._chunks[id(chunk)] = history
         self._divergent.add(id(chunk))
 
-    def _start(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        self._started = True
-        if "messageId" in chunk:
-            self.body["id"] = chunk["messageId"]
-        return self._metadata(chunk)
-
-    def _metadata(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        metadata = chunk.get("messageMetadata")
-        if metadata is not None:
-            _merge(self.body, {"metadata": metadata})
+    def _message_chunk(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        """A chunk that is about the message, and no part of it."""
+        kind = chunk["type"]
+        if kind == "start":
+            self._started = True
+            if "messageId" in chunk:
+                self.body["id"] = chunk["messageId"]
+        elif kind == "finish":
+            self._finished = True
+            if "finishReason" in chunk:
+                self.notes["finishReason"] = chunk["finishReason"]
+        if chunk.get("messageMetadata") is not None:
+            _merge(self.body, {"metadata": chunk["messageMetadata"]})
         return self.body
 
-    def _finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        self._finished = True
-        if "finishReason" in chunk:
-            self.notes["finishReason"] = chunk["finishReason"]
-        return self._metadata(chunk)
+    def _note_chunk(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        """The server's error or its word that it gave up: shown to the client, but not part of the message."""
+        if chunk["type"] == "error":
+            self._note("errors", chunk)
+        else:
+            self.notes["abort"] = chunk
+        return self.body
 
     def _begin_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """Another call of the model begins."""
@@ -159,15 +164,6 @@ class _Fold:
     def _end_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """What is still open is closed for good."""
         self._open = _OpenParts()
-        return self.body
-
-    def _fail(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """The server's error: shown to the client, but not part of the message."""
-        self._note("errors", chunk)
-        return self.body
-
-    def _abort(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        self.notes["abort"] = chunk
         return self.body
 
     # -- text and reasoning --------------------------------------------------------------------------------------------
@@ -429,20 +425,14 @@ class _Fold:
 
 
 _HANDLERS: Final[dict[str, Callable[[_Fold, dict[str, Any]], _Target]]] = {
-    "start": _Fold._start,
-    "message-metadata": _Fold._metadata,
-    "finish": _Fold._finish,
+    **dict.fromkeys(("start", "message-metadata", "finish"), _Fold._message_chunk),
     "start-step": _Fold._begin_step,
     "finish-step": _Fold._end_step,
     "reset-step": _Fold._reset_step,
-    "error": _Fold._fail,
-    "abort": _Fold._abort,
-    "text-start": _Fold._begin_part,
-    "text-delta": _Fold._add_delta,
-    "text-end": _Fold._close,
-    "reasoning-start": _Fold._begin_part,
-    "reasoning-delta": _Fold._add_delta,
-    "reasoning-end": _Fold._close,
+    **dict.fromkeys(("error", "abort"), _Fold._note_chunk),
+    **dict.fromkeys(("text-start", "reasoning-start"), _Fold._begin_part),
+    **dict.fromkeys(("text-delta", "reasoning-delta"), _Fold._add_delta),
+    **dict.fromkeys(("text-end", "reasoning-end"), _Fold._close),
     "tool-input-start": _Fold._tool_start,
     "tool-input-delta": _Fold._tool_delta,
     "tool-input-available": _Fold._tool_input,
