@@ -329,21 +329,15 @@ def _encode_envelope(request: Request) -> dict[str, Any]:
     body |= present(options=options, format=request.response_schema, think=request.reasoning_effort)
     if request.response_schema_name is not None:
         loss.drop(FORMAT, "response_schema_name", "a schema has no name here")
-    if tools := _encode_tools(request):
-        body["tools"] = tools
+    choice = request.tool_choice
+    if choice is not None and request.tools and choice.mode in ("required", "tool"):
+        raise UnsupportedError("tool_choice that forces a call", path="tool_choice", hint="ask for `auto`")
+    if choice is not None and request.tools and choice.mode == "none":
+        loss.drop(FORMAT, "tools", "they are not to be called, and the format cannot say so")
+    elif tools := loss.narrowed(FORMAT, request).tools:
+        body["tools"] = [_encode_tool(tool) for tool in tools]
     loss.drop_foreign_extra(FORMAT, request, "request")
     return merge(body, extra_of(request, FORMAT))
-
-
-def _encode_tools(request: Request) -> list[Any]:
-    choice = request.tool_choice
-    if choice is not None and request.tools:
-        if choice.mode in ("required", "tool"):
-            raise UnsupportedError("tool_choice that forces a call", path="tool_choice", hint="ask for `auto`")
-        if choice.mode == "none":
-            loss.drop(FORMAT, "tools", "they are not to be called, and the format cannot say so")
-            return []
-    return [_encode_tool(tool) for tool in loss.narrowed(FORMAT, request).tools]
 
 
 def _encode_tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -130,7 +130,8 @@ def _freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
             )
         return value
     if _depth == 0:
-        raise too_deep()
+        why, hint = f"nested deeper than {MAX_DEPTH} levels", "flatten the value"
+        raise ShapeError(why, code="shape.too-deep", hint=hint)
     if isinstance(value, dict):
         return frozen_mapping({_checked_key(key): _freeze(item, _depth - 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
@@ -146,11 +147,6 @@ def _freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
         if isinstance(value, bytes | bytearray | memoryview)
         else "use text, numbers, true, false, null, lists and objects",
     )
-
-
-def too_deep() -> ShapeError:
-    """The error for a value that is nested deeper than `MAX_DEPTH`."""
-    return ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
 
 
 def frozen_mapping(items: dict[str, Any]) -> FrozenDict:

@@ -68,9 +68,7 @@ class Pairing:
             name = self._unnamed()
             self._open.add(name, part.name)
             return name
-        return self._answered(part.tool_name) if isinstance(part, ToolResultPart) else None
-
-    def _answered(self, tool_name: str | None) -> str | None:
-        if (name := self._open.first(tool_name)) is not None:
-            self._open.close(name)
-        return name
+        answered = self._open.first(part.tool_name) if isinstance(part, ToolResultPart) else None
+        if answered is not None:
+            self._open.close(answered)
+        return answered

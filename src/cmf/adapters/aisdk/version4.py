@@ -62,7 +62,9 @@ def _parts(listed: Any, path: str) -> tuple[list[Any], dict[str, Any]]:
     parts, form = list(listed) if isinstance(listed, list) else [], dict[str, Any]()
     for at, part in enumerate(parts):
         if isinstance(part, dict) and part.get("type") == _INVOCATION:
-            parts[at] = _called(part, f"{path}.parts[{at}]")
+            if part.keys() != {"type", "toolInvocation"} or not isinstance(part["toolInvocation"], dict):
+                raise _unreadable(f"{path}.parts[{at}]")
+            parts[at] = _call(part["toolInvocation"], f"{path}.parts[{at}].toolInvocation")
             form.setdefault("invocations", []).append(at)
         elif isinstance(part, dict) and part.get("type") == "file" and "data" in part and "url" not in part:
             parts[at] = _held(part, f"{path}.parts[{at}]")
@@ -114,12 +116,6 @@ def _unreadable(path: str) -> ShapeError:
     return ShapeError(
         "not what a message of version 4 of the AI SDK has", path=path, hint="send it as parts of version 5"
     )
-
-
-def _called(part: dict[str, Any], path: str) -> dict[str, Any]:
-    if part.keys() != {"type", "toolInvocation"} or not isinstance(part["toolInvocation"], dict):
-        raise _unreadable(path)
-    return _call(part["toolInvocation"], f"{path}.toolInvocation")
 
 
 def _call(invocation: dict[str, Any], path: str) -> dict[str, Any]:

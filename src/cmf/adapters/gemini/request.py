@@ -211,11 +211,10 @@ def write_request(request: Request) -> dict[str, Any]:
 
 def _is_own(request: Request) -> bool:
     """Whether the request has something that only this format can express."""
-    layouts = [request.provider_raw, *(message.provider_raw for message in request.messages)]
-    extras = [request.extra, *(message.extra for message in request.messages)]
-    extras += [part.extra for message in request.messages for part in message.content]
-    has_layout = any(layout is not None and layout.format == FORMAT for layout in layouts)
-    return has_layout or any(FORMAT in (extra or ()) for extra in extras)
+    holders: tuple[Any, ...] = (request, *request.messages)
+    laid_out = any(each.provider_raw is not None and each.provider_raw.format == FORMAT for each in holders)
+    parts = (part for message in request.messages for part in message.content)
+    return laid_out or any(FORMAT in (each.extra or ()) for each in (*holders, *parts))
 
 
 def _encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, Any]:

@@ -503,13 +503,10 @@ def fold_events(events: Iterable[WireEvent | Any]) -> Any:
             bodies.append(data)
         elif data is not None and data != "":  # an empty event only sets an id to resume from
             raise ShapeError("an event that is no JSON-RPC message", path="$", hint="see the transport's framing")
-    if not any(map(_is_answer, bodies)):
+    answers = (body for body in bodies if isinstance(body, dict) and "method" not in body)
+    if not any("result" in body or "error" in body for body in answers):
         return [*bodies, dict(CUT_SHORT)]
     return bodies[0] if len(bodies) == 1 else bodies
-
-
-def _is_answer(body: Any) -> bool:
-    return isinstance(body, dict) and "method" not in body and ("result" in body or "error" in body)
 
 
 def write_events(response: Response) -> list[WireEvent]:
