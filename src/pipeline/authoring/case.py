@@ -463,16 +463,3 @@ def _wire_schema() -> dict[str, Any]:
         "kind": {"enum": ["request", "response", "message"]},
     }
     return {**_object(facts, "from"), "oneOf": [{"required": ["file"]}, {"required": ["body"]}]}
-
-
-__all__ = [
-    "Case",
-    "Expectation",
-    "SessionBefore",
-    "ViewExpectation",
-    "WireExpectation",
-    "case_of",
-    "case_schema",
-    "read_cases",
-    "spelled_cases",
-]

@@ -77,6 +77,3 @@ def _message(body: dict[str, Any]) -> dict[str, Any]:
         if part.keys() == {"content_type", "text"} and part["content_type"] == "text":
             return {"role": body["role"], "text": part["text"]}
     return body
-
-
-__all__ = ["case_of", "case_text", "left_out"]

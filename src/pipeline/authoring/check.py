@@ -299,6 +299,3 @@ def _hits(engine: Engine, policies: PolicySet, sample: Path) -> set[str]:
     (answer,) = engine.evaluate([entrypoint], b"{}", [dumps(view)], timeout_seconds=_SAMPLE_SECONDS)
     value: Mapping[str, Any] = answer.value if isinstance(answer, Decided) else {}
     return {effect["rule"] for effects in value.values() for effect in effects}
-
-
-__all__ = ["WARNINGS", "Job", "Report", "check", "is_error"]

@@ -155,6 +155,3 @@ def _literal(text: str) -> dict[str, str | None] | None:
             is_string = value[:1] in ('"', "`") and end in (",", "}")
             fields[key[1:-1]] = value[1:-1] if is_string else None
     return fields
-
-
-__all__ = ["findings"]

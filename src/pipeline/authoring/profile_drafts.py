@@ -144,6 +144,3 @@ def _patterns(profile: Profile) -> Iterator[tuple[str, str]]:
 
 def _plain(fact: Any) -> Any:
     return to_json(fact) if fact is not None and not isinstance(fact, str | bool | tuple) else fact
-
-
-__all__ = ["KnownFact", "Unmatched", "draft", "known_facts", "unmatched_patterns"]

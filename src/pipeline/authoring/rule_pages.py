@@ -176,6 +176,3 @@ def _fenced(language: str, text: str) -> Iterable[str]:
 def _plain(text: str) -> str:
     """The text on one line, with Markdown's special characters escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
-
-
-__all__ = ["INDEX", "OUTCOMES", "Settings", "Source", "made_by", "pages"]

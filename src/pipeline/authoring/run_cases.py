@@ -207,6 +207,3 @@ def _wire_problems(target: str, expected: WireExpectation, outcome: Outcome) -> 
     for unwanted in expected.not_contains:
         if unwanted in text:
             yield f"wire.{target}: contains {unwanted!r}"
-
-
-__all__ = ["CaseResult", "CaseRunner", "Status"]

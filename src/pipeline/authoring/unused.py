@@ -413,6 +413,3 @@ def _probe_results(probes: Sequence[_Probe], homes: Mapping[str, Mapping[str, An
         return [True] * len(probes)
     answers = engine.evaluate(names, b"{}", [b"{}"] * len(names), timeout_seconds=_PROBE_SECONDS)
     return [isinstance(answer, Decided) for answer in answers]
-
-
-__all__ = ["Locate", "callee", "findings"]

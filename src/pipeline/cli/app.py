@@ -18,48 +18,9 @@ with needs("cli"):
     from typer.main import get_command_from_info, get_group_from_info
     from typer.models import CommandInfo, TyperInfo
 
-    from pipeline.cli.groups import CommandGroup
+    from pipeline.cli.groups import COMMANDS, CommandGroup
 
-
-SECTIONS: Final = {
-    "Write policies": {
-        "init": "Start a project: rules, tests, cases, editor settings",
-        "check": "Report everything that is wrong with policies",
-        "test": "Run test cases and Rego tests",
-        "eval": "Judge one request, response or message",
-        "why": "Explain which rules hit, and where the others stopped",
-        "view": "Show what a policy sees, with the path to each value",
-        "playground": "Try out policies as you type, on a local page",
-        "fmt": "Format Rego, as OPA does",
-        "doc": "Write a page for each rule",
-        "case": "Turn a recorded input into a test case",
-        "impact": "Report what a change would have done to past traffic",
-        "bench": "Measure how long decisions take, and which rules do",
-    },
-    "Run them": {
-        "serve": "Run the gateway; --demo needs no settings and no keys",
-        "config": "The gateway's settings: new, check, show, key",
-        "doctor": "Check that everything needed is present and works",
-        "mcp-proxy": "Judge the traffic between an MCP client and a server",
-        "bundle": "Policies as OPA bundles: build, sign, verify, inspect",
-    },
-    "Decide and prove": {
-        "approvals": "Approvals of people: list, show, decide",
-        "declassify": "Lift a label from a session, for a while",
-        "review": "Review and sign off decisions, on local pages",
-        "audit": "Records of decisions: find, verify, export",
-        "ledger": "Stored conversations, and what they cost",
-    },
-    "At hand": {
-        "convert": "Translate between wire formats",
-        "schema": "JSON Schemas: policy input, cases, cmf.yaml and others",
-        "profiles": "What is known of tools, and why: draft, show, check",
-        "pins": "Pin the definitions of tools",
-        "completion": "Complete commands in a shell: bash, zsh, fish",
-    },
-}
-"""Section → command → a summary that fits a terminal of 80 columns."""
-
+SECTIONS: Final[dict[str, dict[str, str]]] = COMMANDS["sections"]
 _SUMMARIES: Final = {name: text for section in SECTIONS.values() for name, text in section.items()}
 
 

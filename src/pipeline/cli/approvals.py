@@ -123,7 +123,7 @@ def decide(
     expires_in: timedelta | None = None,
 ) -> None:
     """Decide the approval, and record it if the store has a log."""
-    from pipeline.approvals.queue import Approvals  # here, so that help and completion are fast
+    from pipeline.approvals.queue import Approvals
     from pipeline.decisions.approval import ApprovalScope
 
     who = acting(person, "approve")

@@ -76,7 +76,6 @@ def verify(
     Exit codes: 0 valid, 1 something was changed, 2 something is missing, 3 a head is missing, or a head or the manifest
     is not signed by a trusted key, 4 cannot be read.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.audit.bundle import is_bundle
     from pipeline.audit.exporting import read_heads
     from pipeline.audit.heads import PublicKey

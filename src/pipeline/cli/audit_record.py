@@ -36,7 +36,6 @@ def show(
 
     With --format json it is printed as stored. Either way its place in its log is shown.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.review.rules import PoliciesAtHand
     from pipeline.run.assembly import load_policies
     from pipeline.store.contents import erasure_of

@@ -47,7 +47,6 @@ def command(
 
     Exit codes: 0 done, 1 slower than the baseline allows, 2 usage, 3 policy does not compile, 4 input not readable.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.provenance.profiles import Profiles
     from pipeline.replay.measuring import measure, regressions
     from pipeline.run import recorded_input

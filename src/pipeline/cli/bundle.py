@@ -51,7 +51,6 @@ def build(
 
     Exit codes: 0 written, 2 usage, 3 policy or key cannot be used.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.policy.bundle_signature import packed, sign
     from pipeline.policy.loading import SIGNATURES
     from pipeline.run.assembly import load_policies

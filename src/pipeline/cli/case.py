@@ -37,7 +37,6 @@ def from_record(
     Secrets are replaced by placeholders of the same shape. If that, or different policies, changes the decision, or a
     case cannot express everything that was known, standard error reports it.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.authoring.case_from_record import case_text, left_out
     from pipeline.run.masking import Masking
 

@@ -55,7 +55,6 @@ def command(
 
     Exit codes: 0 clean, 1 errors, 2 usage, 3 policy does not compile.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.authoring.check import Job, check, is_error
     from pipeline.policy.loading import below
 

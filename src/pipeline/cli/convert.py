@@ -36,7 +36,7 @@ def command(
 
     No policy is evaluated: this converts files, and is not meant for traffic.
     """
-    from cmf.adapters.wire import loss  # here, so that help and completion are fast
+    from cmf.adapters.wire import loss
 
     logging.getLogger("cmf").addHandler(logging.NullHandler())  # losses are reported once, below
     with one_line_errors(file), loss.collecting() as losses:

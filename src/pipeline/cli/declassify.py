@@ -37,7 +37,6 @@ def command(
 
     Who lifted it, why and until when is recorded first.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from cmf.message.security import SubjectExtension
     from pipeline.approvals.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
     from pipeline.decisions.context import Context

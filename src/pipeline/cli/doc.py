@@ -24,7 +24,6 @@ def command(
     ] = None,
 ) -> None:
     """Write a page for each rule from its METADATA, settings, samples and cases, and an index."""
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.authoring.case import read_cases
     from pipeline.authoring.rule_pages import Settings, Source, pages
     from pipeline.run.assembly import load_policies

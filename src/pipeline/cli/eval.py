@@ -93,7 +93,6 @@ def command(
     Exit codes: 0 forwarded, 1 refused, 2 usage, 3 policy does not compile, 4 input not readable, 5 evaluation failed,
     6 suspended for approval.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.cli.trace import Traced
     from pipeline.engines.recording import Tap
     from pipeline.engines.rego_tests import prints

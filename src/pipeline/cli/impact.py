@@ -57,7 +57,6 @@ def command(
     REV is the other directory at that git revision; write git:REV if a directory has the same name. Exit codes: 0 done,
     1 more newly denied than allowed, 2 usage, 3 a policy does not compile, 4 the records cannot be read.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.replay.batch import lines
     from pipeline.replay.impact import Change, impact_of
     from pipeline.run.assembly import load_policies

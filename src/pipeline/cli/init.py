@@ -23,7 +23,7 @@ def command(
     template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = "tools",
 ) -> None:
     """Start a policy project: rules with tests, test cases, settings for editors and CI. All tests pass."""
-    from pipeline.authoring.case import case_schema  # here, so that help and completion are fast
+    from pipeline.authoring.case import case_schema
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         fail(f"{directory}: not an empty directory; give a new one", Exit.USAGE)

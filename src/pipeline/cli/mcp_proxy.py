@@ -67,7 +67,6 @@ def command(
 
     Exit codes: 0 ended, 1 the server ended first, 2 usage, 3 policy does not compile, 5 the store cannot be opened.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from cmf.message.security import SubjectExtension
     from pipeline.decisions.context import Context
     from pipeline.decisions.decision import Mode

@@ -37,7 +37,6 @@ def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str,
     Raises:
         ShapeError: there is no tool, or two different ones share a URI.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from cmf.json.value import replace
     from cmf.message.request import Request
     from cmf.views.iterate import iter_views

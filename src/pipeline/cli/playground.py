@@ -21,7 +21,6 @@ def command(
     readonly: Annotated[bool, typer.Option("--readonly", help="Never write: cases cannot be saved.")] = False,
 ) -> None:
     """Try out policies as you type, on a local web page; nothing leaves this machine."""
-    # Imported once the command runs, so that help and completion are fast.
     with needs("review"):
         from pipeline.authoring.playground.project import Project
         from pipeline.authoring.playground.server import build_app

@@ -59,7 +59,6 @@ def command(
     ] = "X-Forwarded-Groups",
 ) -> None:
     """Review decisions on local pages: sessions that need attention, sign-offs, evidence."""
-    # Imported once the command runs, so that help and completion are fast.
     with needs("review"):
         from pipeline.audit.exporting import read_heads
         from pipeline.audit.heads import PublicKey

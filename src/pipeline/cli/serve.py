@@ -43,7 +43,6 @@ def command(
 
     Exit codes: 0 ended, 2 settings, 3 policy does not compile, 5 the store cannot be opened.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.decisions.json_log import log_to_standard_error
 
     with needs("gateway"):

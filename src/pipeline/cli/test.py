@@ -119,7 +119,6 @@ def judge(
     Raises:
         PolicyError, CaseError, ConfigError: policies, cases or profiles cannot be used; typer.Exit: there are none.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.authoring.case import read_cases
     from pipeline.authoring.run_cases import CaseRunner
     from pipeline.decisions.decision import Mode

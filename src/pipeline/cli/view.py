@@ -22,7 +22,7 @@ def command(
     output: Annotated[ViewFormat, typer.Option("--format", help="The output format.")] = "tree",
 ) -> None:
     """Show what a policy sees of FILE: every value with its Rego path."""
-    from cmf.views.iterate import iter_views  # here, so that help and completion are fast
+    from cmf.views.iterate import iter_views
 
     with one_line_errors(file):
         documents = [view.to_dict() for view in iter_views(read_wire(file, source, kind).traffic)]

@@ -70,7 +70,6 @@ def command(
 
     Exit codes: 0 explained, 2 usage, 3 policy does not compile, 4 input not readable.
     """
-    # Imported once the command runs, so that help and completion are fast.
     from pipeline.authoring.explain import Why
     from pipeline.authoring.run_cases import CaseRunner
     from pipeline.engines.recording import Tap

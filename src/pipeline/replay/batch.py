@@ -270,19 +270,3 @@ def _opened(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
             yield file
     except (OSError, pyarrow.ArrowException):
         raise ReplayError("not a whole Parquet file", path=str(path), hint="check the file", code=_UNREADABLE) from None
-
-
-__all__ = [
-    "COLUMN",
-    "Holds",
-    "Judged",
-    "Judging",
-    "as_lines",
-    "is_parquet",
-    "judge",
-    "lines",
-    "table",
-    "table_of",
-    "to_json",
-    "write_lines",
-]

@@ -133,6 +133,3 @@ def _ray() -> Any:
         ray.init(include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
         ray.data.DataContext.get_current().enable_progress_bars = False
     return ray
-
-
-__all__ = ["ROWS", "judged", "spread_on_ray", "staged"]

@@ -217,6 +217,3 @@ def impact_of(
                 impact.add(one)
             on_progress(len(compared))
     return impact
-
-
-__all__ = ["Change", "Compared", "Comparing", "Impact", "compare", "impact_of"]

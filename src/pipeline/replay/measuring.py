@@ -191,6 +191,3 @@ def _fastest(engine: EmbeddedEngine, names: Sequence[str], shared: bytes, view: 
         spent = perf_counter_ns() - begin
         best = spent if turn == 0 else min(best, spent)
     return best
-
-
-__all__ = ["Figures", "measure", "regressions"]

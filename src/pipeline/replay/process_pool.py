@@ -95,6 +95,3 @@ def _begin(recipe: Recipe[Any]) -> None:
 
 def _do(chunk: list[bytes]) -> list[Any]:
     return _work[0](chunk)
-
-
-__all__ = ["CHUNK", "WORTH_A_PROCESS", "Recipe", "Work", "chunks", "spread"]

@@ -143,6 +143,3 @@ class _RecordedSession(MemorySessions):
 
     def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:  # noqa: ARG002 - it keeps nothing
         return True
-
-
-__all__ = ["Replay", "agrees"]

@@ -26,8 +26,9 @@ from typer.testing import CliRunner
 
 from pipeline.cli import main
 from pipeline.cli.app import SECTIONS, app
-from pipeline.cli.groups import EXAMPLES
+from pipeline.cli.groups import COMMANDS
 
+EXAMPLES = COMMANDS["examples"]
 RUN = CliRunner()
 CMF = [sys.executable, "-c", "from pipeline.cli import main; main()"]
 

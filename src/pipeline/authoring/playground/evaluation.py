@@ -348,6 +348,3 @@ def _out(outcome: Outcome, target: str) -> Json:
 
 def _losses(losses: Iterable[loss.Loss]) -> Iterator[str]:
     return (visible(f"{one.block_type}: {one.reason}") for one in losses)
-
-
-__all__ = ["Compiled", "Evaluator"]

@@ -230,6 +230,3 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True
-
-
-__all__ = ["Project", "samples", "save"]

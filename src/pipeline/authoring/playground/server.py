@@ -240,6 +240,3 @@ def _json(status: int, body: Mapping[str, object]) -> Response:
 
 def _error(status: int, code: str, message: str) -> Response:
     return _json(status, {"error": {"code": code, "message": message}})
-
-
-__all__ = ["HEADERS", "MAX_BODY", "Answers", "Wall", "build_app"]

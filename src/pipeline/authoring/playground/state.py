@@ -171,6 +171,3 @@ def state_of(body: bytes) -> State:
     if not isinstance(document, dict):
         raise ShapeError("not an object", path="$", hint="send the state as a JSON object")
     return State.model_validate(document)
-
-
-__all__ = ["CASE_FORMAT", "FORMATS", "PaneError", "PolicyFile", "State", "read_case", "spelled_case", "state_of"]
