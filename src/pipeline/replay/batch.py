@@ -5,9 +5,9 @@ The same work as a stage of a Ray dataset: `pipeline.replay.batch_ray`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
@@ -24,8 +24,7 @@ from pipeline.decisions.timestamps import micros
 from pipeline.policy.policy_set import PolicySet
 from pipeline.provenance.profiles import Profiles
 from pipeline.replay.impact import Compared
-from pipeline.replay.process_pool import spread
-from pipeline.replay.replay import Replay
+from pipeline.replay.replay import Replay, spread
 from pipeline.run import recorded_input as replay_file
 from pipeline.run.assembly import Policies, load_policies
 from pipeline.run.recorded_input import Entry, read_entry
@@ -53,8 +52,7 @@ class Judged:
     Attributes:
         id: that of the entry; of bare traffic its content digest; empty where the line does not read.
         verdict, action: as in `Decision`; empty where nothing can be said.
-        rules: the rules that were hit. codes: the codes of their hits. Both sorted, each once.
-        views: how many views were judged.
+        rules, codes: the rules that were hit, and the codes of their hits; both sorted, each once.
         reason: why nothing can be said, with a code; never content.
     """
 
@@ -71,8 +69,6 @@ class Judging:
     """The work of judging lines under one set.
 
     Args:
-        policies: the set.
-        profiles: a file of them.
         holds: what a line is: an entry as in `replay.md`, or the canonical JSON of bare traffic.
         context: what is known of bare traffic; an entry brings its own.
         moment: as of when bare traffic is judged, with a zone, by default now; an entry brings its own [BAT-3].
@@ -149,15 +145,9 @@ def judge(
 ) -> Generator[Judged, None, None]:
     """What came of each line of the files, in order [BAT-1].
 
-    Args:
-        files: Parquet, or JSON lines, plain or compressed with gzip; told apart by how they begin. One, or several.
-        policies: as for `Guard`.
-        profiles: as for `Judging`.
-        holds: as for `Judging`.
-        context: as for `Judging`.
-        moment: as for `Judging`. It is the same for all lines, in whatever process.
-        column: of Parquet files, the one with the lines, as text or bytes.
-        jobs: processes; by default as many as there are cores to run on.
+    Files are Parquet, with the lines as text or bytes in `column`; or JSON lines, plain or compressed with gzip. How
+    they begin tells them apart. Policies are as for `Guard`; `profiles`, `holds`, `context` and `moment`, which is the
+    same in all processes, as for `Judging`. There are `jobs` processes, by default one per available core.
 
     Raises:
         PolicyError, ConfigError: the set or the profiles cannot be used, or pyarrow is needed and not installed.
@@ -220,17 +210,17 @@ def as_lines(values: pyarrow.Array) -> Iterator[bytes]:
 
 def table(rows: Iterable[Judged]) -> pyarrow.Table:
     """The rows as an Arrow table, which `pyarrow.parquet.write_table` writes."""
-    return table_of(Judged, map(to_json, rows))
+    return table_of(Judged, rows)
 
 
-def table_of(kind: type[Judged | Compared], rows: Iterable[Mapping[str, Any]]) -> pyarrow.Table:
+def table_of(kind: type[Judged | Compared], rows: Iterable[Judged | Compared]) -> pyarrow.Table:
     """An Arrow table of rows with the fields of `kind`: texts, lists of texts, and one count."""
     with needs("batch"):
         import pyarrow
 
     types = {"tuple[str, ...]": pyarrow.list_(pyarrow.string()), "int": pyarrow.int64()}
     schema = pyarrow.schema([(one.name, types.get(str(one.type), pyarrow.string())) for one in fields(kind)])
-    return pyarrow.Table.from_pylist([*rows], schema=schema)
+    return pyarrow.Table.from_pylist([*map(asdict, rows)], schema=schema)
 
 
 def write_lines(path: Path, rows: Iterable[Judged]) -> None:
@@ -245,10 +235,7 @@ def write_lines(path: Path, rows: Iterable[Judged]) -> None:
 
 def to_json(row: Judged) -> dict[str, Any]:
     """The row as JSON: all fields, also the empty ones."""
-    return {name: getattr(row, name) for name in Judged.__dataclass_fields__} | {
-        "rules": list(row.rules),
-        "codes": list(row.codes),
-    }
+    return asdict(row) | {"rules": list(row.rules), "codes": list(row.codes)}
 
 
 def _about(path: Path) -> int:

@@ -5,10 +5,9 @@ For those whom one machine no longer serves; needs the extra `[ray]`.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ReplayError, needs
 from pipeline.replay.batch import COLUMN, Holds, Judging, as_lines, as_of, table, table_of
 from pipeline.replay.impact import Change, Compared
-from pipeline.replay.process_pool import Recipe, chunks
+from pipeline.replay.replay import Recipe, chunks
 from pipeline.run.assembly import Policies, load_policies
 
 if TYPE_CHECKING:
@@ -45,54 +44,34 @@ def judged(
         PolicyError: the set cannot be used. MissingExtraError: Ray is not installed.
     """
     recipe = partial(Judging, load_policies(policies), profiles, holds, context, as_of(moment))
-    return staged(dataset, partial(_Judged, recipe, column), jobs)
+    return _staged(dataset, partial(_Stage, recipe, table, column), jobs)
 
 
-def staged(dataset: Dataset, recipe: partial[Any], jobs: int | None) -> Dataset:
+def _staged(dataset: Dataset, stage: partial[_Stage], jobs: int | None) -> Dataset:
     """`dataset` through a stage that each of `jobs` workers makes once; by default one for each CPU of the cluster."""
     ray = _ray()
     count = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
     workers = ray.data.ActorPoolStrategy(min_size=1, max_size=count)
-    found: Dataset = dataset.map_batches(
-        _Stage, fn_constructor_args=(recipe,), batch_format="pyarrow", batch_size=ROWS, compute=workers, num_cpus=1
+    through: Dataset = dataset.map_batches(
+        stage.func, fn_constructor_args=stage.args, batch_format="pyarrow", batch_size=ROWS, compute=workers, num_cpus=1
     )
-    return found
+    return through
 
 
 class _Stage:
-    """What Ray makes in a worker, and calls."""
+    """What Ray makes in a worker, and calls: the lines in a column of a batch, as a table of what came of them."""
 
-    def __init__(self, recipe: partial[Any]) -> None:
-        self._work = recipe()
-
-    def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        return self._work(batch)
-
-
-class _Judged:
-    """Judged rows of a batch of lines."""
-
-    def __init__(self, recipe: Recipe[Any], column: str) -> None:
-        self._work, self._column = recipe(), column
+    def __init__(self, recipe: Recipe[Any], as_table: Callable[[Iterable[Any]], pyarrow.Table], column: str) -> None:
+        self._work, self._as_table, self._column = recipe(), as_table, column
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        return table(self._work(list(as_lines(batch[self._column]))))
-
-
-class _Compared:
-    """Compared rows of a batch of lines."""
-
-    def __init__(self, recipe: Recipe[Compared]) -> None:
-        self._work = recipe()
-
-    def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        return table_of(Compared, map(dataclasses.asdict, self._work(list(as_lines(batch[COLUMN])))))
+        return self._as_table(self._work(list(as_lines(batch[self._column]))))
 
 
 def spread_on_ray(
     found: Iterable[bytes], recipe: Recipe[Compared], *, jobs: int | None = None
 ) -> Generator[list[Compared], None, None]:
-    """As `spreading.spread`, in the processes of the Ray cluster that is there, or of a local one [BAT-5].
+    """As `replay.spread`, in the processes of the Ray cluster that is there, or of a local one [BAT-5].
 
     The lines are read here and handed over: the file need not be where the cluster is.
 
@@ -107,19 +86,19 @@ def spread_on_ray(
     if not tables:
         return
     ray.data.DataContext.get_current().execution_options.preserve_order = True
-    rows = staged(ray.data.from_arrow(tables), partial(_Compared, recipe), jobs)
+    stage = partial(_Stage, recipe, partial(table_of, Compared), COLUMN)
+    rows = _staged(ray.data.from_arrow(tables), stage, jobs)
     try:
         for batch in rows.iter_batches(batch_size=ROWS, batch_format="pyarrow"):
-            yield list(_read(batch))
+            yield [_compared(row) for row in batch.to_pylist()]
     except ray.exceptions.RayError:
         hint = "look at the logs of the cluster"
         raise ReplayError("the work failed on Ray", hint=hint, code="replay.worker-lost") from None
 
 
-def _read(batch: pyarrow.Table) -> Iterator[Compared]:
-    for row in batch.to_pylist():
-        plain: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in row.items()}
-        yield Compared(**{**plain, "change": Change(plain["change"])})
+def _compared(row: dict[str, Any]) -> Compared:
+    plain: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in row.items()}
+    return Compared(**{**plain, "change": Change(plain["change"])})
 
 
 def _ray() -> Any:

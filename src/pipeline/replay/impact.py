@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from cmf.json.codec import dumps
 from pipeline.decisions.decision import Action, Decision, Effect, Hit
 from pipeline.decisions.errors import ReplayError
 from pipeline.policy.policy_set import PolicySet
 from pipeline.provenance.profiles import Profiles
-from pipeline.replay.process_pool import spread
-from pipeline.replay.replay import Replay, agrees
+from pipeline.replay.replay import Replay, agrees, spread
 from pipeline.run.recorded_input import Entry, read_entry
 
 MAX_IDS: Final = 10_000  # ids listed per kind of change; all are counted
@@ -94,10 +93,7 @@ def _stops(hit: Hit) -> bool:
     return hit.enforced and hit.effect in _STOPS
 
 
-_Key: TypeAlias = tuple[str, str, str, str, str, bytes]
-
-
-def _by_effect(decision: Decision) -> dict[_Key, Hit]:
+def _by_effect(decision: Decision) -> dict[tuple[object, ...], Hit]:
     """The hits, keyed by everything that affects the traffic; explanations do not count."""
     return {
         (view.path, hit.rule, hit.code, hit.effect.value, hit.mode.value, dumps(dict(hit.fields))): hit
@@ -141,9 +137,8 @@ class Impact:
 
     def to_json(self) -> dict[str, Any]:
         """The whole as JSON."""
-        changed = (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT)
         shown: dict[str, Any] = {"entries": self.entries, "views": self.views}
-        for change in changed:
+        for change in (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT):
             shown[change.value] = {
                 "count": self.counts[change],
                 "rules": dict(self.rules.get(change, Counter()).most_common()),
@@ -189,15 +184,8 @@ def impact_of(
 ) -> Impact:
     """The effect of the change from `base` to `head` on the entries in the lines.
 
-    Args:
-        found: lines of a file of entries.
-        base: the current policies.
-        head: the changed policies.
-        expected: the approximate number of lines: a few are not worth starting processes.
-        profiles: a profiles file, for both sets.
-        jobs: the number of processes; by default one per available core.
-        on_progress: called with the number of lines finished since the last call.
-        ray: whether to use a Ray cluster, an existing one or a local one [BAT-5].
+    `profiles` are for both sets; `expected` and `jobs` are as for `spread`; `on_progress` is called with the number of
+    lines finished since its last call; `ray` uses a Ray cluster, an existing one or a local one [BAT-5].
 
     Raises:
         PolicyError, ConfigError: a set or the profiles cannot be used, or Ray is not installed. ReplayError: the lines

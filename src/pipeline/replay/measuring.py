@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -67,9 +67,8 @@ def measure(
     Raises:
         PolicyError: the set cannot be used.
     """
-    seen = _Samples()
-    # Without the verdict cache, which would answer all but the first round.
-    replay = Replay(policies, profiles=profiles, engine=_SamplingEngine(embedded_engine(policies), seen))
+    seen = _SamplingEngine(embedded_engine(policies))  # no verdict cache: it would answer all but the first round
+    replay = Replay(policies, profiles=profiles, engine=seen)
     decisions: list[int] = []
     evaluations: list[int] = []
     judged = skipped = 0
@@ -96,7 +95,7 @@ def measure(
         decisions=len(decisions),
         decision_us=_percentiles(decisions),
         evaluate_us=_percentiles(evaluations),
-        rules_us=_rules(policies, seen, max(rounds, _MIN_ROUNDS)) if judged else {},
+        rules_us=_rules(policies, seen.calls, max(rounds, _MIN_ROUNDS)) if judged else {},
     )
 
 
@@ -114,27 +113,15 @@ def regressions(figures: Mapping[str, Any], baseline: Mapping[str, Any], allowed
     return found
 
 
-@dataclass(slots=True)
-class _Samples:
-    """The engine's time, and a sample of its queries: (entrypoint, shared, view)."""
-
-    listening: bool = False
-    evaluate_ns: int = 0
-    calls: list[tuple[str, bytes, bytes]] = field(default_factory=list)
-    _counted: Counter[str] = field(default_factory=Counter)
-
-    def note(self, entrypoint: str, shared: bytes, view: bytes) -> None:
-        if self.listening and self._counted[entrypoint] < SAMPLED_VIEWS:
-            self._counted[entrypoint] += 1
-            self.calls.append((entrypoint, shared, view))
-
-
 class _SamplingEngine(InlineEngine):
-    """Wraps an engine, recording its queries and its time."""
+    """Wraps an engine. Records its time, and a sample of its queries: (entrypoint, shared, view)."""
 
-    def __init__(self, engine: Engine, seen: _Samples) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._seen = seen
+        self._counted: Counter[str] = Counter()
+        self.listening = False
+        self.evaluate_ns = 0
+        self.calls: list[tuple[str, bytes, bytes]] = []
 
     @property
     def revision(self) -> str:
@@ -144,10 +131,12 @@ class _SamplingEngine(InlineEngine):
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
     ) -> list[EngineResult]:
         for entrypoint, view in zip(entrypoints, views, strict=True):
-            self._seen.note(entrypoint, shared, view)
+            if self.listening and self._counted[entrypoint] < SAMPLED_VIEWS:
+                self._counted[entrypoint] += 1
+                self.calls.append((entrypoint, shared, view))
         begin = perf_counter_ns()
         results = self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
-        self._seen.evaluate_ns += perf_counter_ns() - begin
+        self.evaluate_ns += perf_counter_ns() - begin
         return results
 
     def close(self) -> None:
@@ -162,12 +151,12 @@ def _percentiles(nanoseconds: Sequence[int]) -> dict[int, float]:
     }
 
 
-def _rules(policies: PolicySet, seen: _Samples, rounds: int) -> dict[str, float]:
+def _rules(policies: PolicySet, calls: Sequence[tuple[str, bytes, bytes]], rounds: int) -> dict[str, float]:
     """Rule → microseconds per view: each rule is evaluated alone on the views of its kinds."""
     asked = {rule.id: [f"data.{rule.package}.{effect.value}" for effect in rule.effects] for rule in policies.rules}
     engine = EmbeddedEngine(policies.modules, policies.data, [name for names in asked.values() for name in names])
     views: dict[str, list[tuple[bytes, bytes]]] = defaultdict(list)
-    for entrypoint, shared, view in seen.calls:
+    for entrypoint, shared, view in calls:
         views[entrypoint].append((shared, view))
     taken: dict[str, float] = {}
     for kind in {kind for rule in policies.rules for kind in rule.kinds}:
@@ -183,11 +172,10 @@ def _rules(policies: PolicySet, seen: _Samples, rounds: int) -> dict[str, float]
 
 def _fastest(engine: EmbeddedEngine, names: Sequence[str], shared: bytes, view: bytes, rounds: int) -> int:
     """The minimum of several runs, because other load only adds time."""
-    best = 0
-    for turn in range(rounds):
+    spent: list[int] = []
+    for _ in range(rounds):
         begin = perf_counter_ns()
         for name in names:
             engine.evaluate([name], shared, [view], timeout_seconds=_TIMEOUT_SECONDS)
-        spent = perf_counter_ns() - begin
-        best = spent if turn == 0 else min(best, spent)
-    return best
+        spent.append(perf_counter_ns() - begin)
+    return min(spent)

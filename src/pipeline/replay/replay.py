@@ -1,10 +1,21 @@
-"""Judging recorded inputs again, with their recorded facts, under other policies. Spec: replay.md."""
+"""Judging recorded inputs again, with their recorded facts, under other policies; and work on all cores.
+
+Spec: replay.md, batch.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from itertools import islice
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pipeline.decisions.approval import Approval
 from pipeline.decisions.context import Context
@@ -71,15 +82,11 @@ class Replay:
                 (`replay.incomplete`), or evaluating these policies failed (`replay.failed`).
         """
         if entry.decision.get("stages"):
-            raise ReplayError(
-                "stages affected this decision",
-                code="replay.stages",
-                hint="only decisions of policy alone can be replayed",
-            )
+            hint = "only decisions of policy alone can be replayed"
+            raise ReplayError("stages affected this decision", code="replay.stages", hint=hint)
         if entry.decision.get("complete") is not True:
-            raise ReplayError(
-                "the input was not judged completely", code="replay.incomplete", hint="leave this entry out"
-            )
+            hint = "leave this entry out"
+            raise ReplayError("the input was not judged completely", code="replay.incomplete", hint=hint)
         self._session.entry = entry
         pipeline = self._pipeline(entry.history)
         outcome = pipeline.run(entry.traffic, entry.context)
@@ -87,11 +94,8 @@ class Replay:
         remembered = pipeline.conversations
         remembered.erase(remembered.due(LAST, 2))
         if any(map(_is_outage, outcome.decision.hits)):
-            raise ReplayError(
-                "evaluating the policies failed",
-                code="replay.failed",
-                hint="check that the engine is available, and try again",
-            )
+            hint = "check that the engine is available, and try again"
+            raise ReplayError("evaluating the policies failed", code="replay.failed", hint=hint)
         return outcome
 
     def _pipeline(self, history: HistoryTrust) -> Pipeline:
@@ -143,3 +147,82 @@ class _RecordedSession(MemorySessions):
 
     def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:  # noqa: ARG002 - it keeps nothing
         return True
+
+
+# -- on all cores ------------------------------------------------------------------------------------------------------
+
+CHUNK: Final = 50  # lines that a process is given at once
+WORTH_A_PROCESS: Final = 500  # lines below which starting another one takes longer than it saves
+
+Result = TypeVar("Result")
+Work: TypeAlias = Callable[[list[bytes]], list[Result]]
+Recipe: TypeAlias = Callable[[], Work[Result]]
+
+_work: list[Work[Any]] = []  # of a worker process
+
+
+def spread(
+    found: Iterable[bytes], recipe: Recipe[Result], *, expected: int, jobs: int | None = None
+) -> Generator[list[Result], None, None]:
+    """The results for `found`, in order, a chunk at a time; whatever ends this process's work ends that of the others.
+
+    Args:
+        found: the lines; read no further than what is being worked on.
+        recipe: makes the work once in each process, so it must pickle; and here first, to report its errors once.
+        expected: about how many lines there are: a few are not worth other processes.
+        jobs: processes; by default one per available core.
+
+    Raises:
+        ReplayError: a process was lost (`replay.worker-lost`); and whatever recipe, work and lines raise.
+    """
+    count = max(1, min(jobs or len(os.sched_getaffinity(0)), expected // WORTH_A_PROCESS))
+    here = recipe()
+    if count == 1:
+        for chunk in chunks(found, CHUNK):
+            yield here(chunk)
+    else:
+        yield from _spread(found, recipe, count)
+
+
+def _spread(found: Iterable[bytes], recipe: Recipe[Result], count: int) -> Generator[list[Result], None, None]:
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(recipe,))
+    waiting: deque[Future[list[Result]]] = deque()
+    try:
+        for chunk in chunks(found, CHUNK):
+            with _interrupts_held():
+                waiting.append(pool.submit(_do, chunk))
+            if len(waiting) >= 4 * count:  # no more than this is held in memory
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool:
+        hint = "look for what ended it: memory, say"
+        raise ReplayError("a process that worked was lost", hint=hint, code="replay.worker-lost") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Inside, Ctrl-C waits. A process that is started inside never gets it, not even while it is being loaded."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def chunks(found: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    """`found` in lists of `size`, and what is left."""
+    lines = iter(found)
+    while chunk := list(islice(lines, size)):
+        yield chunk
+
+
+def _begin(recipe: Recipe[Any]) -> None:
+    _work.append(recipe())
+
+
+def _do(chunk: list[bytes]) -> list[Any]:
+    return _work[0](chunk)

@@ -23,7 +23,7 @@ from pipeline.policy import policy_set
 from pipeline.policy.policy_set import PolicySet
 from pipeline.replay import batch
 from pipeline.replay.batch import Judged, judge
-from pipeline.replay.process_pool import WORTH_A_PROCESS
+from pipeline.replay.replay import WORTH_A_PROCESS
 
 NO = 'deny contains {"code": "test.no", "reason": "No."} if contains(input.content, "no")'
 ANN = 'deny contains {"code": "test.ann", "reason": "Not ann."} if input.extensions.security.subject.id == "ann"'

@@ -21,8 +21,7 @@ from pipeline.decisions.errors import ReplayError
 from pipeline.policy import policy_set
 from pipeline.replay.impact import Change, Compared, Impact, compare, impact_of
 from pipeline.replay.measuring import regressions
-from pipeline.replay.process_pool import CHUNK, WORTH_A_PROCESS
-from pipeline.replay.replay import Replay, agrees
+from pipeline.replay.replay import CHUNK, WORTH_A_PROCESS, Replay, agrees
 from pipeline.run.recorded_input import Entry, read_entry
 from pipeline.sessions.base import MemorySessions
 
