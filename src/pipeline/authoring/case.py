@@ -1,4 +1,4 @@
-"""Reading test cases from files. Spec: docs/spec/cases.md.
+"""Reading test cases from files, and turning recorded inputs into cases. Spec: docs/spec/cases.md.
 
 A case is a conversation, its context, and the expected decision. Nothing is judged here.
 """
@@ -22,7 +22,7 @@ from cmf.enums import Role
 from cmf.errors import CmfError, ShapeError
 from cmf.json.codec import MAX_BYTES, loads
 from cmf.json.frozen import FrozenDict, frozen_mapping
-from cmf.json.value import Str, Value, json_schema, value
+from cmf.json.value import Str, Value, json_schema, to_json, value
 from cmf.message.message import Message
 from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import Request, Response
@@ -37,6 +37,7 @@ from pipeline.policy.metadata import DUPLICATE_KEY, load_yaml, yaml_problem
 from pipeline.policy.schemas import DIALECT
 from pipeline.provenance.claims import HistoryTrust, history_trust
 from pipeline.run.emit import with_provider
+from pipeline.run.recorded_input import Entry
 
 _Read = TypeVar("_Read", bound=Value)
 Names = tuple[Str, ...]
@@ -169,9 +170,8 @@ def _cells(path: Path, where: str, spelled: dict[str, Any]) -> Iterator[tuple[st
         yield name, spelled
         return
     if not isinstance(matrix, dict) or not all(isinstance(values, list) and values for values in matrix.values()):
-        raise _wrong(
-            path, f"{where}.matrix", "the matrix must map paths to lists of values", "write `path: [value, …]`"
-        )
+        message = "the matrix must map paths to lists of values"
+        raise _wrong(path, f"{where}.matrix", message, "write `path: [value, …]`")
     axes = [list(enumerate(values)) for values in matrix.values()]
     cells = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(cells) > MAX_CELLS:
@@ -259,10 +259,9 @@ def _read_as(cls: type[_Read], key: str, value: Any) -> _Read:
 
 
 def _history(word: object) -> HistoryTrust:
-    found = history_trust(word)
-    if found is None:
+    if (trust := history_trust(word)) is None:
         raise ShapeError("neither claimed nor trusted", path="history", hint="leave it out")
-    return found
+    return trust
 
 
 def _expectation(spelled: Any) -> Expectation:
@@ -296,11 +295,8 @@ def _wire(path: Path, source: Mapping[str, Any]) -> Traffic:
     """A conversation in a wire format: `{from, file | body, kind}`."""
     unknown = sorted(map(str, source.keys() - {"from", "file", "body", "kind"}))
     if unknown or ("file" in source) == ("body" in source):
-        raise ShapeError(
-            "not {from, file or body, kind}",
-            path="conversation",
-            hint="give the format, and the file relative to this one",
-        )
+        hint = "give the format, and the file relative to this one"
+        raise ShapeError("not {from, file or body, kind}", path="conversation", hint=hint)
     body = loads(_read(path.parent / str(source["file"]))) if "file" in source else source["body"]
     name = str(source.get("from"))
     if name == "canonical":
@@ -327,9 +323,8 @@ def _message(entry: Any, where: str) -> dict[str, Any]:
         elif key in ("tool_call", "tool_result"):
             parts += [_tool_part(key, one, where) for one in (item if isinstance(item, list) else [item])]
         elif key != "role":
-            raise ShapeError(
-                f"unknown key {key} of a message", path=where, hint="use text, tool_call, tool_result or content"
-            )
+            hint = "use text, tool_call, tool_result or content"
+            raise ShapeError(f"unknown key {key} of a message", path=where, hint=hint)
     return {"role": entry["role"], "content": parts}
 
 
@@ -431,7 +426,10 @@ def case_schema() -> dict[str, Any]:
         "skip": _TEXT,
     }
     of(Message)
-    definitions |= {"turn": {"anyOf": [_turn(), {"$ref": "#/$defs/Message"}]}, "wire": _wire_schema()}
+    kinds = {"enum": ["request", "response", "message"]}
+    wire = _object({"from": {"enum": ["canonical", *FORMATS]}, "file": _TEXT, "body": {}, "kind": kinds}, "from")
+    wire["oneOf"] = [{"required": ["file"]}, {"required": ["body"]}]
+    definitions |= {"turn": {"anyOf": [_turn(), {"$ref": "#/$defs/Message"}]}, "wire": wire}
     case = _object({key: keys[key] for key in sorted(KEYS)}, "name")
     defaults = _object({key: keys[key] for key in sorted(DEFAULTS)})
     cases = {"type": "array", "minItems": 1, "items": case}
@@ -445,21 +443,86 @@ def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
 
 def _turn(required: tuple[str, ...] = ("role",)) -> dict[str, Any]:
     """A message in its short spelling."""
-    parts = {kind: _one_or_more({"type": "object", "properties": known}) for kind, known in _PART_KEYS.items()}
+    schemas = {kind: {"type": "object", "properties": known} for kind, known in _PART_KEYS.items()}
+    parts = {kind: {"anyOf": [one, {"type": "array", "items": one}]} for kind, one in schemas.items()}
     facts = {"role": {"enum": list(Role)}, "text": _TEXT, **parts}
     return _object(facts if required else {**facts, "content": {"type": "array"}}, *required)
 
 
-def _one_or_more(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "array", "items": schema}]}
+# -- cases of recorded inputs [RPL-9] ----------------------------------------------------------------------------------
+
+_PLAIN: Final = frozenset({"messages", "model", "tools"})  # what a case can express without a wire body
 
 
-def _wire_schema() -> dict[str, Any]:
-    """A conversation in a wire format."""
-    facts = {
-        "from": {"enum": ["canonical", *FORMATS]},
-        "file": _TEXT,
-        "body": {},
-        "kind": {"enum": ["request", "response", "message"]},
+def case_text(entry: Entry, name: str | None = None) -> str:
+    """A file of one case, in YAML."""
+    return yaml_text({"cases": [recorded_case(entry, name)]})
+
+
+def yaml_text(document: Any) -> str:
+    """The document in YAML, without aliases; with escapes for what nobody would see or a terminal obey."""
+    for plain in (True, False):
+        text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=plain, width=110)
+        if all(line.isprintable() for line in text.split("\n")):
+            break
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def recorded_case(entry: Entry, name: str | None = None) -> dict[str, Any]:
+    """The case as in a case file; it expects the entry's recorded decision."""
+    case: dict[str, Any] = {"name": name or entry.id, "description": f"Judged as {entry.id}."}
+    case |= _recorded_traffic(entry)
+    context = to_json(entry.context)
+    subject = context.pop("subject", None)
+    if subject is not None:
+        case["subject"] = subject
+    if context:
+        case["context"] = context
+    session = {"labels": sorted(entry.session.labels), "counters": dict(entry.session.counters)}
+    if any(session.values()):
+        case["session"] = {part: held for part, held in session.items() if held}
+    if entry.history != "claimed":
+        case["history"] = entry.history
+    hits = [hit for view in entry.decision["views"] for hit in view["hits"]]
+    case["expect"] = {
+        "verdict": entry.decision["verdict"],
+        "rules": sorted({hit["rule"] for hit in hits}),
+        "codes": sorted({hit["code"] for hit in hits}),
     }
-    return {**_object(facts, "from"), "oneOf": [{"required": ["file"]}, {"required": ["body"]}]}
+    return case
+
+
+def left_out(entry: Entry) -> Iterator[str]:
+    """What was known when the entry was judged, but a case cannot express."""
+    session = entry.session
+    known = {
+        "the session's events": session.events,
+        "the session's approvals": session.asked,
+        "labels that were lifted": session.lifted,
+        "overrides in force": session.overrides,
+        "earlier traffic of the session": entry.seen,
+    }
+    return (what for what, facts in known.items() if facts)
+
+
+def _recorded_traffic(entry: Entry) -> dict[str, Any]:
+    body = to_json(entry.traffic)
+    if isinstance(entry.traffic, Request) and body.keys() <= _PLAIN:
+        spelled = {"conversation": [_short_message(message) for message in body.get("messages", [])]}
+        return spelled | {part: body[part] for part in ("model", "tools") if part in body}
+    return {"conversation": {"from": "canonical", "kind": type(entry.traffic).__name__.lower(), "body": body}}
+
+
+def _short_message(body: dict[str, Any]) -> dict[str, Any]:
+    """The short spelling of a message that is one text; any other as it is."""
+    content = body.get("content", [])
+    if body.keys() == {"role", "content"} and len(content) == 1:
+        (part,) = content
+        if part.keys() == {"content_type", "text"} and part["content_type"] == "text":
+            return {"role": body["role"], "text": part["text"]}
+    return body

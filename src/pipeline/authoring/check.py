@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -27,14 +28,14 @@ from pipeline.policy import exceptions, loading, metadata, policy_set, portabili
 from pipeline.policy.analysis import HINTS, INSTEAD, Place, Survey, allowed_builtins
 from pipeline.policy.analysis import Path as DataPath
 from pipeline.policy.loading import DATA_FILES, Sources
-from pipeline.policy.metadata import Module, Rule
+from pipeline.policy.metadata import Rule
 from pipeline.policy.policy_set import BuiltinErrors, PolicySet
 from pipeline.policy.portability import Finding, warning
 from pipeline.policy.rule_settings import DataFile
 from pipeline.run.assembly import Config, build_engine
 
 WARNINGS: Final = frozenset(
-    {"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit"} | {"policy.unknown-data"}
+    {"policy.negated-reference", "policy.may-vanish", "policy.unknown-data", "check.rule-off", "check.never-hit"}
 )
 """Findings that may be intended; every other finding is an error."""
 
@@ -94,7 +95,7 @@ def check(job: Job) -> Report:
         unread = list(_unparsed(sources))
         return _report(job, [*found, *(unread or [_finding_of(error)])], compiles=False)
     found += _unparsed(Sources(modules=(), tests=sources.tests, data={}))
-    rules = _rules(modules)
+    rules = [metadata.rule_of(module) for module in modules if not metadata.problems(module)]
     found += _banned(survey)
     found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
     found += portability.undefined_names(survey, sources.modules, sources.data)
@@ -106,12 +107,14 @@ def check(job: Job) -> Report:
     named = [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
     found += [one for one in named if one.place not in misnamed]
     found += _exceptions(job, sources, rules)
-    found += [_off(rule) for rule in _in_their_modes(rules, sources) if rule.mode is Mode.OFF]
+    found += _off(rules, sources)
     try:
         policies = policy_set.build(sources, entrypoint=job.entrypoint, builtin_errors=job.builtin_errors)
         build_engine(policies, "embedded", Config(builtin_errors=job.builtin_errors))
     except PolicyError as error:
-        return _report(job, [*found, *_unreported(error, found)], compiles=_compiles(sources))
+        if not any(one.refuses and one.code == error.code for one in found):  # usually it is among them already
+            found.append(_finding_of(error))
+        return _report(job, found, compiles=_compiles(sources))
     if cases:
         found += _never_hit(job, policies, cases)
     return _report(job, found, compiles=True)
@@ -119,10 +122,11 @@ def check(job: Job) -> Report:
 
 def _report(job: Job, found: Iterable[Finding], *, compiles: bool) -> Report:
     # The author cannot fix a warning about somebody else's file; how the set is loaded is the author's own choice.
-    wanted = (
-        one for one in found if is_error(one) or one.code == "policy.may-vanish" or _is_own(job, one.place.module)
-    )
-    unique = {(one.code, one.place, one.message): one for one in wanted}
+    unique = {
+        (one.code, one.place, one.message): one
+        for one in found
+        if is_error(one) or one.code == "policy.may-vanish" or _is_own(job, one.place.module)
+    }
     return Report(findings=tuple(sorted(unique.values(), key=lambda one: (one.place, one.code))), compiles=compiles)
 
 
@@ -132,12 +136,6 @@ def _is_own(job: Job, module: str) -> bool:
 
 def _finding_of(error: PolicyError) -> Finding:
     return Finding(error.code, Place(error.path, error.line, error.column), error.message, error.hint)
-
-
-def _unreported(error: PolicyError, found: Sequence[Finding]) -> Iterator[Finding]:
-    """The error that keeps the set from loading, unless it is among the findings already, as it usually is."""
-    if not any(one.refuses and one.code == error.code for one in found):
-        yield _finding_of(error)
 
 
 def _compiles(sources: Sources) -> bool:
@@ -161,11 +159,6 @@ def _unparsed(sources: Sources) -> Iterator[Finding]:
                 yield _finding_of(error)
 
 
-def _rules(modules: Iterable[Module]) -> list[Rule]:
-    """The rules among the modules whose METADATA is valid."""
-    return [metadata.rule_of(module) for module in modules if not metadata.problems(module)]
-
-
 def _banned(survey: Survey) -> Iterator[Finding]:
     """All calls of builtins that the embedded engine lacks: compiling would stop at the first."""
     allowed = frozenset(allowed_builtins())
@@ -176,11 +169,10 @@ def _banned(survey: Survey) -> Iterator[Finding]:
             if call.name in allowed or survey.rule(unused.callee(package, call)) is not None:
                 continue
             is_own = call.name.startswith("data.")
-            known = (
-                [".".join(path) for path in functions if path[-1][0] != "_"]
-                if is_own
-                else _callable(functions, package, allowed)
-            )
+            if is_own:
+                known = [".".join(path) for path in functions if path[-1][0] != "_"]
+            else:  # what can be called in a package without `data.`
+                known = [*(path[-1] for path in functions if path[:-1] == package), *allowed]
             code, message = "policy.banned-builtin", f"the embedded engine does not support {call.name}"
             if is_own or call.name.split(".")[0] not in _OPA_ONLY:
                 code, message = "policy.unknown-function", f"unknown function {call.name}"
@@ -198,21 +190,13 @@ _OPA_ONLY: Final = frozenset(
 """How names of OPA's builtins that the embedded engine lacks begin: up to their first dot."""
 
 
-def _callable(functions: Iterable[DataPath], package: DataPath, allowed: Iterable[str]) -> list[str]:
-    """The names that can be called in a package without `data.`."""
-    return [*(path[-1] for path in functions if path[:-1] == package), *allowed]
-
-
-def _in_their_modes(rules: Sequence[Rule], sources: Sources) -> Sequence[Rule]:
-    try:
-        return policy_set.with_configured_modes(rules, sources.data)
-    except PolicyError:
-        return rules  # building the set reports what is wrong with them
-
-
-def _off(rule: Rule) -> Finding:
-    hint = "set its mode to observe, or remove it"
-    return warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off and never evaluated", hint)
+def _off(rules: Sequence[Rule], sources: Sources) -> Iterator[Finding]:
+    with suppress(PolicyError):  # building the set reports what is wrong with the configured modes
+        rules = policy_set.with_configured_modes(rules, sources.data)
+    for rule in rules:
+        if rule.mode is Mode.OFF:
+            hint = "set its mode to observe, or remove it"
+            yield warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off and never evaluated", hint)
 
 
 def _exceptions(job: Job, sources: Sources, rules: Sequence[Rule]) -> Iterator[Finding]:
@@ -254,9 +238,8 @@ def _cases(files: Iterable[Path]) -> tuple[list[Case], list[Finding]]:
             where, _, inside = error.path.partition(": ")
             spot = _SPOT.fullmatch(where)
             place = Place(where, 0, 0) if spot is None else Place(spot[1], int(spot[2]), int(spot[3]))
-            bad.append(
-                Finding(error.code, place, f"{inside}: {error.message}" if inside else error.message, error.hint)
-            )
+            message = f"{inside}: {error.message}" if inside else error.message
+            bad.append(Finding(error.code, place, message, error.hint))
     return cases, bad
 
 
@@ -271,22 +254,15 @@ def _never_hit(job: Job, policies: PolicySet, cases: Sequence[Case]) -> Iterator
         except (CmfError, PipelineError) as error:
             yield Finding("case.invalid", Place(case.file, 0, 0), f"{case.name}: {error}", "")
     runner.close()
-    hit |= _hit_by_samples(job.own, policies, [rule for rule in own if rule.id not in hit])
+    engine = build_engine(policies, "embedded", Config(builtin_errors=policies.builtin_errors))
+    for rule, place in [(rule, place) for rule in own if rule.id not in hit for place in job.own]:
+        for sample in sorted((place / rule.path).parent.glob("samples/*.json")):
+            hit |= _hits(engine, policies, sample)
+    engine.close()
     for rule in own:
         if rule.id not in hit:
             message = f"{rule.id} hits in no test case and on no sample"
             yield warning("check.never-hit", Place(rule.path, 1, 1), message, "write a test case that it hits")
-
-
-def _hit_by_samples(places: Sequence[Path], policies: PolicySet, rules: Sequence[Rule]) -> set[str]:
-    engine = build_engine(policies, "embedded", Config(builtin_errors=policies.builtin_errors))
-    hit: set[str] = set()
-    for rule in rules:
-        for place in places:
-            for sample in sorted((place / rule.path).parent.glob("samples/*.json")):
-                hit |= _hits(engine, policies, sample)
-    engine.close()
-    return hit
 
 
 def _hits(engine: Engine, policies: PolicySet, sample: Path) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pipeline.decisions.decision import ARGUMENTS, EXTRA, WITH_ARGUMENTS, Effect
-from pipeline.policy.analysis import Definition, Path, Place, Survey
+from pipeline.policy.analysis import Definition, Path, Place, Survey, text_at
 from pipeline.policy.metadata import Module, Rule
 from pipeline.policy.portability import Finding, effect_paths, warning
 
@@ -39,11 +39,9 @@ def _misplaced(survey: Survey, rule: Rule) -> Iterator[Finding]:
     for path in effect_paths(rule):
         kinds, surveyed = _KINDS.get(path[-1]), survey.rule(path)
         if kinds is not None and surveyed is not None and not rule.kinds.intersection(kinds):
-            message = (
-                f"`{path[-1]}` applies to views of kind {' and '.join(kinds)} only, and this rule judges none of them"
-            )
+            only = f"`{path[-1]}` applies to views of kind {' and '.join(kinds)} only"
             hint = "add the kind to its METADATA; to change text, use `redact`"
-            yield _bad_effect(surveyed.definitions[0].place, message, hint)
+            yield _bad_effect(surveyed.definitions[0].place, f"{only}, and this rule judges none of them", hint)
 
 
 def _first_only(survey: Survey, rule: Rule) -> Iterator[Finding]:
@@ -65,12 +63,10 @@ def _any_differs(survey: Survey, rule: Rule, texts: Mapping[str, bytes]) -> Iter
     for reached in survey.reachable(effect_paths(rule)):
         for one in reached.definitions if reached.path[:-1] == package else ():
             for statement in (each for body in one.raw["bodies"] for each in body["statements"]):
-                found = _ANY_DIFFERS.fullmatch(_text_at(texts[one.place.module], statement["span"]))
+                found = _ANY_DIFFERS.fullmatch(text_at(texts[one.place.module], statement["span"]).strip())
                 if found is not None:
                     place = Place(one.place.module, statement["line"], statement["column"])
-                    message = (
-                        f"`{found[1]}[_] != {found[2]}` holds if any member is another one, and never for an empty list"
-                    )
+                    message = f"`{found[0]}` holds if any member is another one, and never for an empty list"
                     yield warning("check.any-differs", place, message, f"write `not {found[2]} in {found[1]}`")
 
 
@@ -102,13 +98,11 @@ def _bad_redactions(rule: Rule, place: Place, fields: Mapping[str, str | None]) 
         yield _bad_effect(place, message, "deny it instead, or in a call write `pointer` in place of `spans`")
     elif (pointer := fields.get("pointer")) is not None:
         if not pointer.startswith((ARGUMENTS, EXTRA)):
-            yield _bad_effect(
-                place, f"this pointer is neither into {ARGUMENTS}… nor into {EXTRA}…", "use `spans` for text"
-            )
+            message = f"this pointer is neither into {ARGUMENTS}… nor into {EXTRA}…"
+            yield _bad_effect(place, message, "use `spans` for text")
         elif pointer.startswith(ARGUMENTS) and rule.kinds.isdisjoint(WITH_ARGUMENTS):
-            message = (
-                f"only views of kind {' and '.join(sorted(WITH_ARGUMENTS))} have arguments, and this rule judges none"
-            )
+            kinds = " and ".join(sorted(WITH_ARGUMENTS))
+            message = f"only views of kind {kinds} have arguments, and this rule judges none"
             yield _bad_effect(place, message, "add the kind to its METADATA, or use `spans` for text")
 
 
@@ -121,16 +115,12 @@ def _written(definition: Definition, texts: Mapping[str, bytes]) -> str:
     raw, text = definition.raw, texts[definition.place.module]
     if raw["kind"] != "set" or raw["value"] is None:
         return ""
-    written = _text_at(text, raw["value"])
+    written = text_at(text, raw["value"]).strip()
     if not written.isidentifier():
         return written
-    statements = [_text_at(text, one["span"]) for body in raw["bodies"] for one in body["statements"]]
+    statements = [text_at(text, one["span"]).strip() for body in raw["bodies"] for one in body["statements"]]
     given = [found[1] for one in statements if (found := re.match(rf"{written}\s*:=\s*(.*)", one, re.DOTALL))]
     return given[0] if len(given) == 1 else ""
-
-
-def _text_at(text: bytes, span: Sequence[int]) -> str:
-    return text[span[0] : span[1]].decode().strip()
 
 
 def _literal(text: str) -> dict[str, str | None] | None:

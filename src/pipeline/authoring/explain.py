@@ -7,6 +7,7 @@ operands come from the prefix before it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -16,7 +17,7 @@ from cmf.json.codec import dumps, loads
 from pipeline.decisions.decision import Effect
 from pipeline.decisions.errors import EngineError, PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.policy.analysis import Definition, Path, Place, Survey, SurveyedRule
+from pipeline.policy.analysis import Definition, Path, Place, Survey, SurveyedRule, text_at
 from pipeline.policy.entrypoints import is_generated
 from pipeline.policy.metadata import Rule
 from pipeline.policy.policy_set import PolicySet
@@ -56,7 +57,7 @@ class Failing:
     behind: tuple[Body, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Body:
     """One definition, or one of its `else` branches, on one input.
 
@@ -67,9 +68,9 @@ class Body:
 
     name: str
     place: Place
-    ways: tuple[Bindings, ...]
     held: int
     of: int
+    ways: tuple[Bindings, ...] = ()
     values: tuple[Any, ...] = ()
     failing: tuple[Failing, ...] = ()
 
@@ -140,7 +141,12 @@ class Why:
         """
         content = document if isinstance(document, bytes) else dumps(document)
         asking = _Queries(self, content, query_seconds)
-        return [self._rule(rule, asking) for rule in self._wanted(loads(content), only)]
+        explained = []
+        for rule in self._wanted(loads(content), only):
+            surveyed = {Effect(path[-1]): self._survey.rule(path) for path in effect_paths(rule)}
+            bodies = {effect: asking.bodies(one, (), 0) for effect, one in surveyed.items() if one is not None}
+            explained.append(RuleWhy(rule=rule.id, bodies=bodies))
+        return explained
 
     def entrypoint(self, path: str, document: Mapping[str, Any] | bytes) -> tuple[Body, ...]:
         """What each definition of the rule `data.<package>.<rule>` does with the document.
@@ -171,11 +177,6 @@ class Why:
                 raise PolicyError(f"there is no rule {name}", hint=f"one of {', '.join(known)}", code="policy.no-rule")
         return [known[name] for name in only]
 
-    def _rule(self, rule: Rule, asking: _Queries) -> RuleWhy:
-        found = {Effect(path[-1]): self._survey.rule(path) for path in effect_paths(rule)}
-        bodies = {effect: asking.bodies(one, (), 0) for effect, one in found.items() if one is not None}
-        return RuleWhy(rule=rule.id, bodies=bodies)
-
 
 # -- generated functions -----------------------------------------------------------------------------------------------
 
@@ -204,32 +205,30 @@ class _Generated:
 
 def _generated(survey: Survey, texts: Mapping[str, bytes]) -> dict[tuple[Path, int], list[_Generated]]:
     """The bodies of each definition, by rule and number of the definition."""
-    found: dict[tuple[Path, int], list[_Generated]] = {}
-    count = 0
+    generated: dict[tuple[Path, int], list[_Generated]] = {}
+    numbers = itertools.count()
     for rule in survey.rules:
-        for number, definition in enumerate(rule.definitions):
-            bodies = list(_bodies(rule, definition, texts[definition.place.module], count))
-            count += len(bodies)
-            found[rule.path, number] = bodies
-    return found
+        for at, definition in enumerate(rule.definitions):
+            generated[rule.path, at] = list(_bodies(rule, definition, texts[definition.place.module], numbers))
+    return generated
 
 
-def _bodies(rule: SurveyedRule, definition: Definition, text: bytes, count: int) -> Iterator[_Generated]:
+def _bodies(rule: SurveyedRule, definition: Definition, text: bytes, numbers: Iterator[int]) -> Iterator[_Generated]:
     raw = definition.raw
     if definition.is_default:
         return
-    arguments = tuple(_slice(text, span) for span in raw["arguments"])
-    for number, body in enumerate(raw["bodies"] or [{"statements": [], "value": None, "else": False}]):
+    arguments = tuple(text_at(text, span) for span in raw["arguments"])
+    for body in raw["bodies"] or [{"statements": [], "value": None}]:
         steps = list(_steps(body["statements"], text, definition.place.module))
         value = body["value"] or raw["value"]
         if value is not None:
             bound = steps[-1].bound if steps else ()
-            shown = _slice(text, value).strip()
-            at = Place(definition.place.module, *_line_of(text, value[0]))
-            last = _Step(text=f"{_VALUE} := {shown}", place=at, operands=(), bound=(*bound, _VALUE))
-            steps.append(last)
+            shown = text_at(text, value).strip()
+            before = text[: value[0]]
+            at = Place(definition.place.module, before.count(b"\n") + 1, len(before) - before.rfind(b"\n"))
+            steps.append(_Step(text=f"{_VALUE} := {shown}", place=at, operands=(), bound=(*bound, _VALUE)))
         yield _Generated(
-            name=f"{_NAME}_{count + number}",
+            name=f"{_NAME}_{next(numbers)}",
             shown=".".join(rule.path[1:]),
             place=definition.place,
             arguments=arguments,
@@ -250,33 +249,21 @@ def _steps(statements: Sequence[Mapping[str, Any]], text: bytes, module: str) ->
         if statement["kind"] == "some":
             continue  # a declaration evaluates nothing; the variable is bound later
         yield _Step(
-            text=_slice(text, statement["span"]),
+            text=text_at(text, statement["span"]),
             place=Place(module, statement["line"], statement["column"]),
-            operands=tuple(_slice(text, span) for span in statement["operands"] if span is not None),
+            operands=tuple(text_at(text, span) for span in statement["operands"] if span is not None),
             bound=tuple(bound),
             is_negated=statement["kind"] == "not",
         )
 
 
-def _slice(text: bytes, span: Sequence[int]) -> str:
-    return text[span[0] : span[1]].decode()
-
-
-def _line_of(text: bytes, at: int) -> tuple[int, int]:
-    before = text[:at]
-    return before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
-
-
 def _modules(survey: Survey, bodies: Mapping[tuple[Path, int], list[_Generated]]) -> Iterator[str]:
-    by_module: dict[str, list[_Generated]] = {}
-    for generated in bodies.values():
-        for one in generated:
-            by_module.setdefault(one.place.module, []).append(one)
+    by_module: dict[str, list[str]] = {}
+    for one in itertools.chain.from_iterable(bodies.values()):
+        by_module.setdefault(one.place.module, []).extend(_functions(one))
     for module in survey.modules:
-        own = by_module.get(module["path"], [])
-        if own:
-            package = ".".join(module["package"][1:])
-            parts = [f"package {package}", *module["imports"], *(line for one in own for line in _functions(one))]
+        if functions := by_module.get(module["path"]):
+            parts = [f"package {'.'.join(module['package'][1:])}", *module["imports"], *functions]
             yield "\n\n".join(parts) + "\n"
 
 
@@ -311,7 +298,7 @@ class _Queries:
         return tuple(self._body(one, package, arguments, depth) for one in generated)
 
     def _body(self, body: _Generated, package: str, arguments: Sequence[Any], depth: int) -> Body:
-        ways: list[Bindings] = [{}]
+        ways: list[dict[str, Any]] = [{}]
         for count in range(1, len(body.steps) + 1):
             found, error = self._query(package, f"{body.name}_{count}", arguments)
             if not found:
@@ -319,20 +306,11 @@ class _Queries:
                 asked = self._query(package, f"{body.name}_{count - 1}_operands", arguments)[0] if step.operands else []
                 rows = asked or [{"bound": way, "values": []} for way in ways]
                 failing = tuple(self._failing(body, step, row, error, depth) for row in rows[:MAX_WAYS])
-                return Body(
-                    name=body.shown, place=body.place, ways=(), held=count - 1, of=len(body.steps), failing=failing
-                )
+                return Body(body.shown, body.place, held=count - 1, of=len(body.steps), failing=failing)
             ways = found
+        values = tuple(way.pop(_VALUE, True) for way in ways[:MAX_WAYS])
         whole = len(body.steps)
-        shown = ways[:MAX_WAYS]
-        return Body(
-            name=body.shown,
-            place=body.place,
-            ways=tuple({name: value for name, value in way.items() if name != _VALUE} for way in shown),
-            values=tuple(way.get(_VALUE, True) for way in shown),
-            held=whole,
-            of=whole,
-        )
+        return Body(body.shown, body.place, ways=tuple(ways[:MAX_WAYS]), held=whole, of=whole, values=values)
 
     def _query(self, package: str, name: str, arguments: Sequence[Any]) -> tuple[list[Any], str]:
         """The value of a generated function, and the error code if it failed."""

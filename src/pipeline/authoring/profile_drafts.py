@@ -95,12 +95,7 @@ def _lines(profile: Profile, facts: Sequence[Fact]) -> Iterator[str]:
 def unmatched_patterns(
     profiles: Mapping[str, Profile], traffic: Iterable[Message | Request | Response]
 ) -> list[Unmatched]:
-    """Patterns that name no field of any recorded result or call of their tool, of tools that have some.
-
-    Args:
-        profiles: by key, as a file of profiles has them.
-        traffic: what was recorded.
-    """
+    """Patterns that name no field of any recorded result or call of their tool, of tools that have some."""
     wanted = {Entity.of_key(key): profile for key, profile in profiles.items()}
     missing = {entity: dict.fromkeys(_patterns(profile)) for entity, profile in wanted.items()}
     seen: Counter[tuple[Entity, bool]] = Counter()
@@ -133,12 +128,9 @@ def _fields(part: Part, entity: Entity, profile: Profile) -> set[Path] | None:
 
 def _patterns(profile: Profile) -> Iterator[tuple[str, str]]:
     """The patterns of a profile, each with the field that has it."""
-    fields = {
-        "control": profile.control or (),
-        "content": profile.content or (),
-        "result.fields": profile.rules.fields,
-        "result.field_labels": profile.rules.field_labels,
-    }
+    rules = profile.rules
+    fields = {"control": profile.control or (), "content": profile.content or ()}
+    fields |= {"result.fields": tuple(rules.fields), "result.field_labels": tuple(rules.field_labels)}
     return ((field, pattern) for field, patterns in fields.items() for pattern in patterns)
 
 

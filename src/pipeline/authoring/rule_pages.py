@@ -17,7 +17,7 @@ from urllib.parse import quote
 import yaml
 
 from pipeline.authoring.case import Case
-from pipeline.policy.lookahead import Lookahead, Lookaheads
+from pipeline.policy.lookahead import Lookahead
 from pipeline.policy.metadata import Rule
 from pipeline.policy.setting_schema import words
 
@@ -81,33 +81,24 @@ def made_by(maker: str) -> str:
 
 
 def _list(rules: Sequence[Rule], source: Source) -> Iterator[str]:
-    yield f"# {source.title}"
-    yield ""
-    yield f"{made_by(source.maker)} {source.about}".rstrip()
-    yield ""
-    yield "| rule | what it holds to | severity | kinds | standards |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield from (f"# {source.title}", "", f"{made_by(source.maker)} {source.about}".rstrip(), "")
+    yield from ("| rule | what it holds to | severity | kinds | standards |", "| --- | --- | --- | --- | --- |")
     for rule in rules:
         link, standards = f"[{rule.id}]({rule.id}.md)", ", ".join(map(_plain, rule.standards))
         yield f"| {link} | {_plain(rule.title)} | {rule.severity} | {len(rule.kinds)} | {standards} |"
 
 
 def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
-    yield f"# {rule.id}"
-    yield ""
-    yield made_by(source.maker)
-    yield ""
-    yield f"**{_plain(rule.title)}.** {' '.join(rule.description.split())}".rstrip()
-    yield ""
-    yield "| | |"
-    yield "| --- | --- |"
+    described = f"**{_plain(rule.title)}.** {' '.join(rule.description.split())}".rstrip()
+    yield from (f"# {rule.id}", "", made_by(source.maker), "", described, "", "| | |", "| --- | --- |")
     yield f"| code | `{rule.code}` |"
     yield f"| severity | {rule.severity} |"
     yield f"| mode | {rule.mode} |"
     yield f"| effects | {', '.join(rule.effects)} |"
     yield f"| kinds | {', '.join(sorted(rule.kinds))} |"
     yield f"| capabilities | {', '.join(sorted(rule.capabilities)) or 'none'} |"
-    yield f"| streams wait for | {_waits_for(rule.lookaheads)} |"
+    waits_for = "all of the text" if rule.lookaheads is None else "; ".join(map(_wait, rule.lookaheads))
+    yield f"| streams wait for | {waits_for} |"
     yield f"| standards | {', '.join(map(_plain, rule.standards)) or 'none'} |"
     if rule.id in source.sections:
         yield from ("", source.sections[rule.id])
@@ -122,12 +113,8 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
             yield from _case(case)
 
 
-def _waits_for(lookaheads: Lookaheads | None) -> str:
-    """How much of a stream's end is held back, in words."""
-    return "all of the text" if lookaheads is None else "; ".join(map(_wait, lookaheads))
-
-
 def _wait(one: Lookahead) -> str:
+    """How much of a stream's end is held back, in words."""
     if not one.word:
         return f"{one.chars} characters" + (f" unless `{one.where}` is empty" if one.where else "")
     behind = f", and as many behind {', '.join(f'`{each}`' for each in one.opened_by)}" if one.opened_by else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -53,7 +54,8 @@ class CaseRunner:
         self._policies = policies
         self._engine = engine
         self._config = config or Config()
-        self._roads: dict[tuple[Path | None, str], _CasePipeline] = {}
+        self._pipelines: dict[tuple[Path | None, str], tuple[Pipeline, MemorySessions]] = {}
+        self._numbers = itertools.count(1)
 
     def run(self, case: Case) -> CaseResult:
         """The result of the case.
@@ -63,53 +65,37 @@ class CaseRunner:
         """
         if case.skip is not None:
             return CaseResult(case=case, status="skipped")
-        road = self._pipeline_for(case)
-        outcome = road.judged(case)
+        outcome = self.judge(case)
         problems = [*_problems(case.expected, outcome)]
         for target, wire in case.expected.wire.items():
             # An outcome can be emitted only once, so judge again for each format.
-            problems += _wire_problems(target, wire, road.judged(case))
+            problems += _wire_problems(target, wire, self.judge(case))
         status: Status = "failed" if problems else "passed"
         return CaseResult(case=case, status=status, problems=tuple(problems), decision=outcome.decision)
 
     def judge(self, case: Case) -> Outcome:
         """The pipeline's outcome for the case, in a fresh session; see `run` for errors."""
-        return self._pipeline_for(case).judged(case)
-
-    def close(self) -> None:
-        """Close the engines."""
-        for road in self._roads.values():
-            road.pipeline.close()
-
-    def _pipeline_for(self, case: Case) -> _CasePipeline:
         key = (case.profiles, case.history)
-        if key not in self._roads:
+        if key not in self._pipelines:
             config = dataclasses.replace(self._config, history=case.history)
             profiles = Profiles.load(case.profiles) if case.profiles is not None else None
             sessions = MemorySessions()
             pipeline = Pipeline(
                 policies=self._policies, engine=self._engine, config=config, sessions=sessions, profiles=profiles
             )
-            self._roads[key] = _CasePipeline(pipeline=pipeline, sessions=sessions)
-        return self._roads[key]
-
-
-@dataclass(slots=True, kw_only=True)
-class _CasePipeline:
-    """A pipeline with its session store."""
-
-    pipeline: Pipeline
-    sessions: MemorySessions
-    used: int = 0
-
-    def judged(self, case: Case) -> Outcome:
-        self.used += 1
-        context = case.context.model_copy(update={"session": case.context.session or f"case-{self.used}"})
+            self._pipelines[key] = pipeline, sessions
+        pipeline, sessions = self._pipelines[key]
+        context = case.context.model_copy(update={"session": case.context.session or f"case-{next(self._numbers)}"})
         counts = tuple(Count(name=name, amount=Decimal(amount)) for name, amount in case.session.counters.items())
         if counts:
-            self.sessions.commit(context, None, Changes(counts=counts))
-        self.sessions.add_labels(context, frozenset(case.session.labels))
-        return self.pipeline.run(case.traffic, context)
+            sessions.commit(context, None, Changes(counts=counts))
+        sessions.add_labels(context, frozenset(case.session.labels))
+        return pipeline.run(case.traffic, context)
+
+    def close(self) -> None:
+        """Close the engines."""
+        for pipeline, _ in self._pipelines.values():
+            pipeline.close()
 
 
 def _problems(expected: Expectation, outcome: Outcome) -> Iterator[str]:
@@ -126,11 +112,12 @@ def _problems(expected: Expectation, outcome: Outcome) -> Iterator[str]:
     if expected.labels_include or expected.labels_exclude:
         yield from _labels(expected, outcome)
     for at, view in expected.views.items():
-        found = _view(decision, at)
-        if found is None:
-            yield f"views[{at}]: there is no such view; there are {', '.join(_named(decision.views)) or 'none'}"
+        named = [got for number, got in enumerate(decision.views) if at in (str(number), got.path)]
+        if named:
+            yield from _view_problems(f"views[{at}]", view, named[0])
         else:
-            yield from _view_problems(f"views[{at}]", view, found)
+            listed = ", ".join(f"{number} {got.path or got.kind}" for number, got in enumerate(decision.views))
+            yield f"views[{at}]: there is no such view; there are {listed or 'none'}"
 
 
 def _failures(expected: Expectation, hits: Iterable[tuple[ViewDecision, Hit]]) -> Iterator[str]:
@@ -171,16 +158,6 @@ def _labels(expected: Expectation, outcome: Outcome) -> Iterator[str]:
     yield from _lacks("labels", expected.labels_include, outcome.labels)
     if surplus := sorted(outcome.labels & set(expected.labels_exclude)):
         yield f"labels: {', '.join(surplus)} was added, which was not expected"
-
-
-def _view(decision: Decision, at: str) -> ViewDecision | None:
-    if at.isdecimal():
-        return decision.views[int(at)] if int(at) < len(decision.views) else None
-    return next((view for view in decision.views if view.path == at), None)
-
-
-def _named(views: Iterable[ViewDecision]) -> Iterator[str]:
-    return (f"{place} {view.path or view.kind}" for place, view in enumerate(views))
 
 
 def _view_problems(at: str, expected: ViewExpectation, got: ViewDecision) -> Iterator[str]:

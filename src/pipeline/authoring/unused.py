@@ -18,7 +18,7 @@ from pipeline.decisions.display import meant
 from pipeline.decisions.engine import Decided
 from pipeline.decisions.errors import PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.policy.analysis import Call, Definition, Path, Place, Survey, data_at, offset_of, without_prints
+from pipeline.policy.analysis import Call, Definition, Path, Place, Survey, data_at, offset_of, text_at, without_prints
 from pipeline.policy.loading import Sources
 from pipeline.policy.metadata import Module, Rule
 from pipeline.policy.portability import DEFAULTS, Finding, effect_paths, field_schema, needed, warning
@@ -30,22 +30,21 @@ Locate = Callable[[Path], Place]
 
 _PROBE_SECONDS: Final = 5.0
 _COMMENT: Final = re.compile(r"#.*")
-_LANGUAGE: Final = ("rego.", "future.")
 
 
 def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Locate) -> list[Finding]:
     """All findings, by place."""
-    texts = dict(sources.modules)
+    texts = {path: text.encode() for path, text in sources.modules}
     found = [
         *_settings(survey, sources.data, locate),
         *(one for rule in rules for one in _capabilities(survey, rule)),
         *_helpers(survey, sources.tests, rules),
-        *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
+        *(one for module in survey.modules for one in _imports(module, texts[module["path"]].decode())),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
         *_comparisons(survey, rules, texts),
         *_uri_patterns(survey, rules, sources.data),
         *_absent(survey, rules),
-        *_conditions(survey, sources, dict(without_prints(sources.modules))),  # as parsed by the survey
+        *_conditions(survey, sources),
     ]
     return sorted(found, key=lambda one: (one.place, one.code))
 
@@ -118,20 +117,19 @@ def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:
         target, _, alias = spelled.removeprefix("import ").partition(" as ")
         name = (alias or target.rpartition(".")[2]).strip()
         rest = re.sub(rf"^\s*{re.escape(spelled)}\s*$", "", code, count=1, flags=re.MULTILINE)
-        if target.startswith(_LANGUAGE) or not name.isidentifier() or re.search(rf"\b{name}\b", rest):
+        if target.startswith(("rego.", "future.")) or not name.isidentifier() or re.search(rf"\b{name}\b", rest):
             continue
         line = next((number for number, one in enumerate(code.splitlines(), 1) if one.strip() == spelled), 1)
         place = Place(module["path"], line, 1)
         yield warning("check.unused-import", place, f"{name} is imported but not used", "remove it")
 
 
-def _variables(definition: Definition, texts: Mapping[str, str]) -> Iterator[Finding]:
+def _variables(definition: Definition, texts: Mapping[str, bytes]) -> Iterator[Finding]:
     """Variables that are assigned and never used."""
-    source = _Source(texts[definition.place.module])
-    whole = source.definition(definition)
+    whole = _definition_text(definition, texts[definition.place.module])
     for body in definition.raw["bodies"]:
         for statement in body["statements"]:
-            text = source.slice(statement["span"])
+            text = text_at(texts[definition.place.module], statement["span"])
             for name in statement["binds"]:
                 shown = re.escape(name)
                 declared = re.search(rf"\b{shown}\s*:=", text) or (
@@ -143,22 +141,15 @@ def _variables(definition: Definition, texts: Mapping[str, str]) -> Iterator[Fin
                     yield warning("check.unused-variable", place, f"{name} is assigned but not used", hint)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A module's text, addressed by the survey's byte offsets."""
+def _definition_text(definition: Definition, text: bytes) -> str:
+    spans = [definition.raw["value"], *(one[key] for one in definition.raw["bodies"] for key in ("span", "value"))]
+    start = _offset(text, definition.place)
+    return text_at(text, (start, max((span[1] for span in spans if span is not None), default=start)))
 
-    text: str
 
-    def slice(self, span: Sequence[int] | None) -> str:
-        return "" if span is None else self.text.encode()[span[0] : span[1]].decode()
-
-    def offset(self, place: Place) -> int:
-        return len(self.text[: offset_of(self.text, place.line, place.column)].encode())
-
-    def definition(self, definition: Definition) -> str:
-        spans = [definition.raw["value"], *(one[key] for one in definition.raw["bodies"] for key in ("span", "value"))]
-        start = self.offset(definition.place)
-        return self.slice((start, max((span[1] for span in spans if span is not None), default=start)))
+def _offset(text: bytes, place: Place) -> int:
+    whole = text.decode()
+    return len(whole[: offset_of(whole, place.line, place.column)].encode())
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
@@ -178,21 +169,19 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "array": (),
     "object": (),
 }
-
-
 _FLAG: Final = re.compile(r"(?P<negated>not\s+)?(?P<path>input\.is_(?:pre|post))")
 _OF_KIND: Final = ("kind", "action", "is_pre", "is_post")
 """Fields determined by a view's kind, its role, and whether it is nested in another part."""
 
 
-def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, str]) -> Iterator[Finding]:
+def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, bytes]) -> Iterator[Finding]:
     """Fields compared with values that they never have: not in the enum, of another kind, or of another type."""
     for definition, kinds in _with_kinds(survey, rules):
-        source = _Source(texts[definition.place.module])
         for body in definition.raw["bodies"]:
             for statement in body["statements"]:
                 place = Place(definition.place.module, statement["line"], statement["column"])
-                for field, constant, hint in _never(source.slice(statement["span"]).strip(), kinds):
+                text = text_at(texts[definition.place.module], statement["span"]).strip()
+                for field, constant, hint in _never(text, kinds):
                     yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
 
 
@@ -340,14 +329,15 @@ class _Probe:
     text: str
 
 
-def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> Iterator[Finding]:
+def _conditions(survey: Survey, sources: Sources) -> Iterator[Finding]:
     """Conditions that never hold, whatever the input."""
+    texts = {path: text.encode() for path, text in without_prints(sources.modules)}  # as parsed by the survey
     homes = {module["path"]: module for module in survey.modules}
     probes = [
         probe
         for definition in survey.definitions()
         for body in definition.raw["bodies"]
-        for probe in _probes(survey, definition, body, homes[definition.place.module], texts)
+        for probe in _probes(survey, definition, body, homes[definition.place.module], texts[definition.place.module])
     ]
     silent: set[tuple[str, int]] = set()
     for probe, holds in zip(probes, _probe_results(probes, homes, sources), strict=True):
@@ -359,23 +349,22 @@ def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> I
 
 
 def _probes(
-    survey: Survey, definition: Definition, body: Mapping[str, Any], module: Mapping[str, Any], texts: Mapping[str, str]
+    survey: Survey, definition: Definition, body: Mapping[str, Any], module: Mapping[str, Any], text: bytes
 ) -> Iterator[_Probe]:
-    source = _Source(texts[definition.place.module])
     known: set[str] = set()
     kept: list[str] = []
     for statement in body["statements"]:
         if statement["kind"] == "some" or not set(statement["needs"]) <= known:
             continue
-        if not _is_constant(survey, definition, statement["span"], source, tuple(module["package"])):
+        if not _is_constant(survey, definition, statement["span"], text, tuple(module["package"])):
             continue
         known |= set(statement["binds"])
-        kept.append(source.slice(statement["span"]))
+        kept.append(text_at(text, statement["span"]))
         place = Place(definition.place.module, statement["line"], statement["column"])
         yield _Probe(place, body["span"][0], ".".join(module["package"][1:]), "\n\t".join(kept))
 
 
-def _is_constant(survey: Survey, definition: Definition, span: Sequence[int], source: _Source, package: Path) -> bool:
+def _is_constant(survey: Survey, definition: Definition, span: Sequence[int], text: bytes, package: Path) -> bool:
     if definition.uses_with:
         return False
     called = ((callee(package, one), one.place) for one in definition.calls)
@@ -383,9 +372,9 @@ def _is_constant(survey: Survey, definition: Definition, span: Sequence[int], so
         *((one.path, one.place) for one in definition.reads),
         *((path, place) for path, place in called if survey.rule(path) is not None),
     )
-    start, end = span
-    inside = [survey.resolved(path) for path, place in mentioned if start <= source.offset(place) < end]
-    rules = [survey.rule_of(path) for path in inside]
+    rules = [
+        survey.rule_of(survey.resolved(path)) for path, place in mentioned if span[0] <= _offset(text, place) < span[1]
+    ]
     if any(rule is None for rule in rules):
         return False
     reached = survey.reachable([rule.path for rule in rules if rule is not None])

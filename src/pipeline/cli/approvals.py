@@ -60,12 +60,7 @@ def list_approvals(
 
 
 @command.command("show")
-def show(
-    store: SessionStore,
-    id: ApprovalId,
-    seal_key: SealKey = None,
-    output: OutputAs = "text",
-) -> None:
+def show(store: SessionStore, id: ApprovalId, seal_key: SealKey = None, output: OutputAs = "text") -> None:
     """Show one approval; with the seal key, also its content."""
     with _approvals(store, seal_key) as approvals:
         approval = approvals.get(id)

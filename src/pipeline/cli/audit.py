@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 from typer.core import TyperCommand
 
-from pipeline.cli import audit_content, audit_record
+from cmf.json.codec import loads
+from pipeline.cli import audit_content
 from pipeline.cli.audit_content import take
 from pipeline.cli.groups import command_group
-from pipeline.cli.options import OutputAs, Place, PublicKeys, Second, SigningKey, WrittenAs
+from pipeline.cli.options import OutputAs, Place, PublicKeys, RecordId, Second, SigningKey, WrittenAs
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import write_line
 from pipeline.cli.stores import check_key, opened_for_search, other_key, reading
-from pipeline.decisions.display import counted, shortened, visible
+from pipeline.decisions.display import counted, escaped_json, shortened, visible
 from pipeline.decisions.errors import ConfigError, StoreError
 from pipeline.decisions.timestamps import instant_of, iso, micros
+from pipeline.review.summary import extent, hits, named, readable, sentence, skipped
 
 if TYPE_CHECKING:
     from pipeline.audit.bundle import Manifest
     from pipeline.audit.heads import Signer
     from pipeline.audit.query import Query
     from pipeline.audit.verification import Report
+    from pipeline.review.rules import PoliciesAtHand
     from pipeline.store.evidence import StoreEvidence
-    from pipeline.store.records import Placed, Search
+    from pipeline.store.records import Placed, Search, Stored
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "policies.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature", "bundle.unsigned"})
@@ -163,11 +166,8 @@ def export(
                 signer=signer,
             )
     if signer is None:
-        typer.echo(
-            "cmf: the manifest is not signed: give the key that signs this store's records with --signing-key FILE, or"
-            " verify the bundle with `cmf audit verify --unsigned`",
-            err=True,
-        )
+        hint = "give the key that signs this store's records with --signing-key FILE, or verify the bundle with"
+        typer.echo(f"cmf: the manifest is not signed: {hint} `cmf audit verify --unsigned`", err=True)
     typer.echo(f"{counted(count, 'record')} written to {visible(str(out))}")
 
 
@@ -232,7 +232,32 @@ def tail(
             records = rows_after(engine, seen, limit=_PAGE_SIZE)
 
 
-command.command("show")(audit_record.show)
+@command.command("show")
+def show(store: Place, id: RecordId, output: OutputAs = "text") -> None:
+    """Describe one record, with the file and line of each rule that hit.
+
+    With --format json it is printed as stored. Either way its place in its log is shown.
+    """
+    from pipeline.review.rules import PoliciesAtHand
+    from pipeline.run.assembly import load_policies
+    from pipeline.store.contents import erasure_of
+    from pipeline.store.evidence import StoreEvidence
+    from pipeline.store.records import stored_record
+
+    with one_line_errors(), reading(store) as engine:
+        record = stored_record(engine, id)
+        if record is None:
+            problem = f"{store} has no record {id}; `cmf audit find` and `cmf audit tail` list them"
+            fail(visible(problem), Exit.INPUT)
+        body = None if record.body is None else loads(record.body)
+        if output == "json":
+            kept = {"erased": True} if body is None else body
+            place = {"log": record.log, "place": record.place, "digest": record.digest}
+            typer.echo(escaped_json(place | {"record": kept}))
+            return
+        policies = PoliciesAtHand([load_policies(None)]).with_kept(lambda: StoreEvidence(engine).policies())
+        for line in _lines(record, body, policies, lambda: _erased(erasure_of(engine, id))):
+            typer.echo(visible(line))
 
 
 @command.command("head")
@@ -262,32 +287,23 @@ def _evidence(store: str) -> Iterator[StoreEvidence]:
 
 
 @contextmanager
-def _search(store: str) -> Iterator[Search]:
-    from pipeline.store.records import Search
-
-    with opened_for_search(store) as opened:
-        search = Search(opened.engine, opened.writer)
-        search.catch_up()
-        yield search
-
-
-@contextmanager
 def _finding(store: str, text: str, *, at_once: int = _PAGE_SIZE) -> Iterator[Iterator[Placed]]:
     """The query's results, newest first."""
     from pipeline.audit.query import parse
+    from pipeline.review.catalog import Catalog
     from pipeline.sessions.base import wall_clock
+    from pipeline.store.records import Search
 
     query = parse(text, wall_clock())
-    if not query.of_reviews:
-        with _search(store) as search:
-            yield _pages(search, query, at_once)
-        return
-    from pipeline.review.catalog import Catalog
-
     with opened_for_search(store) as opened:
-        catalog = Catalog(opened)
-        catalog.catch_up()
-        yield reversed(catalog.all_of(catalog.select(query)))
+        if query.of_reviews:
+            catalog = Catalog(opened)
+            catalog.catch_up()
+            yield reversed(catalog.all_of(catalog.select(query)))
+        else:
+            search = Search(opened.engine, opened.writer)
+            search.catch_up()
+            yield _pages(search, query, at_once)
 
 
 def _pages(search: Search, query: Query, at_once: int) -> Iterator[Placed]:
@@ -320,9 +336,8 @@ def _print_report(report: Report) -> None:
     if not report.anchored:
         typer.echo("not checked: whether the newest records are missing (give the exported heads with --heads)")
     if not report.trusted:
-        typer.echo(
-            "not checked: whether all of it was rewritten under another key (give the right one with --public-key)"
-        )
+        why = "whether all of it was rewritten under another key (give the right one with --public-key)"
+        typer.echo(f"not checked: {why}")
     problems = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
     typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{problems}")
 
@@ -349,3 +364,104 @@ def _print_record(record: Placed, output: WrittenAs) -> None:
 
 
 command.add_typer(audit_content.command)
+
+
+# -- one record, described for people [CLI-81] -------------------------------------------------------------------------
+
+Facts: TypeAlias = Iterator[tuple[str, str]]
+_LONGEST: Final = 512  # characters of a value
+_WIDTH: Final = 12  # of the names before the values
+_NO_RULES: Final = ("stage/", "engine", "session")  # what hits in the name of no rule
+_MOMENTS: Final = frozenset({"at", "expires_at", "until"})
+_ELSEWHERE: Final = frozenset({"schema", "id", "timestamp"})  # fields of an act that its first line or nobody needs
+
+
+def _lines(record: Stored, body: Any, policies: PoliciesAtHand, erased: Callable[[], str | None]) -> Iterator[str]:
+    """The record in lines, which may hold anything that traffic or people wrote.
+
+    `erased` says what became of its content; None if it is there.
+    """
+    written: Callable[[Any, PoliciesAtHand], Facts] = _act
+    if body is None:
+        yield f"{record.kind} {record.id}: its bytes were erased"
+    elif record.kind == "decision" and readable(body):
+        yield sentence(body)
+        written = _decision
+    else:
+        yield f"{record.kind} {record.id}"
+    for name, value in written(body or {}, policies):
+        yield f"{name:<{_WIDTH}}  {shortened(value, _LONGEST)}"
+    if written is _decision:
+        yield f"{'content':<{_WIDTH}}  {shortened(_content(body, erased), _LONGEST)}"
+    where = "in no log" if record.log is None else f"{record.log}, place {record.place}"
+    yield f"{'log':<{_WIDTH}}  {where}"
+    yield f"{'digest':<{_WIDTH}}  {record.digest}"
+
+
+def _act(body: Mapping[str, Any], _: PoliciesAtHand) -> Facts:
+    if "timestamp" in body:
+        yield "at", str(body["timestamp"])
+    for name, value in body.items():
+        if name in _MOMENTS and type(value) is int:
+            yield name, iso(value)
+        elif name not in _ELSEWHERE:
+            yield name, value if isinstance(value, str) else escaped_json(value, indent=None)
+
+
+def _decision(body: Mapping[str, Any], policies: PoliciesAtHand) -> Facts:
+    result = body["result"]
+    yield "at", body["timestamp"]
+    yield "verdict", f"{result['verdict']}, {result['action']} ({result['mode']})"
+    yield "subject", (body.get("subject") or {}).get("id") or "anonymous"
+    for name in ("session", "environment"):
+        if name in body:
+            yield name, body[name]
+    if "llm" in body:
+        yield "model", ":".join(filter(None, (body["llm"].get("provider"), body["llm"].get("model"))))
+    coverage = result["coverage"]
+    yield "parts", f"{coverage['evaluated']} of {coverage['produced']} judged"
+    for entry in skipped(body):
+        yield "not judged", f"{entry['path']}: {entry['reason']}"
+    for view, hit in hits(body):
+        yield "hit", _hit(view, hit)
+        if not hit["rule"].startswith(_NO_RULES):
+            yield "", f"  {_place(policies, body['revision'], hit)}"
+    for entry in result.get("approvals") or ():
+        yield "approval", f"{entry['id']}, {entry['status']}"
+    yield "policies", body["revision"]
+
+
+def _hit(view: Mapping[str, Any] | None, hit: Mapping[str, Any]) -> str:
+    where = "the run" if view is None else f"{named(view)}, at {view['path']}"
+    excused = hit.get("excused")
+    by = "" if excused is None else f"; not enforced: {escaped_json(excused, indent=None)}"
+    return f"{hit['effect']} by {hit['rule']} ({hit['code']}, {hit['severity']}): {extent(hit)}{where}{by}"
+
+
+def _place(policies: PoliciesAtHand, revision: str, hit: Mapping[str, Any]) -> str:
+    place = policies.place(revision, hit["rule"], hit["effect"], hit["code"])
+    if place is not None:
+        return f"{place['path']}:{place['line']}"
+    missing = "the policies are not in the store" if policies.of(revision) is None else "it is not among the policies"
+    return f"file and line of this rule are not known: {missing}"
+
+
+def _content(body: Mapping[str, Any], erased: Callable[[], str | None]) -> str:
+    content = body.get("content") or {}
+    if "left_out" in content:
+        return f"not kept: {content['left_out']}"
+    if "commitment" not in content:
+        return "not kept"
+    if (gone := erased()) is not None:
+        return gone
+    masked = sum(pointer.startswith("/content/") for pointer in body.get("masked") or ())
+    return "kept apart from the record" + (f", with secrets masked at {counted(masked, 'place')}" if masked else "")
+
+
+def _erased(state: Mapping[str, Any] | None) -> str | None:
+    """Who erased the content of a record, when and why; None if it is there."""
+    if state is None:
+        return None
+    if not state:
+        return "missing, and no erasure of it is on record: check the store with `cmf audit verify`"
+    return f"erased {state['timestamp']} by {state['actor'] or 'the store'}: {state['reason']} [{state['id']}]"

@@ -56,12 +56,7 @@ command = typer.Typer(cls=FullHelpGroup)
 
 @command.command("reveal")
 def reveal(
-    store: Place,
-    id: RecordId,
-    person: Person,
-    reason: Reason,
-    second: Second = None,
-    key: SigningKey = None,
+    store: Place, id: RecordId, person: Person, reason: Reason, second: Second = None, key: SigningKey = None
 ) -> None:
     """Print the judged input as a line of a replay file, after recording who asked for it and why."""
     with one_line_errors(), _contents(store, key, four_eyes=second is not None) as contents:
@@ -71,13 +66,7 @@ def reveal(
 
 
 @command.command("ask")
-def ask(
-    store: Place,
-    id: RecordId,
-    person: Person,
-    reason: Reason,
-    key: SigningKey = None,
-) -> None:
+def ask(store: Place, id: RecordId, person: Person, reason: Reason, key: SigningKey = None) -> None:
     """Request to see a judged input, if that takes two people. Prints an id for somebody else to grant."""
     with one_line_errors(), _contents(store, key) as contents:
         typer.echo(contents.four_eyes.ask(id, actor=acting(person, "reveal"), reason=reason).id)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -76,11 +75,7 @@ def build(
 
 @command.command("sign")
 def sign_in_place(
-    bundle: Bundle,
-    key: PrivateKey,
-    algorithm: AlgorithmOption = "RS256",
-    key_id: KeyId = "",
-    scope: Scope = "",
+    bundle: Bundle, key: PrivateKey, algorithm: AlgorithmOption = "RS256", key_id: KeyId = "", scope: Scope = ""
 ) -> None:
     """Sign a bundle in place, as `opa sign` does.
 
@@ -136,30 +131,35 @@ def verify_signature(
 
 
 @command.command("inspect")
-def inspect(
-    bundle: Bundle,
-    output: OutputAs = "text",
-) -> None:
+def inspect(bundle: Bundle, output: OutputAs = "text") -> None:
     """Show the content of a bundle: revision, roots, signature, rules, files.
 
     Exit codes: 0 shown, 3 bundle cannot be used.
     """
-    from pipeline.policy.loading import SIGNATURES, bundle_files
+    from pipeline.policy import policy_set
+    from pipeline.policy.loading import DATA_FILES, MANIFEST, SIGNATURES, bundle_files
 
     with one_line_errors():
         files = bundle_files(bundle)
         signatures = files.pop(SIGNATURES, None)
         signature = None if signatures is None else _signature(signatures)
-        loaded = _loaded(files)
-    manifest = _manifest(files)
+        policies = {
+            name: content
+            for name, content in files.items()
+            if name.endswith(".rego") or name.rpartition("/")[2] in DATA_FILES
+        }
+        loaded = policy_set.load(policies)  # a set without rules too
+    try:
+        manifest = json.loads(files.get(MANIFEST, b"{}"))
+    except ValueError:
+        manifest = None
     stated = manifest.get("revision") if isinstance(manifest, dict) else None
     if output == "json":
         write_json(_document(loaded, files, manifest, signature))
         return
     out = console()
-    fits = (
-        "as it says" if stated == loaded.revision else f"the manifest says {visible(str(stated)) if stated else 'none'}"
-    )
+    says = f"the manifest says {visible(str(stated)) if stated else 'none'}"
+    fits = "as it says" if stated == loaded.revision else says
     out.print(Text.assemble("revision   ", (loaded.revision, "bold"), f"  ({fits})"))
     if isinstance(manifest, dict) and manifest.get("roots"):
         out.print(f"roots      {', '.join(visible(str(root)) for root in manifest['roots'])}")
@@ -185,29 +185,6 @@ def _document(loaded: PolicySet, files: Files, manifest: Any, signature: dict[st
         "exceptions": len(loaded.exceptions),
         "files": {name: len(content) for name, content in sorted(files.items())},
     }
-
-
-def _loaded(files: Files) -> PolicySet:
-    """The set, signature ignored. A set without rules is loaded too."""
-    from pipeline.policy.loading import DATA_FILES
-    from pipeline.policy.policy_set import load
-
-    return load(
-        {
-            name: content
-            for name, content in files.items()
-            if name.endswith(".rego") or name.rpartition("/")[2] in DATA_FILES
-        }
-    )
-
-
-def _manifest(files: Files) -> Any:
-    from pipeline.policy.loading import MANIFEST
-
-    try:
-        return json.loads(files.get(MANIFEST, b"{}"))
-    except ValueError:
-        return None
 
 
 def _signature(signatures: bytes) -> dict[str, Any]:
@@ -239,29 +216,14 @@ def _signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> Signing
 
 def _replace(path: Path, content: bytes) -> None:
     """Write the file atomically."""
-    written = ""
+    partial = path.with_name(f".cmf-{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".cmf-", delete=False) as file:
-            written = file.name
+        with partial.open("xb") as file:
             file.write(content)
-        Path(written).chmod(0o666 & ~_umask())
-        Path(written).replace(path)
+        partial.replace(path)
     except OSError as error:
-        _remove(written)
         fail(f"{path}: cannot be written: {error.strerror}; give another path", Exit.USAGE)
-    except BaseException:  # also on Ctrl-C: no partial file is left
-        _remove(written)
-        raise
-
-
-def _remove(name: str) -> None:
-    if name:
+    finally:  # also on Ctrl-C: no partial file is left
         with contextlib.suppress(OSError):
-            Path(name).unlink()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            partial.unlink(missing_ok=True)

@@ -37,7 +37,7 @@ def from_record(
     Secrets are replaced by placeholders of the same shape. If that, or different policies, changes the decision, or a
     case cannot express everything that was known, standard error reports it.
     """
-    from pipeline.authoring.case_from_record import case_text, left_out
+    from pipeline.authoring.case import case_text, left_out
     from pipeline.run.masking import Masking
 
     with one_line_errors():

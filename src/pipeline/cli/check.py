@@ -14,14 +14,14 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from pipeline.cli.findings import Finding, JUnitCase, write_github, write_junit, write_sarif, write_text
+from pipeline.cli.findings import Finding, JUnitCase, write_report
 from pipeline.cli.fmt import find_program, run_program
 from pipeline.cli.options import SHIPPED, Entrypoint, FindingsAs, PolicyOption, Project, policy_place
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.rendering import write_json
 from pipeline.cli.test import case_files
-from pipeline.decisions.display import counted
+from pipeline.decisions.display import counted, visible
 
 BuiltinErrors = Literal["strict", "undefined"]
 
@@ -103,32 +103,22 @@ def command(
 
 
 def _write(findings: Sequence[Finding], output: FindingsAs, *, fails_on_warnings: bool) -> None:
-    match output:
-        case "text":
-            write_text(findings)
-            errors = sum(finding.severity == "error" for finding in findings)
-            typer.echo(f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
-        case "json":
-            write_json({"findings": [dataclasses.asdict(finding) for finding in findings]})
-        case "junit":
-            cases = [
-                _junit_case(finding, fails=finding.severity == "error" or fails_on_warnings) for finding in findings
-            ]
-            write_junit("cmf check", cases or [JUnitCase(suite="cmf check", name="clean")])
-        case "github":
-            write_github(findings)
-        case _:
-            write_sarif(findings)
-
-
-def _junit_case(finding: Finding, *, fails: bool) -> JUnitCase:
-    text = f"{finding.place}: {finding.text}"
-    return JUnitCase(
-        suite=finding.file,
-        name=finding.code,
-        failure=text if fails else None,
-        skipped=None if fails else text,
-    )
+    if output == "text":
+        for finding in findings:
+            mark = "" if finding.severity == "error" else "warning: "
+            typer.echo(visible(f"{finding.place}: {mark}{finding.text} [{finding.code}]"))
+        errors = sum(finding.severity == "error" for finding in findings)
+        typer.echo(f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
+    elif output == "json":
+        write_json({"findings": [dataclasses.asdict(finding) for finding in findings]})
+    else:
+        cases = []
+        for finding in findings:
+            text = f"{finding.place}: {finding.text}"
+            fails = finding.severity == "error" or fails_on_warnings
+            failure, skipped = (text, None) if fails else (None, text)
+            cases.append(JUnitCase(suite=finding.file, name=finding.code, failure=failure, skipped=skipped))
+        write_report(output, "cmf check", findings, cases or [JUnitCase(suite="cmf check", name="clean")])
 
 
 _TYPE_ERROR: Final = "opa.rego-type-error"
@@ -150,7 +140,7 @@ def _opa(folder: Path) -> list[Finding]:
     errors = _document(done.stdout or done.stderr, "opa").get("errors", []) if done.returncode else []
     return [
         Finding(
-            file=_here(str(folder / Path(place["file"]).relative_to(looked_at))) if "file" in place else str(folder),
+            file=file_of(str(folder / Path(place.get("file", looked_at)).relative_to(looked_at)), ()),
             message=error.get("message", "opa check failed"),
             code=f"opa.{error.get('code', 'error').replace('_', '-')}",
             line=place.get("row", 0),
@@ -179,12 +169,13 @@ def _regal(folder: Path) -> list[Finding]:
     regal = _needed("regal", folder)
     arguments: list[str | Path] = ["lint", "--format", "json"]
     with importlib.resources.as_file(_DEFAULT_REGAL_CONFIG) as config:
-        if not any((above / name).exists() for above in _with_parents(folder) for name in (".regal", ".regal.yaml")):
+        places = (folder.resolve(), *folder.resolve().parents)
+        if not any((place / name).exists() for place in places for name in (".regal", ".regal.yaml")):
             arguments += ["--config-file", config]
         document = _document(run_program(regal, [*arguments, folder]).stdout, "regal")
     return [
         Finding(
-            file=_here(violation["location"]["file"]),
+            file=file_of(violation["location"]["file"], ()),
             message=violation["description"],
             code=f"regal.{violation['title']}",
             severity="error" if violation["level"] == "error" else "warning",
@@ -200,10 +191,6 @@ _DEFAULT_REGAL_CONFIG: Final = (
 )
 
 
-def _with_parents(folder: Path) -> list[Path]:
-    return [folder.resolve(), *folder.resolve().parents]
-
-
 def _wanted(requested: bool | None, name: str, folder: Path) -> bool:
     return find_program(name, folder) is not None if requested is None else requested
 
@@ -211,10 +198,8 @@ def _wanted(requested: bool | None, name: str, folder: Path) -> bool:
 def _needed(name: str, folder: Path) -> str:
     program = find_program(name, folder)
     if program is None:
-        fail(
-            f"--with-{name} needs the `{name}` binary, which is not on PATH; install it or leave the option out",
-            Exit.USAGE,
-        )
+        why = f"--with-{name} needs the `{name}` binary, which is not on PATH"
+        fail(f"{why}; install it or leave the option out", Exit.USAGE)
     return program
 
 
@@ -224,7 +209,3 @@ def _document(text: str, name: str) -> dict[str, Any]:
     except ValueError:
         fail(f"{name} printed no report; run it by hand to see why", Exit.EVALUATION)
     return document
-
-
-def _here(file: str) -> str:
-    return file_of(file, ())

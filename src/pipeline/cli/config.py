@@ -51,10 +51,7 @@ def new() -> None:
 
 
 @command.command("show")
-def show(
-    config: ConfigOption = DEFAULT,
-    output: OutputAs = "text",
-) -> None:
+def show(config: ConfigOption = DEFAULT, output: OutputAs = "text") -> None:
     """Print every effective setting and its origin. Secrets are named, never shown."""
     with one_line_errors():
         loaded = load_settings(config)

@@ -32,8 +32,6 @@ from pipeline.decisions.display import visible
 
 if TYPE_CHECKING:
     from cmf.adapters.wire.loss import Loss
-    from pipeline.cli.trace import Tracing
-    from pipeline.decisions.context import Context
     from pipeline.engines.recording import Tap
     from pipeline.policy.policy_set import PolicySet
     from pipeline.run.outcome import Outcome
@@ -93,7 +91,7 @@ def command(
     Exit codes: 0 forwarded, 1 refused, 2 usage, 3 policy does not compile, 4 input not readable, 5 evaluation failed,
     6 suspended for approval.
     """
-    from pipeline.cli.trace import Traced
+    from pipeline.cli.trace import Traced, write_trace
     from pipeline.engines.recording import Tap
     from pipeline.engines.rego_tests import prints
     from pipeline.guard import Guard
@@ -102,7 +100,8 @@ def command(
     from pipeline.run.masking import Masking
     from pipeline.run.recorded_input import append, entry_of
 
-    tracing = _tracing(trace, lines=trace_lines, out=trace_out)
+    if trace is None and trace_out is not None:
+        fail("--trace-out needs --trace notes, fails or full", Exit.USAGE)
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()), ExitStack() as opened:
         sealing = None if seal_key is None else read_seal_key(seal_key)
@@ -110,9 +109,12 @@ def command(
         watched = _watched_sessions(store, opened)
         sessions = cast("SessionStore", watched)
         loaded = _loaded(policies, entrypoint, bundle_key, algorithm)
-        tap = Tap(build_engine(loaded, engine, config)) if tracing is not None or prints(loaded) else None
+        tap = Tap(build_engine(loaded, engine, config)) if trace is not None or prints(loaded) else None
         guard = opened.enter_context(Guard(loaded, engine=tap or engine, config=config, sessions=sessions))
-        judged_in = _context(context, subject, session)
+        with one_line_errors(str(context or "")):
+            judged_in = read_context(context, subject)
+        if session is not None:
+            judged_in = judged_in.model_copy(update={"session": session})
         with one_line_errors(file):
             read = read_wire(file, source, kind)
             traffic, target = read.traffic, to or read.source
@@ -127,12 +129,13 @@ def command(
         if record is not None:
             entry = entry_of(traffic, judged_in, noted.session, outcome.decision, seen=noted.seen)
             append(record, Masking().masked(entry) if without_secrets else entry)
-        if tap is not None and tracing is None:
+        if tap is not None and trace is None:
             _show_printed(tap, loaded, policies)
     wire, losses = _emitted(outcome, target, file)
-    if tap is not None and tracing is not None:
+    if tap is not None and trace is not None:
         with one_line_errors(policies=policies or ()):
-            tracing.write(Traced(policies=loaded, directories=policies, tap=tap, outcome=outcome, wire=wire))
+            traced = Traced(policies=loaded, directories=policies, tap=tap, outcome=outcome, wire=wire)
+            write_trace(traced, trace, most=trace_lines, out=trace_out)
     if output == "json":
         rendering.write_line(outcome.decision.to_json() | {"request": wire})
     else:
@@ -163,12 +166,6 @@ def _watched_sessions(store: str | None, opened: ExitStack) -> WatchedSessions:
     return WatchedSessions(MemorySessions() if store is None else opened.enter_context(open_sessions(store)))
 
 
-def _context(file: Path | None, subject: str | None, session: str | None) -> Context:
-    with one_line_errors(str(file or "")):
-        context = read_context(file, subject)
-    return context if session is None else context.model_copy(update={"session": session})
-
-
 def _show_printed(tap: Tap, policies: PolicySet, directories: list[Path] | None) -> None:
     """Show what policies printed, each line with its place."""
     from pipeline.engines.rego_tests import Printing
@@ -187,15 +184,6 @@ def _emitted(outcome: Outcome, target: str, file: str) -> tuple[Any, Sequence[Lo
         return emit(outcome, target) if outcome.value is not None else None, losses
 
 
-def _tracing(level: TraceLevel | None, *, lines: int, out: Path | None) -> Tracing | None:
-    """The trace that the options request, if any."""
-    from pipeline.cli.trace import Tracing
-
-    if level is None and out is not None:
-        fail("--trace-out needs --trace notes, fails or full", Exit.USAGE)
-    return None if level is None else Tracing(level=level, lines=lines, out=out)
-
-
 def _exit_code(outcome: Outcome, engine: EngineChoice) -> Exit:
     """The exit code of the decision; says it if there is none because the OPA server did not answer."""
     from pipeline.decisions.decision import Action
@@ -203,9 +191,8 @@ def _exit_code(outcome: Outcome, engine: EngineChoice) -> Exit:
 
     decision = outcome.decision
     if engine == "opa" and any(hit.code == "engine.unavailable" for hit in decision.reasons):
-        typer.echo(
-            "cmf: the OPA server did not answer; check --opa-url, and that `opa run --server` is running", err=True
-        )
+        hint = "check --opa-url, and that `opa run --server` is running"
+        typer.echo(f"cmf: the OPA server did not answer; {hint}", err=True)
     if decision.action is Action.SUSPEND:
         return Exit.SUSPENDED
     if decision.action is Action.REFUSE:

@@ -39,7 +39,20 @@ class Finding:
         return self.message + (f"; {self.hint}" if self.hint else "")
 
 
-def write_github(findings: Sequence[Finding]) -> None:
+def write_report(
+    output: Literal["junit", "github", "sarif"], name: str, findings: Sequence[Finding], cases: Sequence[JUnitCase]
+) -> None:
+    """Write what a CI system reads: the findings, or the test cases that stand for them."""
+    match output:
+        case "junit":
+            _write_junit(name, cases)
+        case "github":
+            _write_github(findings)
+        case "sarif":
+            _write_sarif(findings)
+
+
+def _write_github(findings: Sequence[Finding]) -> None:
     """Write annotations of a GitHub workflow."""
     for finding in findings:
         where = f"file={_property(finding.file)}"
@@ -56,13 +69,6 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def write_text(findings: Sequence[Finding]) -> None:
-    """Write a line per finding: place, message, hint, code."""
-    for finding in findings:
-        mark = "" if finding.severity == "error" else "warning: "
-        typer.echo(visible(f"{finding.place}: {mark}{finding.text} [{finding.code}]"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JUnitCase:
     """One test case of a JUnit report."""
@@ -74,7 +80,7 @@ class JUnitCase:
     seconds: float = 0.0
 
 
-def write_junit(name: str, cases: Sequence[JUnitCase]) -> None:
+def _write_junit(name: str, cases: Sequence[JUnitCase]) -> None:
     """Write a JUnit report, which most CI systems read."""
     failures = sum(case.failure is not None for case in cases)
     skipped = sum(case.skipped is not None for case in cases)
@@ -107,7 +113,7 @@ def visible_lines(text: str) -> str:
 _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def write_sarif(findings: Sequence[Finding]) -> None:
+def _write_sarif(findings: Sequence[Finding]) -> None:
     """Write SARIF 2.1.0, which code hosts show beside the lines."""
     codes = sorted({finding.code for finding in findings})
     driver = {"name": "cmf", "version": version("cmf-pipeline"), "rules": [{"id": code} for code in codes]}

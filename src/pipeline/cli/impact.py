@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.cli.findings import Finding, JUnitCase, write_github, write_junit
+from pipeline.cli.findings import Finding, JUnitCase, write_report
 from pipeline.cli.options import ProfilesOption, Records, RecordsKey, ReportAs, policy_option
 from pipeline.cli.policy_places import policies_at
 from pipeline.cli.reading import Exit, fail, one_line_errors
@@ -84,10 +84,9 @@ def command(
         case "json":
             revisions = {"base": before.revision, "head": after.revision}
             write_json({"records": total, **revisions, **impact.to_json(), "silent": silent})
-        case "junit":
-            _junit(impact, max_newly_denied, exceeded=exceeded)
         case _:
-            write_github(_findings(impact, records, exceeded=exceeded))
+            cases = _junit(impact, max_newly_denied, exceeded=exceeded)
+            write_report(output, "cmf impact", _findings(impact, records, exceeded=exceeded), cases)
     if exceeded:
         newly = impact.counts[Change.NEWLY_DENIED]
         typer.echo(f"cmf: {newly} newly denied, more than the {max_newly_denied} allowed", err=True)
@@ -150,7 +149,7 @@ def _who(out: Console, counted: Counter[str], how: str) -> None:
         out.print(Text(f"          {how} {visible(name)}: {count}"))
 
 
-def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
+def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> list[JUnitCase]:
     """A test case for each kind of change: the limited one can fail, uncertain ones are skipped."""
     from pipeline.replay.impact import Change
 
@@ -168,7 +167,7 @@ def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
                 skipped="; ".join(impact.reasons) if unknown else None,
             )
         )
-    write_junit("cmf impact", cases)
+    return cases
 
 
 def _findings(impact: Impact, records: str, *, exceeded: bool) -> list[Finding]:

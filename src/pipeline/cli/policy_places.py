@@ -5,7 +5,6 @@ What reads policies is imported when there is something to locate, so that help 
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from pipeline.decisions.errors import ConfigError
 
 if TYPE_CHECKING:
     from pipeline.decisions.decision import Hit
-    from pipeline.policy.metadata import Module
     from pipeline.policy.policy_set import PolicySet
 
 GIT: Final = "git:"
@@ -57,19 +55,20 @@ def policies_at(place: str, beside: str) -> Iterator[Path]:
     if not place.startswith(GIT):
         if place != SHIPPED and not Path(place).exists():
             hint = "name a directory, or a commit in the repository of the other directory"
-            raise ConfigError("no such directory or revision", path=place, hint=hint, code="config.no-revision")
+            raise _no_revision("no such directory or revision", place, hint)
         yield policy_directory(policy_place(place))
         return
     if beside.startswith(GIT):
-        hint = "make --base or --head a directory"
-        raise ConfigError(
-            "a revision needs a directory on the other side", path=place, hint=hint, code="config.no-revision"
-        )
+        raise _no_revision("a revision needs a directory on the other side", place, "make --base or --head a directory")
     import io
     import tarfile
     import tempfile
 
-    packed = _archive(place.removeprefix(GIT), Path(beside), place)
+    if not Path(beside).is_dir():
+        raise _no_revision("no such directory", beside, "name a directory")
+    commit = _commit(place.removeprefix(GIT), Path(beside), place)
+    # `.`, because git archives relative to the directory it runs in.
+    packed = _git(["archive", "--format=tar", commit, "."], Path(beside), place)
     with tempfile.TemporaryDirectory(prefix="cmf-") as folder:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
@@ -86,13 +85,8 @@ def _is_revision(place: str, beside: str) -> bool:
         return False
 
 
-def _archive(revision: str, directory: Path, place: str) -> bytes:
-    """The directory at that revision, as a tar archive."""
-    if not directory.is_dir():
-        raise ConfigError("no such directory", path=str(directory), hint="name a directory", code="config.no-revision")
-    commit = _commit(revision, directory, place)
-    # `.`, because git archives relative to the directory it runs in.
-    return _git(["archive", "--format=tar", commit, "."], directory, place)
+def _no_revision(message: str, path: str, hint: str) -> ConfigError:
+    return ConfigError(message, path=path, hint=hint, code="config.no-revision")
 
 
 def _commit(revision: str, directory: Path, place: str) -> str:
@@ -106,9 +100,7 @@ def _git(arguments: list[str], directory: Path, place: str) -> bytes:
         done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - no shell, no option from outside
     except (OSError, subprocess.CalledProcessError):
         hint = "name a revision in the repository of the other directory"
-        raise ConfigError(
-            "git cannot resolve this revision", path=place, hint=hint, code="config.no-revision"
-        ) from None
+        raise _no_revision("git cannot resolve this revision", place, hint) from None
     return done.stdout
 
 
@@ -121,7 +113,7 @@ class Places:
 
     def __init__(self, policies: PolicySet, directories: Sequence[Path] | None) -> None:
         self._rules = {rule.id: rule.path for rule in policies.rules}
-        self._modules = {module.path: module for module in policies.modules}
+        self._texts = dict(policies.modules)
         # A directory of data only extends the shipped rules, so rules not found elsewhere are shipped ones.
         self._directories = [policy_place(SHIPPED), *(directories or ())]
 
@@ -131,10 +123,11 @@ class Places:
 
     def of(self, hit: Hit) -> str:
         """`file:line` of the definition that produced `hit`; empty if it is not a rule of the set."""
-        path = self._rules.get(hit.rule)
-        if path is None:
+        from pipeline.review.rules import line_of
+
+        if (path := self._rules.get(hit.rule)) is None:
             return ""
-        return f"{self.file(path)}:{_line(self._modules[path], hit)}"
+        return f"{self.file(path)}:{line_of(self._texts[path], hit.effect.value, hit.code)}"
 
 
 def file_of(path: str, directories: Sequence[Path]) -> str:
@@ -150,22 +143,3 @@ def file_of(path: str, directories: Sequence[Path]) -> str:
     if file.is_relative_to(ours) and not ours.is_relative_to(here):
         return f"{SHIPPED}:{file.relative_to(ours).as_posix()}"
     return str(file.relative_to(here) if file.is_relative_to(here) else file)
-
-
-_DEFINITION: Final = re.compile(r"^(?P<effect>[a-z_]+)\s+contains\b", re.MULTILINE)
-_PACKAGE: Final = re.compile(r"^package\b", re.MULTILINE)
-
-
-def _line(module: Module, hit: Hit) -> int:
-    """The line of the definition of the hit's effect that contains its code; the package's if there is none."""
-    text = module.text
-    definitions = list(_DEFINITION.finditer(text))
-    defined = [match for match in definitions if match["effect"] == hit.effect.value]
-    ends = [match.start() for match in definitions] + [len(text)]
-    named = [
-        match
-        for match in defined
-        if f'"{hit.code}"' in text[match.start() : min(end for end in ends if end > match.start())]
-    ]
-    best = (named or defined or list(_PACKAGE.finditer(text)))[:1]
-    return text.count("\n", 0, best[0].start()) + 1 if best else 1

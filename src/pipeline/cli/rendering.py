@@ -48,12 +48,7 @@ def write_line(document: Any) -> None:
 
 
 def write_rows(
-    rows: Sequence[Row],
-    output: WrittenAs,
-    *,
-    document: Callable[[Row], Any],
-    line: Callable[[Row], str],
-    nothing: str,
+    rows: Sequence[Row], output: WrittenAs, *, document: Callable[[Row], Any], line: Callable[[Row], str], nothing: str
 ) -> None:
     """Write each row, as a line of JSON or for people; and say on standard error that there is `nothing`."""
     if not rows:

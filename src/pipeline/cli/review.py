@@ -85,17 +85,14 @@ def command(
         opened_for_search(store) if reads else opened_store(store, signing_key) as opened,
     ):
         port = listening.getsockname()[1]
-        keeper: Authenticator
-        hosts: frozenset[str] | None
-        if person is None:
-            keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"
-        else:
-            named = Named(Person(person, Role(role)), f"cmf_review_{port}")
-            keeper, hosts = named, own_hosts(port)
-            where = f"http://{HOST}:{port}/?t={named.token}"
+        keeper: Authenticator = Proxied(user_header, role_header, secret)
+        hosts, token = None, ""
+        if person is not None:
+            keeper = named = Named(Person(person, Role(role)), f"cmf_review_{port}")
+            hosts, token = own_hosts(port), f"?t={named.token}"
         site = Site(opened, policies=hand, seal_key=opens, heads=heads, keys=trusted)
         site.catalog.catch_up()
-        typer.echo(f"review: {where}")
+        typer.echo(f"review: http://{HOST}:{port}/{token}")
         serve(build_site(site, keeper, hosts=hosts), listening)
 
 
@@ -103,13 +100,11 @@ def _secret(file: Path) -> str:
     try:
         secret = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
-        raise ConfigError(
-            "the proxy's secret cannot be read", path=str(file), hint="give a readable text file"
-        ) from None
+        hint = "give a readable text file"
+        raise ConfigError("the proxy's secret cannot be read", path=str(file), hint=hint) from None
     if len(secret) < MIN_SECRET:
-        raise ConfigError(
-            "the proxy's secret is too short", path=str(file), hint=f"use at least {MIN_SECRET} characters"
-        )
+        hint = f"use at least {MIN_SECRET} characters"
+        raise ConfigError("the proxy's secret is too short", path=str(file), hint=hint)
     return secret
 
 

@@ -10,9 +10,7 @@ import typer
 SchemaName = Literal["view", "message", "decision", "profiles", "case", "config"]
 
 
-def command(
-    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = "view",
-) -> None:
+def command(name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="The schema to print.")] = "view") -> None:
     """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, test cases, or cmf.yaml."""
     typer.echo(json.dumps(_schema(name), indent=2))
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cmf.json.codec import dumps
-from pipeline.cli.findings import Finding, JUnitCase, write_github, write_junit, write_sarif
+from pipeline.cli.findings import Finding, JUnitCase, write_report
 from pipeline.cli.options import FindingsAs, PolicyOption
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail, one_line_errors
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pipeline.policy.metadata import Module
     from pipeline.policy.policy_set import PolicySet
 
-_CASE_FILES: Final = ("*.yaml", "*.yml")
 _WATCHED: Final = (".rego", ".yaml", ".yml", ".json")
 COVERAGE_SECONDS: Final = 60.0
 _SETTLE_MILLISECONDS: Final = 50  # an editor saves a file in several steps, which are one change
@@ -161,8 +161,7 @@ def _lines(engine: EmbeddedEngine, tap: Tap, places: Sequence[Path]) -> Iterator
 
 def case_files(directory: Path) -> list[Path]:
     """The case files of a project, ordered by name."""
-    folder = directory / "cases"
-    return sorted(path for name in _CASE_FILES for path in folder.rglob(name))
+    return sorted(path for name in ("*.yaml", "*.yml") for path in (directory / "cases").rglob(name))
 
 
 def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]:
@@ -225,12 +224,8 @@ def _shown(report: TestReport, output: FindingsAs, *, shows_coverage: bool, thre
             _text(report, shows_coverage=shows_coverage or short)
         case "json":
             _json(report)
-        case "junit":
-            _junit(report)
-        case "github":
-            write_github(_findings(report))
         case _:
-            write_sarif(_findings(report))
+            write_report(output, "cmf test", _findings(report), _junit(report))
     return Exit.REFUSED if report.failed or short else Exit.OK
 
 
@@ -274,12 +269,7 @@ def _print(out: Console, printed: Sequence[Printed]) -> None:
 
 def _ranges(lines: Sequence[int]) -> str:
     """`3, 7-9`."""
-    runs: list[list[int]] = []
-    for line in sorted(lines):
-        if runs and line == runs[-1][-1] + 1:
-            runs[-1].append(line)
-        else:
-            runs.append([line])
+    runs = ([line for _, line in run] for _, run in groupby(enumerate(sorted(lines)), lambda pair: pair[1] - pair[0]))
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
@@ -315,7 +305,7 @@ def _json(report: TestReport) -> None:
     write_json({"cases": cases, "tests": tests, "coverage": coverage})
 
 
-def _junit(report: TestReport) -> None:
+def _junit(report: TestReport) -> list[JUnitCase]:
     cases = [
         JUnitCase(
             suite=result.case.file,
@@ -335,7 +325,7 @@ def _junit(report: TestReport) -> None:
         )
         for test in report.tests
     ]
-    write_junit("cmf test", [*cases, *tests])
+    return [*cases, *tests]
 
 
 def _findings(report: TestReport) -> list[Finding]:

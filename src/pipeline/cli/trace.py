@@ -27,34 +27,23 @@ from pipeline.engines.rego_tests import Printing, prints
 from pipeline.policy.policy_set import PolicySet
 from pipeline.run.outcome import Outcome
 
-LINES: Final = 200  # printed by default
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tracing:
-    """The options: the level, the maximum number of lines, and a file to write to instead of standard error."""
-
-    level: TraceLevel
-    lines: int = LINES
-    out: Path | None = None
-
-    def write(self, traced: Traced) -> None:
-        """Print the lines, noting a cut, or write all of them to the file."""
-        lines = traced.lines(self.level)
-        if self.out is None:
-            shown = list(islice(lines, self.lines))
-            for line in shown or ["cmf: the trace is empty"]:
-                typer.echo(line, err=True)
-            if next(lines, None) is not None:
-                cut = f"… cut after {counted(self.lines, 'line')}; see more with --trace-lines, all with --trace-out"
-                typer.echo(cut, err=True)
-            return
-        try:
-            with self.out.open("w", encoding="utf-8") as file:
-                count = sum(bool(file.write(f"{line}\n")) for line in lines)
-        except OSError as error:
-            fail(f"the trace cannot be written to {self.out}: {error.strerror}; give another file", Exit.INPUT)
-        typer.echo(f"cmf: the trace is in {self.out}, {counted(count, 'line')}", err=True)
+def write_trace(traced: Traced, level: TraceLevel, *, most: int, out: Path | None) -> None:
+    """Print at most so many lines on standard error, noting a cut; or write all of them to a file."""
+    lines = traced.lines(level)
+    if out is None:
+        for line in list(islice(lines, most)) or ["cmf: the trace is empty"]:
+            typer.echo(line, err=True)
+        if next(lines, None) is not None:
+            cut = f"… cut after {counted(most, 'line')}; see more with --trace-lines, all with --trace-out"
+            typer.echo(cut, err=True)
+        return
+    try:
+        with out.open("w", encoding="utf-8") as file:
+            count = sum(bool(file.write(f"{line}\n")) for line in lines)
+    except OSError as error:
+        fail(f"the trace cannot be written to {out}: {error.strerror}; give another file", Exit.INPUT)
+    typer.echo(f"cmf: the trace is in {out}, {counted(count, 'line')}", err=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +72,10 @@ class Traced:
         with progress("tracing", len(views)) as done:
             for view in views:
                 documents = seen.get(view.path, [])
-                explanations = [] if why is None else [explanation_of(why, self.policies, view, documents, done)]
                 below = [*notes.get(view.path, ())]
-                below += [
-                    line for one in explanations for line in _bodies(one, level, places, seen_anyway.among(documents))
-                ]
+                if why is not None:
+                    explanation = explanation_of(why, self.policies, view, documents, done)
+                    below += _bodies(explanation, level, places, seen_anyway.among(documents))
                 if below:
                     yield f"trace {visible(view.path)}  {view.kind}  {view.verdict.value}"
                     yield from below
@@ -100,10 +88,9 @@ class Traced:
         notes: dict[str, list[str]] = {}
         for asked in self.tap.asked:
             printed = notes.setdefault(asked[1]["path"], [])
-            lines = [
-                f"  note  {places.file(one.path)}:{one.line}: {visible(one.text)}" for one in printing.lines([asked])
-            ]
-            printed += [line for line in lines if line not in printed]
+            for one in printing.lines([asked]):
+                line = f"  note  {places.file(one.path)}:{one.line}: {visible(one.text)}"
+                printed += [line] if line not in printed else []
         return notes
 
 

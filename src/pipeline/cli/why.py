@@ -131,7 +131,11 @@ def explanation_of(
     own: tuple[Body, ...] = ()
     if policies.own_entrypoint is not None and documents:
         own = why.entrypoint(policies.own_entrypoint, documents[0])
-    rules = tuple(_rules(why, policies, view, rule, documents))
+    asked = [each.id for each in policies.rules_for(ViewKind(view.kind)) if rule in (None, each.id)]
+    outcomes = [why.rules(document, only=asked) for document in documents]
+    # Each rule on the first document that it hits, or else on the first one.
+    of_each = (next((one for one in of_rule if one.hits), of_rule[0]) for of_rule in zip(*outcomes, strict=True))
+    rules = tuple(of_each)
     done(1)
     return ViewExplanation(view=view, rules=rules, own=own)
 
@@ -164,16 +168,6 @@ def _check_rule(policies: PolicySet, rule: str) -> None:
     rules = [each.id for each in policies.rules]
     if rule not in rules:
         fail(f"there is no rule {visible(rule)}; {meant(rule, rules, 'see `cmf doc`')}", Exit.USAGE)
-
-
-def _rules(
-    why: Why, policies: PolicySet, view: ViewDecision, rule: str | None, documents: Sequence[Mapping[str, Any]]
-) -> Iterator[RuleWhy]:
-    """Each rule on the first document that it hits, or else on the first one."""
-    asked = [each.id for each in policies.rules_for(ViewKind(view.kind)) if rule in (None, each.id)]
-    outcomes = [why.rules(document, only=asked) for document in documents]
-    for of_one_rule in zip(*outcomes, strict=True):
-        yield next((explained for explained in of_one_rule if explained.hits), of_one_rule[0])
 
 
 # -- JSON output -------------------------------------------------------------------------------------------------------
@@ -257,12 +251,8 @@ def _show(explanations: Sequence[ViewExplanation], places: Mapping[str, str], ru
         for body in near or explanation.own:
             _show_body(out, body.name, places, "", body)
         if near and len(near) < len(explanation.own):
-            out.print(
-                Text(
-                    f"  {counted(len(explanation.own) - len(near), 'definition')} stopped at the first expression",
-                    "dim",
-                )
-            )
+            others = counted(len(explanation.own) - len(near), "definition")
+            out.print(Text(f"  {others} stopped at the first expression", "dim"))
         if rule is not None and not explanation.rules:
             out.print(Text(f"  {rule} is not asked about it", "dim"))
         elif far:

@@ -121,6 +121,11 @@ def offset_of(text: str, line: int, column: int) -> int:
     return before + min(max(column - 1, 0), len(lines[line - 1]) if 0 < line <= len(lines) else 0)
 
 
+def text_at(text: bytes, span: Sequence[int]) -> str:
+    """The part of a module's text between two of the survey's offsets, which count bytes."""
+    return text[span[0] : span[1]].decode()
+
+
 class Place(NamedTuple):
     """Where in the policies something is; line and column count from 1."""
 

@@ -121,11 +121,6 @@ class SignedIn:
 
     The cookie is random and stands for the key in this process only. The host checks the key each time, so an expired
     token ends its session.
-
-    Args:
-        ask: the host.
-        cookie: its name.
-        clock: seconds, for the lifetime of cookies.
     """
 
     def __init__(self, ask: Ask, cookie: str, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -192,11 +193,8 @@ def _to_sign(site: Site, params: Mapping[str, str]) -> tuple[str, str, list[Plac
 
 
 def _counts(site: Site, rows: Sequence[Placed]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.verdict] = counts.get(row.verdict, 0) + 1
-        if disposition := site.catalog.state(row.id)["disposition"]:
-            counts[disposition] = counts.get(disposition, 0) + 1
+    counts = Counter(row.verdict for row in rows)
+    counts.update(filter(None, (site.catalog.state(row.id)["disposition"] for row in rows)))
     return dict(sorted(counts.items()))
 
 
@@ -219,7 +217,7 @@ def reveal(site: Site, visit: Visit) -> Answer:
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
     reason = form_text(visit, "reason", needed=True)
-    if kept_of(site.contents, row.id, site.body(row)) is not Kept.HERE:
+    if kept_of(site.contents, row.id, site.bodies([row]).get(row.seq)) is not Kept.HERE:
         raise Refused(409, "review.no-content", "No content of this decision is stored.")
     line = site.contents.reveal(row.id, actor=visit.subject, reason=reason)
     site.catalog.catch_up()
@@ -262,19 +260,14 @@ def sample(site: Site, visit: Visit) -> Answer:
     seed = form_text(visit, "seed") or secrets.token_hex(8)
     matches = site.catalog.select(site.query(text))
     by_rule = visit.form.get("by_rule") == "yes"
-    draw = _by_rule(site, matches, seed, int(size)) if by_rule else None
-    rows = sampled(site.catalog.all_of(matches), seed, int(size)) if draw is None else draw
+    if by_rule:
+        rows = _by_rule(site, matches, seed, int(size))
+    else:
+        rows = sampled(site.catalog.all_of(matches), seed, int(size))
     if not rows:
         raise Refused(422, "review.empty", "There is nothing to draw from.")
-    until = max(row.at for row in rows)
-    details = {
-        "query": text,
-        "seed": seed,
-        "size": int(size),
-        "by_rule": by_rule,
-        "of": matches.bit_count(),
-        "until": until,
-    }
+    details: Json = {"query": text, "seed": seed, "size": int(size), "by_rule": by_rule}
+    details |= {"of": matches.bit_count(), "until": max(row.at for row in rows)}
     sample_id = site.record(visit, "sample", "draw", details | {"ids": [row.id for row in rows]})
     return Redirect("/decisions", {"q": f"sample:{sample_id}"})
 

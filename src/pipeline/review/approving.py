@@ -86,30 +86,22 @@ def _found(site: Site, approval_id: str) -> Approval | None:
 def _hit_details(site: Site, visit: Visit, one: Approval) -> Json:
     now = micros(site.clock())
     open_still = one.status in (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
+    moments = {"asked": one.requested_at, "until": one.scope_until, "decided": one.decided_at, "used": one.used_at}
     return {
-        "id": one.asked.id,
-        "target": one.asked.target,
-        "rules": list(one.asked.rules),
-        "revision": one.asked.revision,
+        **{name: getattr(one.asked, name) for name in ("id", "target", "revision", "digest")},
+        **{name: list(getattr(one.asked, name)) for name in ("rules", "arguments", "reasons", "scopes")},
+        **{name: None if moment is None else iso(moment) for name, moment in moments.items()},
+        "expires": iso(one.asked.expires_at),
         "subject": shown_subject(one.key.subject),
         "subject_key": one.key.subject,
         "session": one.key.session,
-        "asked": iso(one.requested_at),
-        "expires": iso(one.asked.expires_at),
-        "digest": one.asked.digest,
-        "arguments": list(one.asked.arguments),
-        "reasons": list(one.asked.reasons),
-        "scopes": list(one.asked.scopes),
         "scope": one.scope.value,
         "owner": None if one.asked.owner is None else shown_subject(one.asked.owner),
-        "until": None if one.scope_until is None else iso(one.scope_until),
         "stands": one.stands(now),
         "revoker": one.revoker,
         "status": one.status.value,
         "expired": open_still and now >= one.asked.expires_at,
         "approver": one.approver,
-        "decided": None if one.decided_at is None else iso(one.decided_at),
-        "used": None if one.used_at is None else iso(one.used_at),
         "own": one.key.subject == subject_key(visit.person.name),
     }
 
@@ -161,17 +153,15 @@ def look(site: Site, visit: Visit) -> Answer:
 def decide(site: Site, visit: Visit) -> Answer:
     """Approve or deny; the approver is recorded and stored with the approval."""
     need(visit, Role.SIGNER)
-    yes = visit.form.get("answer") == "approve"
-    if not yes and visit.form.get("answer") != "deny":
-        raise Refused(422, "review.answer", "Choose approve or deny.")
-    if not yes:
-        site.approvals.deny(visit.path["id"], visit.subject)
-        return Redirect("/approvals")
-    try:
-        scope = ApprovalScope(visit.form.get("scope", ApprovalScope.ONCE))
-    except ValueError:
-        raise Refused(422, "review.answer", "Choose for what the approval is to hold.") from None
-    site.approvals.approve(visit.path["id"], visit.subject, scope=scope)
+    match visit.form.get("answer"), visit.form.get("scope", ApprovalScope.ONCE):
+        case "deny", _:
+            site.approvals.deny(visit.path["id"], visit.subject)
+        case "approve", scope if scope in set(ApprovalScope):
+            site.approvals.approve(visit.path["id"], visit.subject, scope=ApprovalScope(scope))
+        case "approve", _:
+            raise Refused(422, "review.answer", "Choose for what the approval is to hold.")
+        case _:
+            raise Refused(422, "review.answer", "Choose approve or deny.")
     return Redirect("/approvals")
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import bisect
 import threading
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import compress
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from pipeline.audit.query import REVIEWS, Query, Value
 from pipeline.decisions.timestamps import SECOND
@@ -25,6 +26,8 @@ EDITS: Final = frozenset({"redact", "rewrite", "strip_tool"})
 _EYES, _UNCOVERED, _DISPOSED, _SIGNED = 1, 2, 4, 8
 _DONE: Final = _DISPOSED | _SIGNED
 _MEMBER: Final = bytes.maketrans(b"01", b"\x00\x01")
+P = ParamSpec("P")
+T = TypeVar("T")
 _MANY: Final = 2_000  # names with more values than this are not shown as facets
 
 
@@ -40,12 +43,22 @@ class Session:
     edited: int = 0
     uncovered: int = 0
     severity: int = -1
-    needing_review: int = 0
     open: int = 0
     disposed: int = 0
     signed: int = 0
     last_at: int = 0
     assignee: str = ""
+
+
+def _locked(does: Callable[Concatenate[Catalog, P], T]) -> Callable[Concatenate[Catalog, P], T]:
+    """The method, while no other thread is in one."""
+
+    @wraps(does)
+    def locked(self: Catalog, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return does(self, *args, **kwargs)
+
+    return locked
 
 
 class Catalog:
@@ -79,158 +92,131 @@ class Catalog:
         self._about_session: dict[tuple[str, str | None], list[Annotation]] = {}
 
     def catch_up(self) -> None:
-        """Index the records added since the last call.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """Index the records added since the last call. StoreError: the database failed."""
         if is_behind(self._store.engine):
             self._search.catch_up()
         with self._lock:
-            while True:
-                after = self.rows[-1].seq if self.rows else 0
-                part = part_after(self._store.engine, after, kinds=KINDS)
-                if not part.rows:
-                    return
+            while (part := part_after(self._store.engine, self.newest, kinds=KINDS)).rows:
                 self._add_part(part)
 
+    @_locked
     def select(self, query: Query) -> int:
         """The decisions that match the query, as a set of positions."""
-        with self._lock:
-            matches = self._set("kind", "decision")
-            for term in query.terms:
-                having = 0
-                for value in term.values:
-                    having |= self._having(term.name, value)
-                matches &= ~having if term.negated else having
-            if query.since is not None or query.until is not None:
-                matches &= self._between(query.since, query.until)
-            return matches
+        matches = self._set("kind", "decision")
+        for term in query.terms:
+            having = 0
+            for value in term.values:
+                having |= self.having(term.name, value)
+            matches &= ~having if term.negated else having
+        if query.since is not None or query.until is not None:
+            matches &= self.between(query.since, query.until)
+        return matches
 
+    @_locked
     def page(self, matches: int, *, before: int | None, limit: int) -> list[Placed]:
         """The newest `limit` records in the set with a number below `before`."""
-        with self._lock:
-            if before is not None:
-                matches &= _below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
-            return [self.rows[at] for _, at in zip(range(limit), newest_first(matches), strict=False)]
+        if before is not None:
+            matches &= _below(bisect.bisect_left(self.rows, before, key=lambda row: row.seq))
+        return [self.rows[at] for _, at in zip(range(limit), newest_first(matches), strict=False)]
 
+    @_locked
     def all_of(self, matches: int) -> list[Placed]:
         """Every record in the set, oldest first."""
-        with self._lock:
-            return list(compress(self.rows, selectors(matches)))
+        return list(compress(self.rows, selectors(matches)))
 
+    @_locked
     def values(self, matches: int, name: str, limit: int = 8) -> list[tuple[str, int]]:
         """The most frequent values of `name` in the set with their counts; empty if there are too many values."""
-        with self._lock:
-            if name == "disposition":
-                every = {value: set_of(at, len(self.rows)) for value, at in self._disposed().items()}
-                counted = [(value, (having & matches).bit_count()) for value, having in every.items()]
-            else:
-                values = self._values.get(name, {})
-                if len(values) > _MANY:
-                    return []
-                counted = [(value, (self._set(name, value) & matches).bit_count()) for value in values]
+        if name == "disposition":
+            every = {value: self.having(name, value) for value in set(self._dispositions.values()) if value}
+        else:
+            values = self._values.get(name, {})
+            every = {value: self._set(name, value) for value in values} if len(values) <= _MANY else {}
+        counted = ((value, (having & matches).bit_count()) for value, having in every.items())
         return sorted((entry for entry in counted if entry[1]), key=lambda entry: (-entry[1], entry[0]))[:limit]
 
-    def having(self, name: str, value: str) -> int:
-        """The set of records with this value of `name`."""
-        with self._lock:
-            return self._having(name, Value(value))
-
-    def having_some(self, name: str) -> int:
-        """The set of records with any value of `name`."""
-        with self._lock:
-            return self._having(name, Value("", begins=True))
-
-    def between(self, since: int | None, until: int | None) -> int:
-        """The set of records from `since` up to but not including `until`, in microseconds since the epoch."""
-        with self._lock:
-            return self._between(since, until)
-
+    @_locked
     def seconds_to_review(self, matches: int) -> list[float]:
         """For each decision in the set with a disposition: the seconds until it first got one."""
-        with self._lock:
-            chosen = selectors(matches)
-            first_times = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
-            return [max(0, first - self._at[at]) / SECOND for at, first in first_times]
+        chosen = selectors(matches)
+        first_times = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
+        return [max(0, first - self._at[at]) / SECOND for at, first in first_times]
 
+    @_locked
     def span(self, matches: int) -> tuple[int, int] | None:
         """The times of the first and last record in the set; None if it is empty."""
-        with self._lock:
-            times = list(compress(self._at, selectors(matches)))
+        times = list(compress(self._at, selectors(matches)))
         return (min(times), max(times)) if times else None
 
+    @_locked
     def sessions(self, matches: int) -> list[Session]:
         """The sessions of the records in the set: those that need review first, then the newest."""
-        with self._lock:
-            numbers = set(compress(self._session_of, selectors(matches)))
-            chosen = [self._session_list[number] for number in numbers]
-        return sorted(
-            chosen, key=lambda session: (not session.open, -session.last_at, session.subject, session.id or "")
-        )
+        numbers = set(compress(self._session_of, selectors(matches)))
+        chosen = [self._session_list[number] for number in numbers]
+        return sorted(chosen, key=lambda kept: (not kept.open, -kept.last_at, kept.subject, kept.id or ""))
 
+    @_locked
     def session(self, subject: str, session: str | None) -> tuple[Session, list[Placed]] | None:
         """A session and its decisions, oldest first; None if there is none."""
-        with self._lock:
-            stored = self._sessions.get((subject, session))
-            return None if stored is None else (stored, [self.rows[at] for at in stored.positions])
+        stored = self._sessions.get((subject, session))
+        return None if stored is None else (stored, [self.rows[at] for at in stored.positions])
 
+    @_locked
     def row(self, id: str) -> Placed | None:
         """The record with that id."""
-        with self._lock:
-            at = self._by_id.get(id)
-            return None if at is None else self.rows[at]
+        at = self._by_id.get(id)
+        return None if at is None else self.rows[at]
 
+    @_locked
     def state(self, id: str) -> dict[str, str]:
         """The review state of a decision: `disposition`, `signed`, `assignee`; empty if not set."""
-        with self._lock:
-            at = self._by_id.get(id, -1)
-            of = {"disposition": self._dispositions, "signed": self._signed_by, "assignee": self._assignees}
-            return {name: values.get(at, "") for name, values in of.items()}
+        at = self._by_id.get(id, -1)
+        of = {"disposition": self._dispositions, "signed": self._signed_by, "assignee": self._assignees}
+        return {name: values.get(at, "") for name, values in of.items()}
 
+    @_locked
     def about(self, id: str) -> list[Annotation]:
         """The annotations of a decision, oldest first."""
-        with self._lock:
-            return list(self._about.get(id, ()))
+        return list(self._about.get(id, ()))
 
+    @_locked
     def about_session(self, subject: str, session: str | None) -> list[Annotation]:
         """The annotations of a session as a whole, oldest first."""
-        with self._lock:
-            return list(self._about_session.get((subject, session), ()))
+        return list(self._about_session.get((subject, session), ()))
 
+    @_locked
     def after(self, signature: Annotation) -> tuple[Annotation | None, Annotation | None]:
         """The annotation that withdrew a signature, and the second signature under it; None if there is none."""
-        with self._lock:
-            later = list(self._after.get(signature.id, ()))
+        later = list(self._after.get(signature.id, ()))
         back = next((annotation for annotation in later if annotation.body["action"] == "reopen"), None)
         under = later if back is None else later[: later.index(back)]
         return back, next((annotation for annotation in under if seconds(annotation, signature)), None)
 
+    @_locked
     def annotations_of(self, *kinds: str) -> list[Annotation]:
         """The annotations of these kinds, newest first."""
-        with self._lock:
-            return [annotation for annotation in reversed(self.annotations.values()) if annotation.kind in kinds]
+        return [annotation for annotation in reversed(self.annotations.values()) if annotation.kind in kinds]
 
+    @_locked
     def places(self) -> dict[str, array[int]]:
         """Log → the places of its decisions, in order."""
-        with self._lock:
-            return dict(self._places)
+        return dict(self._places)
 
+    @_locked
     def decisions_in(self, stretches: Mapping[str, Sequence[Sequence[int]]]) -> list[Placed]:
         """The decisions at these places: log → first and last place of each run."""
-        with self._lock:
-            return [self.rows[at] for at in self._in_places(stretches)]
+        return [self.rows[at] for at in self._in_places(stretches)]
 
     @property
+    @_locked
     def newest(self) -> int:
         """The number of the newest indexed record."""
-        with self._lock:
-            return self.rows[-1].seq if self.rows else 0
+        return self.rows[-1].seq if self.rows else 0
 
+    @_locked
     def needing(self) -> int:
         """How many decisions need review."""
-        with self._lock:
-            return self._having("needs", Value("review")).bit_count()
+        return self.having("needs", "review").bit_count()
 
     # Indexing
 
@@ -261,9 +247,8 @@ class Catalog:
             self._session_of.append(0)  # not needed: only decisions are looked up by it
             return
         key = (row.subject, row.session)
-        session = self._sessions.get(key)
-        if session is None:
-            session = self._sessions[key] = Session(len(self._session_list), row.subject, row.session)
+        if (session := self._sessions.get(key)) is None:
+            session = self._sessions[key] = Session(len(self._session_list), *key)
             self._session_list.append(session)
         self._session_of.append(session.number)
         session.positions.append(at)
@@ -294,7 +279,6 @@ class Catalog:
         flags = self._flags[at]
         session.edited += at in self._edited
         session.uncovered += bool(flags & _UNCOVERED)
-        session.needing_review += bool(flags & _EYES)
         session.open += bool(flags & _EYES)
         self._edited.discard(at)
 
@@ -378,7 +362,10 @@ class Catalog:
 
     # Searching
 
-    def _having(self, name: str, value: Value) -> int:
+    @_locked
+    def having(self, name: str, value: Value | str) -> int:
+        """The set of records with this value of `name`, or with one that begins like it."""
+        value = Value(value) if isinstance(value, str) else value
         if name in REVIEWS and name != "sample":
             return self._in_state(name, value)
         if name == "subject":
@@ -403,13 +390,6 @@ class Catalog:
         states = self._dispositions if name == "disposition" else self._assignees
         return set_of((at for at, state in states.items() if state and value.fits(state)), len(self.rows))
 
-    def _disposed(self) -> dict[str, list[int]]:
-        by_value: dict[str, list[int]] = {}
-        for at, value in self._dispositions.items():
-            if value:
-                by_value.setdefault(value, []).append(at)
-        return by_value
-
     def _set(self, name: str, value: str) -> int:
         """The set of records with a value: built once, then extended as records arrive."""
         positions = self._values.get(name, {}).get(value)
@@ -421,17 +401,16 @@ class Catalog:
             self._made[name, value] = (members, len(positions))
         return members
 
-    def _between(self, since: int | None, until: int | None) -> int:
-        if self._in_order:
-            end = len(self._at) if until is None else bisect.bisect_left(self._at, until)
-            start = 0 if since is None else bisect.bisect_left(self._at, since)
-            return _below(end) & ~_below(start)
-        if len(self._by_time) < len(self._at):  # not monotonic: several writers, or a clock set back
-            self._by_time = sorted(range(len(self._at)), key=self._at.__getitem__)
-        at = self._at.__getitem__
-        start = 0 if since is None else bisect.bisect_left(self._by_time, since, key=at)
-        end = len(self._at) if until is None else bisect.bisect_left(self._by_time, until, key=at)
-        return set_of(self._by_time[start:end], len(self._at))
+    @_locked
+    def between(self, since: int | None, until: int | None) -> int:
+        """The set of records from `since` up to but not including `until`, in microseconds since the epoch."""
+        size, at = len(self._at), self._at.__getitem__
+        if not self._in_order and len(self._by_time) < size:  # several writers, or a clock set back
+            self._by_time = sorted(range(size), key=at)
+        by_time = range(size) if self._in_order else self._by_time
+        start = 0 if since is None else bisect.bisect_left(by_time, since, key=at)
+        end = size if until is None else bisect.bisect_left(by_time, until, key=at)
+        return _below(end) & ~_below(start) if self._in_order else set_of(by_time[start:end], size)
 
 
 def _is_open(flags: int) -> bool:

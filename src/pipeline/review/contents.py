@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cmf.json.value import to_json
-from pipeline.authoring.case_from_record import case_text
+from pipeline.authoring.case import case_text
 from pipeline.authoring.explain import Why
 from pipeline.decisions.decision import Decision
 from pipeline.decisions.display import escaped_json
@@ -19,7 +19,7 @@ from pipeline.decisions.errors import PipelineError
 from pipeline.engines.recording import Tap
 from pipeline.policy.analysis import Place
 from pipeline.policy.policy_set import PolicySet
-from pipeline.replay.impact import Compared, Impact, compare
+from pipeline.replay.impact import Impact, compare
 from pipeline.replay.replay import Replay, agrees
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.summary import Json
@@ -68,13 +68,6 @@ class _Judge:
         """The outcome of judging it; the tap then has the policy inputs."""
         self.tap.asked.clear()
         return self.replay.outcome(entry)
-
-    def compared(self, line: bytes, after: _Judge) -> Compared:
-        """How another set's decision on the line differs."""
-        comparison = compare(line, self.replay, after.replay)
-        for judge in (self, after):
-            judge.tap.asked.clear()
-        return comparison
 
 
 class Rejudging:
@@ -139,7 +132,9 @@ class Rejudging:
                 return None
             impact = Impact()
             for line in lines:
-                impact.add(before.compared(line, after))
+                impact.add(compare(line, before.replay, after.replay))
+                before.tap.asked.clear()
+                after.tap.asked.clear()
         return impact.to_json()
 
 

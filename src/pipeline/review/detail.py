@@ -47,28 +47,22 @@ def session(site: Site, visit: Visit) -> Page:
 
 def _entry(site: Site, row: Placed, shown: Json, body: Mapping[str, Any] | None) -> Json:
     if body is None:
-        return shown | {
-            "erased": True,
-            "said": "This record was erased or cannot be read.",
-            "views": [],
-            "hits": [],
-        }
+        return shown | {"erased": True, "said": "This record was erased or cannot be read.", "views": [], "hits": []}
     result = body["result"]
+    nanoseconds = body.get("metrics", {}).get("run_ns")
     missing = {view["path"]: view["reason"] for view in skipped(body)}
-    judged = [_view(view) for view in result["views"]]
-    never = [{"path": path, "reason": reason} for path, reason in missing.items()]
     return shown | {
         "erased": False,
         "said": sentence(body),
-        "views": judged,
+        "views": [_view(view) for view in result["views"]],
         "hits": [hit | {"view": None if view is None else view["path"]} for view, hit in hits(body)],
-        "never": never,
+        "never": [{"path": path, "reason": reason} for path, reason in missing.items()],
         "not_evaluated": not_judged(body),
         "labels": list(body.get("labels_gained", ())),
         "parts": result["coverage"]["produced"],
         "evaluated": result["coverage"]["evaluated"],
         "mode": result["mode"],
-        "ms": _milliseconds(body),
+        "ms": None if nanoseconds is None else round(nanoseconds / 1e6, 2),
         "words": [_word(annotation) for annotation in site.catalog.about(row.id)],
     }
 
@@ -77,11 +71,6 @@ def _view(view: Mapping[str, Any]) -> Json:
     names = ("path", "kind", "role", "name", "uri", "action", "direction", "verdict", "outcome")
     shown = {name: view.get(name) for name in names}
     return shown | {"reused": bool(view.get("reused")), "hits": view["hits"], "origins": view.get("origins")}
-
-
-def _milliseconds(body: Mapping[str, Any]) -> float | None:
-    nanoseconds = body.get("metrics", {}).get("run_ns")
-    return None if nanoseconds is None else round(nanoseconds / 1e6, 2)
 
 
 def _word(annotation: Annotation) -> Json:
@@ -98,14 +87,14 @@ def _word(annotation: Annotation) -> Json:
 def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
     """A decision: what happened, then why, then the full record."""
     row = known(site, visit.path["id"])
-    body = site.body(row)
+    body = site.bodies([row]).get(row.seq)
     kept = kept_of(site.contents, row.id, body)
     data: Json = {
         **_entry(site, row, decision_rows(site, [row])[0], body),
-        "rules": [] if body is None else _rules(site, row, body),
+        "rules": _rules(site, row, body or {"result": {"views": ()}}),
         "record": body,
-        "masked": [] if body is None else [*body.get("masked", ())],
-        "erased_pointers": [] if body is None else [*body.get("erased", ())],
+        "masked": [*(body or {}).get("masked", ())],
+        "erased_pointers": [*(body or {}).get("erased", ())],
         "integrity": _integrity(row),
         "content": kept.value,
         "revealed": revealed,
@@ -162,18 +151,12 @@ def rule(site: Site, visit: Visit) -> Page:
     policy_rule = site.policies.rule(revision, visit.params.get("id", ""))
     if policy_rule is None:
         raise Refused(404, "review.unknown", "This rule is not among the policies of this site.")
-    text = site.policies.text(revision, policy_rule)
     data = {
-        "id": policy_rule.id,
         "revision": revision,
-        "path": policy_rule.path,
-        "title": policy_rule.title,
-        "description": policy_rule.description,
-        "code": policy_rule.code,
-        "severity": policy_rule.severity,
+        **{name: getattr(policy_rule, name) for name in ("id", "path", "title", "description", "code", "severity")},
         "mode": policy_rule.mode.value,
         "kinds": sorted(kind.value for kind in policy_rule.kinds),
         "standards": list(policy_rule.standards),
-        "lines": text.splitlines(),
+        "lines": site.policies.text(revision, policy_rule).splitlines(),
     }
     return Page("rule.html", data)

@@ -23,25 +23,30 @@ NEEDS: Final = "needs:review"
 
 def sessions(site: Site, visit: Visit) -> Page:
     """The sessions of the query's results, those that need review first."""
-    query = site.query(visit.q)
-    matches = site.catalog.select(query)
+    matches = site.catalog.select(site.query(visit.q))
     every = site.catalog.sessions(matches)
     start = _place(every, visit.params.get("after", ""))
     shown = every[start : start + PAGE]
     more = len(every) > start + PAGE
     data = {
-        "q": visit.q,
         "rows": [session_row(session) for session in shown],
         "sessions": len(every),
-        "decisions": matches.bit_count(),
         "needing": sum(bool(session.open) for session in every),
-        "upto": site.catalog.newest,
         "next": _cursor(shown[-1]) if more else None,
+    }
+    return Page("sessions.html", data | _around(site, visit, matches), rows=_Lazy(every))
+
+
+def _around(site: Site, visit: Visit, matches: int) -> Json:
+    """What both lists show around their rows."""
+    return {
+        "q": visit.q,
+        "decisions": matches.bit_count(),
+        "upto": site.catalog.newest,
         "facets": facets(site, matches, visit.q),
         "tabs": _tabs(visit.q),
         "filters": saved(site),
     }
-    return Page("sessions.html", data, rows=_Lazy(every))
 
 
 class _Lazy(Sequence[Json]):
@@ -91,53 +96,40 @@ def decisions(site: Site, visit: Visit) -> Page:
     matches = site.catalog.select(site.query(visit.q))
     page = site.catalog.page(matches, before=_number(visit.params.get("before", "")), limit=PAGE + 1)
     shown = page[:PAGE]
-    data = {
-        "q": visit.q,
-        "rows": _listed(site, shown),
-        "decisions": matches.bit_count(),
-        "upto": site.catalog.newest,
-        "next": str(shown[-1].seq) if len(page) > PAGE else None,
-        "facets": facets(site, matches, visit.q),
-        "tabs": _tabs(visit.q),
-        "filters": saved(site),
-    }
-    return Page("decisions.html", data, rows=decision_rows(site, _all(site, visit, matches)))
-
-
-def _all(site: Site, visit: Visit, matches: int) -> list[Placed]:
-    return site.catalog.all_of(matches) if visit.params.get("as") in ("csv", "jsonl") else []
+    data = {"rows": _listed(site, shown), "next": str(shown[-1].seq) if len(page) > PAGE else None}
+    every = site.catalog.all_of(matches) if visit.params.get("as") in ("csv", "jsonl") else []
+    return Page("decisions.html", data | _around(site, visit, matches), rows=decision_rows(site, every))
 
 
 def decision_rows(site: Site, rows: Sequence[Placed]) -> list[Json]:
     """The columns of decisions, the state of their reviews, and whether each was changed since it was recorded."""
     changed = site.changed(rows)
-    return [_decision_row(site, row) | {"changed": row.id in changed} for row in rows]
-
-
-def _decision_row(site: Site, row: Placed) -> Json:
-    return {
-        "id": row.id,
-        "at": iso(row.at),
-        "subject": shown_subject(row.subject),
-        "subject_key": row.subject,
-        "session": row.session,
-        "verdict": row.verdict,
-        "action": row.action,
-        "revision": row.revision,
-        **site.catalog.state(row.id),
-    }
+    return [
+        {
+            "id": row.id,
+            "at": iso(row.at),
+            "subject": shown_subject(row.subject),
+            "subject_key": row.subject,
+            "session": row.session,
+            "verdict": row.verdict,
+            "action": row.action,
+            "revision": row.revision,
+            **site.catalog.state(row.id),
+            "changed": row.id in changed,
+        }
+        for row in rows
+    ]
 
 
 def _listed(site: Site, rows: Sequence[Placed]) -> list[Json]:
     bodies = site.bodies(rows)
-    rows_shown: list[Json] = []
-    for row, columns in zip(rows, decision_rows(site, rows), strict=True):
+    listed = decision_rows(site, rows)
+    for row, columns in zip(rows, listed, strict=True):
         body = bodies.get(row.seq)
         columns["rules"] = [] if body is None else sorted({hit["rule"] for _, hit in hits(body)})
         columns["not_evaluated"] = 0 if body is None else not_judged(body)
         columns["parts"] = 0 if body is None else body["result"]["coverage"]["produced"]
-        rows_shown.append(columns)
-    return rows_shown
+    return listed
 
 
 def facets(site: Site, matches: int, q: str) -> list[Json]:
@@ -160,8 +152,7 @@ def toggled(q: str, name: str, value: str) -> str:
     """The query with the term added, or removed if present."""
     words = _given(q)
     term = plain(name, value)
-    kept = [word for word in words if word != term] if term in words else [*words, term]
-    return " ".join(shlex.quote(word) for word in kept)
+    return shlex.join([word for word in words if word != term] if term in words else [*words, term])
 
 
 def _given(q: str) -> list[str]:
@@ -172,27 +163,24 @@ def _given(q: str) -> list[str]:
 
 
 def _tabs(q: str) -> list[Json]:
-    rest = [word for word in _given(q) if word not in (NEEDS, "signed:yes", "disposition:incident")]
-    tabs = (("Needs review", NEEDS), ("Incidents", "disposition:incident"), ("Signed off", "signed:yes"), ("All", ""))
+    tabs = {"Needs review": NEEDS, "Incidents": "disposition:incident", "Signed off": "signed:yes", "All": ""}
     words = _given(q)
-    shown = []
-    for title, term in tabs:
-        on = term in words if term else len(rest) == len(words)
-        shown.append(
-            {"title": title, "q": " ".join(shlex.quote(word) for word in [*([term] if term else []), *rest]), "on": on}
-        )
-    return shown
+    rest = [word for word in words if word not in tabs.values()]
+    return [
+        {
+            "title": title,
+            "q": shlex.join([term, *rest] if term else rest),
+            "on": term in words if term else len(rest) == len(words),
+        }
+        for title, term in tabs.items()
+    ]
 
 
 def saved(site: Site) -> list[Json]:
     """The saved filters, by name; the newest of a name counts, and an empty one deletes it."""
-    newest: dict[str, Json] = {}
-    for annotation in site.catalog.annotations_of("filter"):
-        newest.setdefault(
-            annotation.body["name"],
-            {"name": annotation.body["name"], "q": annotation.body["query"], "by": annotation.by},
-        )
-    return sorted((row for row in newest.values() if row["q"]), key=lambda row: str(row["name"]))
+    newest = {annotation.body["name"]: annotation for annotation in reversed(site.catalog.annotations_of("filter"))}
+    listed = sorted((name, annotation) for name, annotation in newest.items() if annotation.body["query"])
+    return [{"name": name, "q": annotation.body["query"], "by": annotation.by} for name, annotation in listed]
 
 
 def _cursor(session: Session) -> str:

@@ -5,6 +5,8 @@ A chart is a table with the geometry of its drawing.
 
 from __future__ import annotations
 
+import functools
+import operator
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -12,8 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 from pipeline.audit.exporting import read_heads
-from pipeline.audit.query import Disposition
-from pipeline.audit.verification import Report
+from pipeline.audit.query import Disposition, Value
 from pipeline.decisions.context import shown_subject
 from pipeline.decisions.decision import OUTAGE_RULES, Action
 from pipeline.decisions.timestamps import SECOND, instant_of, iso
@@ -40,17 +41,14 @@ _WENT_ON: Final = (Action.FORWARD, Action.FORWARD_MODIFIED)
 
 def integrity(site: Site, _visit: Visit) -> Page:
     """The result of the last verification, the newest head of each log, and how to verify without this site."""
-    heads = []
     evidence = StoreEvidence(site.store.engine)
-    for log in evidence.logs():
-        for newest in deque(evidence.heads(log.id), maxlen=1):
-            heads.append(newest.head.to_json() | {"when": iso(newest.head.at)})
-    checked = site.verified
+    newest = [stored.head for log in evidence.logs() for stored in deque(evidence.heads(log.id), maxlen=1)]
+    heads = [head.to_json() | {"when": iso(head.at)} for head in newest]
     return Page(
         "integrity.html",
         {
             "heads": sorted(heads, key=lambda head: str(head["when"]), reverse=True),
-            "checked": None if checked is None else _checked(checked),
+            "checked": None if site.verified is None else _checked(site.verified),
             "exported": site.heads is not None,
             "keyed": site.keys is not None,
             "store": site.store.engine.url.database,
@@ -59,11 +57,7 @@ def integrity(site: Site, _visit: Visit) -> Page:
 
 
 def check(site: Site) -> Verified:
-    """Verify the whole log now.
-
-    Raises:
-        ConfigError: the exported heads cannot be read.
-    """
+    """Verify the whole log now. ConfigError: the exported heads cannot be read."""
     started = time.monotonic()
     exported = [] if site.heads is None else read_heads(site.heads)
     with StoreEvidence.at_one_moment(site.store.engine) as evidence:
@@ -73,8 +67,7 @@ def check(site: Site) -> Verified:
 
 
 def _checked(verified: Verified) -> Json:
-    report: Report = verified.report
-    body = report.to_json()
+    body = verified.report.to_json()
     return body | {
         "at": verified.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "seconds": round(verified.seconds, 2),
@@ -88,8 +81,8 @@ def charts(site: Site, visit: Visit) -> Page:
     matches = site.catalog.select(site.query(visit.q))
     denied = matches & site.catalog.having("verdict", "deny")
     newest = site.catalog.page(matches, before=None, limit=_MEASURED)
-    bodies = site.bodies(newest)
-    took = [body["metrics"]["run_ns"] / 1e6 for body in bodies.values() if body and "run_ns" in body.get("metrics", {})]
+    metrics = [body.get("metrics", {}) for body in site.bodies(newest).values() if body]
+    took = [figures["run_ns"] / 1e6 for figures in metrics if "run_ns" in figures]
     subjects = site.catalog.values(denied, "subject", limit=10)
     time_chart = _over_time(site.catalog, matches)
     data = {
@@ -118,10 +111,9 @@ def _over_time(catalog: Catalog, matches: int) -> Json:
     rows: list[Json] = []
     for at in range(first // step * step, last + 1, step):
         within = catalog.between(at, at + step)
-        counts = {
-            name: (those & within).bit_count() for name, those in (("all", matches), ("denied", denied), ("held", held))
-        }
-        rows.append({"from": iso(at), "until": iso(at + step), **counts})
+        counts = {"all": matches & within, "denied": denied & within, "held": held & within}
+        shown = {name: those.bit_count() for name, those in counts.items()}
+        rows.append({"from": iso(at), "until": iso(at + step), **shown})
     return {"step": step // SECOND, "rows": rows, "bars": _bars([row["denied"] for row in rows])}
 
 
@@ -139,10 +131,10 @@ def _bars(values: Sequence[int]) -> list[Json]:
     ]
 
 
-def _shares(counted: Iterable[tuple[str, int]]) -> list[Json]:
+def _shares(counted: Iterable[tuple[str, float]]) -> list[Json]:
     """Values with their counts, and each count as a share of the highest."""
     rows = list(counted)
-    highest = max([count for _, count in rows], default=1)
+    highest = max([count for _, count in rows], default=1) or 1
     return [{"value": value, "count": count, "share": round(100 * count / highest, 1)} for value, count in rows]
 
 
@@ -153,8 +145,7 @@ def spread(values: Sequence[float]) -> list[Json]:
         return []
     at = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
     rows = [(name, ordered[min(len(ordered) - 1, int(share * len(ordered)))]) for name, share in at.items()]
-    highest = max(value for _, value in rows) or 1
-    return [{"value": name, "count": round(value, 2), "share": round(100 * value / highest, 1)} for name, value in rows]
+    return [row | {"count": round(row["count"], 2)} for row in _shares(rows)]
 
 
 def signoffs(site: Site, _visit: Visit) -> Page:
@@ -166,18 +157,10 @@ def signoffs(site: Site, _visit: Visit) -> Page:
 
 
 def _signature(site: Site, annotation: Annotation) -> Json:
-    body = annotation.body
     reopened, second = site.catalog.after(annotation)
-    return {
+    return _comment(annotation) | {
         "id": annotation.id,
-        "at": iso(annotation.at),
-        "by": annotation.by,
-        "scope": body["scope"],
-        "said": body["said"],
-        "records": body["records"],
-        "counts": body["counts"],
-        "hash": body["hash"],
-        "comment": body.get("comment", ""),
+        **{name: annotation.body[name] for name in ("scope", "said", "records", "counts", "hash")},
         "reopened": None if reopened is None else _comment(reopened),
         "second": None if second is None else _comment(second),
         "waits": waits(site, annotation),
@@ -204,14 +187,9 @@ def has_signed(site: Site, name: str, words: str, hash: str) -> bool:
 
 def _sample(annotation: Annotation) -> Json:
     body = annotation.body
-    names = ("query", "seed", "size", "by_rule")
-    return {
-        "id": annotation.id,
-        "at": iso(annotation.at),
-        "by": annotation.by,
-        "drawn": len(body["ids"]),
-        "q": f"sample:{annotation.id}",
-    } | {name: body[name] for name in names}
+    drawn = {"id": annotation.id, "drawn": len(body["ids"]), "q": f"sample:{annotation.id}"}
+    drawn |= {"at": iso(annotation.at), "by": annotation.by}
+    return drawn | {name: body[name] for name in ("query", "seed", "size", "by_rule")}
 
 
 def signoff(site: Site, visit: Visit) -> Page:
@@ -219,13 +197,9 @@ def signoff(site: Site, visit: Visit) -> Page:
     annotation = signature(site, visit.path["id"])
     rows = signed_rows(site, annotation)
     changed = site.changed(rows)
-    data = _signature(site, annotation) | {
-        "stands": stands(site, annotation, rows) and not changed,
-        "changed": len(changed),
-        "set": annotation.body["set"],
-        "rows": decision_rows(site, rows[-PAGE:]),
-    }
-    return Page("signoff.html", data)
+    last = decision_rows(site, rows[-PAGE:])
+    data = {"stands": stands(site, annotation, rows) and not changed, "changed": len(changed), "rows": last}
+    return Page("signoff.html", _signature(site, annotation) | data | {"set": annotation.body["set"]})
 
 
 def stands(site: Site, annotation: Annotation, rows: Sequence[Placed]) -> bool:
@@ -284,7 +258,7 @@ def _week(site: Site, at: int, within: int) -> Json:
         "edited": _any(having("effect", effect) for effect in EDITS),
         "not_judged": having("covered", "no"),
         "went_on_in_outage": outage & went_on,
-        "overridden": site.catalog.having_some("override"),
+        "overridden": site.catalog.having("override", Value("", begins=True)),
         "open": having("needs", "review"),
     }
     return {
@@ -319,10 +293,7 @@ def _rule(site: Site, matches: int, rule: str, count: int) -> Json:
 
 
 def _any(sets: Iterable[int]) -> int:
-    union = 0
-    for members in sets:
-        union |= members
-    return union
+    return functools.reduce(operator.or_, sets, 0)
 
 
 def _rule_list(rules: dict[str, int]) -> str:

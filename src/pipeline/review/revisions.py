@@ -69,18 +69,13 @@ def policy(site: Site, visit: Visit) -> Page:
     loaded = site.policies.of(revision)
     if loaded is None and not ran["decisions"]:
         raise Refused(404, "review.unknown", "This site does not know that revision.")
-    rules = () if loaded is None else loaded.rules
-    data = ran | {
-        "there": loaded is not None,
-        "rules": [
-            {"id": rule.id, "title": rule.title, "severity": rule.severity, "mode": rule.mode.value, "path": rule.path}
-            for rule in rules
-        ],
-        "files": []
-        if loaded is None
-        else [{"path": path, "lines": len(text)} for path, text in _files(loaded).items()],
-    }
-    return Page("policy.html", data)
+    rules = [
+        {"id": rule.id, "title": rule.title, "severity": rule.severity, "mode": rule.mode.value, "path": rule.path}
+        for rule in (() if loaded is None else loaded.rules)
+    ]
+    files = {} if loaded is None else _files(loaded)
+    listed = [{"path": path, "lines": len(text)} for path, text in files.items()]
+    return Page("policy.html", ran | {"there": loaded is not None, "rules": rules, "files": listed})
 
 
 def _files(policies: PolicySet) -> dict[str, list[str]]:
@@ -174,15 +169,12 @@ def impact(site: Site, visit: Visit) -> Answer:
 
 
 def _changes(impact: Mapping[str, Any]) -> list[Json]:
-    return [
-        {
-            "change": label,
-            "count": change["count"],
-            "why": change.get("rules", change.get("reasons", {})),
-            "ids": change.get("ids", []),
-        }
-        for label, change in ((label, impact[change.value]) for change, label in _CHANGES.items())
-    ]
+    shown = []
+    for change, label in _CHANGES.items():
+        row = impact[change.value]
+        why = row.get("rules", row.get("reasons", {}))
+        shown.append({"change": label, "count": row["count"], "why": why, "ids": row.get("ids", [])})
+    return shown
 
 
 _CHANGES: Final = {

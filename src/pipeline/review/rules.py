@@ -6,6 +6,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.decisions.errors import PolicyError
@@ -53,13 +54,10 @@ class PoliciesAtHand:
         """The set of that revision."""
         with self._lock:
             if revision not in self._sets and self.known([revision]):
-                try:
+                with suppress(PolicyError):
                     policies = _loaded(self._packed[revision])
-                except PolicyError:
-                    policies = None
-                if policies is None or policies.revision != revision:
-                    return None
-                self._sets[revision] = policies
+                    if policies.revision == revision:
+                        self._sets[revision] = policies
             return self._sets.get(revision)
 
     def known(self, revisions: Iterable[str]) -> frozenset[str]:
@@ -81,11 +79,10 @@ class PoliciesAtHand:
 
     def place(self, revision: str, id: str, effect: str, code: str) -> Json | None:
         """File and line of the definition behind this hit; None if the revision is not available."""
-        rule = self.rule(revision, id)
-        if rule is None:
+        if (rule := self.rule(revision, id)) is None:
             return None
-        text = self.text(revision, rule)
-        return {"path": rule.path, "line": line_of(text, effect, code), "title": rule.title}
+        line = line_of(self.text(revision, rule), effect, code)
+        return {"path": rule.path, "line": line, "title": rule.title}
 
     def text(self, revision: str, rule: Rule) -> str:
         """The source of the rule's file; empty if not available."""
@@ -102,16 +99,13 @@ def _loaded(bundle: bytes) -> PolicySet:
 
 
 def line_of(text: str, effect: str, code: str) -> int:
-    """The line, from 1, of the definition of `effect` that contains `code`.
-
-    If none contains it, the first definition of the effect; 1 if there is none.
-    """
+    """The line, from 1, of the definition of `effect` that contains `code`; else of the first one, or the package."""
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if re.match(rf"{re.escape(effect)}\b", line)]
     for start in starts:
-        after = next(
-            (n for n in range(start + 1, len(lines)) if re.match(r"[a-z#}]", lines[n]) and lines[n] != "}"), len(lines)
-        )
+        rest = range(start + 1, len(lines))
+        after = next((n for n in rest if re.match(r"[a-z#}]", lines[n]) and lines[n] != "}"), len(lines))
         if f'"{code}"' in "\n".join(lines[start:after]):
             return start + 1
-    return starts[0] + 1 if starts else 1
+    packages = (number for number, line in enumerate(lines) if line.startswith("package"))
+    return next(iter([*starts, *packages]), 0) + 1

@@ -95,14 +95,10 @@ class Verified:
 
 
 class Site:
-    """The review site of one store.
+    """The review site of one store, which the caller closes.
 
-    Args:
-        store: the caller closes it.
-        policies: the available sets; of rules in other revisions only the id is known.
-        sessions: the store of approvals; by default `store`. seal_key: opens their content.
-        heads: the file of exported heads. keys: the trusted keys.
-        clock: the time.
+    Of rules in other revisions than those of `policies` only the id is known. `sessions` is the store of approvals, by
+    default the same, and `seal_key` opens their content. `heads` is the file of exported heads.
     """
 
     def __init__(
@@ -136,12 +132,8 @@ class Site:
         """The parsed query; AuditError if it is not valid."""
         return parse(text, self.clock())
 
-    def body(self, row: Placed) -> Json | None:
-        """The body of a record; None if it was erased or cannot be read."""
-        return self.bodies([row]).get(row.seq)
-
     def bodies(self, rows: Sequence[Placed]) -> dict[int, Json | None]:
-        """The bodies of records, by number."""
+        """The bodies of records, by number; None if one was erased or cannot be read."""
         stored = bodies_of(self.store.engine, [row.seq for row in rows])
         return {seq: _read(body) for seq, body in stored.items()}
 
@@ -150,11 +142,7 @@ class Site:
         return StoreEvidence(self.store.engine).changed(rows, self.keys)
 
     def record(self, visit: Visit, kind: str, action: str, details: Json) -> str:
-        """Write a record of `kind` and return its id once it is durable.
-
-        Raises:
-            StoreError: it may not be.
-        """
+        """Write a record of `kind` and return its id once it is durable. StoreError: it may not be."""
         details = {"by": as_recorded(visit.subject), **details}
         record = act_of(kind, kind, action, details, self.clock().astimezone(UTC), subject=visit.person.name)
         self._recorder.record(record)

@@ -72,7 +72,8 @@ def sentence(body: Mapping[str, Any]) -> str:
     described = 0 if result["action"] in ("refuse", "suspend") else len(_lifted(body, result["verdict"]))
     others = result.get("excused", 0) - described
     if others > 0:
-        sentences.append(f"{others} {'more ' if described else ''}{_hits(others)} excused, and so not enforced.")
+        were = "hit was" if others == 1 else "hits were"
+        sentences.append(f"{others} {'more ' if described else ''}{were} excused, and so not enforced.")
     return " ".join(sentences)
 
 
@@ -98,7 +99,7 @@ def _outcome(body: Mapping[str, Any]) -> str:
     if verdict == "warn":
         return f"Let through with a warning: {because}." if because else "Let through with a warning."
     parts = result["coverage"]["evaluated"]
-    return f"Let through: no rule objected to {_the_parts(parts)}."
+    return f"Let through: no rule objected to {'the one part' if parts == 1 else f'any of {parts} parts'}."
 
 
 def _approved(result: Mapping[str, Any]) -> bool:
@@ -128,22 +129,24 @@ def _because(reasons: Sequence[tuple[Json | None, Json]], verdict: str) -> str:
             described.append(f"policy could not judge {about} ({hit['code']})")
         else:
             described.append(f"rule {hit['rule']} {_VERBS.get(verdict, verdict)} {about}")
-    more = len(reasons) - 2
-    return "; ".join(described) + (f"; and {more} more" if more > 0 else "")
+    return _first_two(described, len(reasons))
 
 
 def _edited(edits: Sequence[tuple[Json | None, Json]]) -> str:
-    described: list[str] = []
-    for view, hit in edits[:2]:
-        described.append(
-            f"rule {hit['rule']} {_EDITS[hit['effect']]} {_places(hit)}{'' if view is None else named(view)}"
-        )
-    more = len(edits) - 2
-    return "; ".join(described) + (f"; and {more} more" if more > 0 else "")
+    described = [
+        f"rule {hit['rule']} {_EDITS[hit['effect']]} {extent(hit)}{'' if view is None else named(view)}"
+        for view, hit in edits[:2]
+    ]
+    return _first_two(described, len(edits))
 
 
-def _places(hit: Mapping[str, Any]) -> str:
-    redacted = hit.get("redacted", {})
+def _first_two(described: Sequence[str], total: int) -> str:
+    return "; ".join(described) + (f"; and {total - 2} more" if total > 2 else "")
+
+
+def extent(hit: Mapping[str, Any]) -> str:
+    """How much a redaction masked, as `3 places in `; empty for other hits."""
+    redacted = hit.get("redacted") or {}
     if "spans" in redacted:
         return f"{counted(redacted['spans'], 'place')} in "
     return "a value in " if "depth" in redacted else ""
@@ -155,15 +158,7 @@ def named(view: Mapping[str, Any]) -> str:
     return f"{kind} {view['name']}" if view.get("name") and view["kind"] in _KINDS and kind.startswith("the ") else kind
 
 
-def _the_parts(count: int) -> str:
-    return "the one part" if count == 1 else f"any of {count} parts"
-
-
 def _missed(missed: int, produced: int) -> str:
     if missed >= produced:
         return "Its only part was not evaluated." if missed == 1 else f"None of its {missed} parts was evaluated."
     return f"{missed} of {produced} parts {'was' if missed == 1 else 'were'} not evaluated."
-
-
-def _hits(count: int) -> str:
-    return "hit was" if count == 1 else "hits were"

@@ -10,13 +10,15 @@ import hashlib
 import importlib.resources
 import io
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from cmf.json.codec import dumps
 from pipeline.audit.query import Disposition, exactly
+from pipeline.authoring.playground.server import SAFE_HEADERS, TYPES, limited_body
 from pipeline.decisions.display import visible
 from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError, needs
 from pipeline.review import actions, approving, detail, lists, oversight, revisions
@@ -37,27 +39,13 @@ MAX_FORM: Final = 64 * 1024
 MAX_FIELDS: Final = 50
 HTMX_SHA256: Final = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"  # htmx.org 4.0.1
 
-HEADERS: Final = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
+HEADERS: Final = SAFE_HEADERS | {
+    "content-security-policy": SAFE_HEADERS["content-security-policy"] + "form-action 'self'",
     "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "cache-control": "no-store",
 }
 _BRIEF: Final = 160  # characters of a name in a list
 _CLIPPED: Final = 36, 12  # characters of a name in a table cell: in total, the length of a UUID, and at its end
-_STATIC: Final = {
-    "style.css": "text/css; charset=utf-8",
-    "htmx.min.js": "text/javascript; charset=utf-8",
-    "review.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
+_STATIC: Final = ("style.css", "htmx.min.js", "review.js", "icon.svg")
 _Handler: TypeAlias = Callable[[Site, Visit], Answer]
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _LISTS: Final[dict[str, _Handler]] = {
@@ -105,13 +93,9 @@ _FORMS: Final[dict[str, _Handler]] = {
 def build_site(
     site: Site, authenticator: Authenticator, *, hosts: frozenset[str] | None = None, base: str = ""
 ) -> ASGIApp:
-    """The ASGI application, to be served, or mounted at `base` in another one.
+    """The ASGI application, to be served, or mounted in another one at the path `base`, without a trailing slash.
 
-    Args:
-        site: what pages are built from.
-        authenticator: who has access.
-        hosts: the accepted values of `Host`; None if the outer application checks it.
-        base: the path that it is mounted at, without a trailing slash.
+    `hosts` are the accepted values of `Host`; None if the outer application checks it.
     """
     web = _Web(site, authenticator, hosts, base)
     routes = [Route("/", web.home, methods=["GET"])]
@@ -119,13 +103,12 @@ def build_site(
     for path, does in _LISTS.items():
         routes += [Route(f"{path}.{form}", web.page(does, form), methods=["GET"]) for form in ("json", "csv", "jsonl")]
     routes += [Route(f"{path}.json", web.page(does, "json"), methods=["GET"]) for path, does in _PAGES.items()]
-    routes += [Route(path, web.page(does, "html"), methods=["GET"]) for path, does in {**_LISTS, **_PAGES}.items()]
-    routes += [Route(path, web.form(does), methods=["POST"]) for path, does in _FORMS.items()]
+    routes += [Route(path, web.page(does), methods=["GET"]) for path, does in {**_LISTS, **_PAGES}.items()]
+    routes += [Route(path, web.page(does, posted=True), methods=["POST"]) for path, does in _FORMS.items()]
     if isinstance(authenticator, SignedIn):
         routes.append(Route("/enter", web.enter(authenticator), methods=["POST"]))
         routes.append(Route("/leave", web.leave(authenticator), methods=["POST"]))
-    missing = web.missing
-    return Starlette(routes=routes, exception_handlers={404: missing, 405: missing})
+    return Starlette(routes=routes, exception_handlers={404: web.missing, 405: web.missing})
 
 
 class _Web:
@@ -148,8 +131,8 @@ class _Web:
             "exactly": exactly,
             "WIDTH": oversight.WIDTH,
             "HEIGHT": oversight.HEIGHT,
+            "dispositions": [disposition.value for disposition in Disposition],
         }
-        self._templates.globals["dispositions"] = [disposition.value for disposition in Disposition]
         self._templates.filters |= {"seen": _seen, "brief": _brief, "clipped": _clipped, "lines": _lines, "code": _code}
 
     def link(self, path: str, **params: Any) -> str:
@@ -218,23 +201,15 @@ class _Web:
         mark = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
 
         async def answer(_request: Request) -> Response:
-            return _secured(Response(content, headers={"content-type": _STATIC[name], "etag": mark}))
+            return _secured(Response(content, headers={"content-type": TYPES[Path(name).suffix], "etag": mark}))
 
         return answer
 
-    def page(self, does: _Handler, form: str) -> _Endpoint:
-        """A page in one of its forms."""
+    def page(self, does: _Handler, form: str = "html", *, posted: bool = False) -> _Endpoint:
+        """A page in one of its forms, or the action of a form that was posted."""
 
         async def answer(request: Request) -> Response:
-            return await self._answered(request, does, form, posted=False)
-
-        return answer
-
-    def form(self, does: _Handler) -> _Endpoint:
-        """The action of a form."""
-
-        async def answer(request: Request) -> Response:
-            return await self._answered(request, does, "html", posted=True)
+            return await self._answered(request, does, form, posted=posted)
 
         return answer
 
@@ -260,9 +235,8 @@ class _Web:
             message = " ".join(f"{_capitalised(sentence)}." for sentence in (about, error.hint) if sentence)
             refusal = Refused(422 if isinstance(error, AuditError) else 409, error.code, message)
         except StoreError as error:
-            refusal = Refused(
-                503, error.code, f"{_capitalised(error.message)}. Nothing was changed; try again shortly."
-            )
+            message = f"{_capitalised(error.message)}. Nothing was changed; try again shortly."
+            refusal = Refused(503, error.code, message)
         except PipelineError as error:
             refusal = Refused(422, error.code, f"{_capitalised(error.message)}.")
         except Exception as error:  # noqa: BLE001  (a page that breaks says so, and nothing about why)
@@ -272,8 +246,7 @@ class _Web:
 
     def _do(self, does: _Handler, visit: Visit, form: str) -> Response:
         self._site.catalog.catch_up()
-        answer = does(self._site, visit)
-        match answer:
+        match answer := does(self._site, visit):
             case Redirect(path, params):
                 return _secured(Response(status_code=303, headers={"location": self.link(path, **params)}))
             case Download(content, name, type):
@@ -297,12 +270,11 @@ class _Web:
                 return self._html(page, visit.person)
 
     def _html(self, page: Page, person: Person | None) -> Response:
-        checked = self._site.verified
         frame = {
             "person": person,
             "mark": "" if person is None else self._forms.mark(person),
             "may": {role.value: person is not None and person.role.covers(role) for role in Role},
-            "checked": checked,
+            "checked": self._site.verified,
             "overridden": 0 if person is None else len(self._site.overrides.holding()),
             "template": page.template,
             "needing": 0 if person is None else self._site.catalog.needing(),
@@ -349,11 +321,8 @@ async def _fields(request: Request) -> Mapping[str, str]:
             raise Refused(403, "review.origin", "This form is not from this site.")
     if any(site not in ("same-origin", "none") for site in request.headers.getlist("sec-fetch-site")):
         raise Refused(403, "review.origin", "This form is not from this site.")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            raise Refused(413, "review.too-long", f"The form has more than {MAX_FORM} bytes.")
+    if (body := await limited_body(request, MAX_FORM)) is None:
+        raise Refused(413, "review.too-long", f"The form has more than {MAX_FORM} bytes.")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
     except ValueError:
@@ -408,15 +377,13 @@ def _code(line: str) -> str:
     return "\t".join(map(visible, line.split("\t")))
 
 
-def _csv(rows: Sequence[Mapping[str, Any]] | Iterable[Mapping[str, Any]]) -> bytes:
+def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows as CSV. A value that a spreadsheet would take for a formula gets a leading apostrophe."""
     out = io.StringIO()
-    writer = None
-    for row in rows:
-        if writer is None:
-            writer = csv.DictWriter(out, list(row), extrasaction="ignore", lineterminator="\r\n")
-            writer.writeheader()
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+    if rows:
+        writer = csv.DictWriter(out, list(rows[0]), extrasaction="ignore", lineterminator="\r\n")
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue().encode()
 
 

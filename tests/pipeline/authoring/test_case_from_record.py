@@ -15,8 +15,7 @@ from tests.pipeline.replaying import KEY, asks, judged, said, shipped
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
 from pipeline import Context
-from pipeline.authoring.case import Case, read_cases
-from pipeline.authoring.case_from_record import case_of, case_text, left_out
+from pipeline.authoring.case import Case, case_text, left_out, read_cases, recorded_case
 from pipeline.authoring.run_cases import CaseRunner
 from pipeline.run.recorded_input import Entry
 from pipeline.sessions.base import MemorySessions
@@ -70,7 +69,7 @@ def test_each_kind_of_traffic_can_be_a_case(tmp_path: Path, traffic: Any) -> Non
 
 @pytest.mark.spec("RPL-9")
 def test_a_plain_message_is_spelled_shortly() -> None:
-    spelled = case_of(judged(asks("hello")))
+    spelled = recorded_case(judged(asks("hello")))
 
     assert spelled["conversation"] == [{"role": "user", "text": "hello"}]
     assert "subject" not in spelled

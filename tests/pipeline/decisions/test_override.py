@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.pipeline.policy_files import GOOD, PLACE, Write, write
 
 from cmf import Request
-from pipeline.authoring.case_from_record import left_out
+from pipeline.authoring.case import left_out
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import Action, Decision, Effect, Hit, Verdict
 from pipeline.decisions.override import Override

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
@@ -29,18 +29,17 @@ from pipeline.policy import policy_set
 from pipeline.policy.analysis import Place, Survey
 from pipeline.policy.entrypoints import is_generated
 from pipeline.policy.metadata import Rule
-from pipeline.policy.policy_set import PolicySet
 from pipeline.run.assembly import Config, embedded_engine
 from pipeline.run.emit import emit
 from pipeline.run.outcome import Outcome
 
 Json: TypeAlias = dict[str, Any]
+Document: TypeAlias = Mapping[str, Any]
 
 KEPT_SETS: Final = 8  # cached compiled policy sets: typing goes back and forth
 TIMEOUT_SECONDS: Final = 2.0  # per engine query; parts that exceed it are denied
 MARKS_SECONDS: Final = 2.0
 _EMITTED: Final = {CASE_FORMAT: "openai_chat"}  # a case has no wire format: its output is shown in this one
-_END: Final = 1_000_000  # beyond the last line of any file
 MAX_SHOWN: Final = 200  # characters of a value shown beside an expression
 MAX_HAD: Final = 6  # values shown beside an expression
 MAX_EXPLAINED: Final = 20  # largest set whose rules are explained; the shipped ones would take seconds
@@ -77,10 +76,6 @@ class Evaluator:
         except PipelineError as error:
             return {"problems": [_problem("conversation", error.message, error.path, 0, 0, error.hint)]}
 
-    def policies(self, state: State) -> PolicySet:
-        """The policy set of a state. Raises: PolicyError."""
-        return self._compiled(state.contents()).policies
-
     def _compiled(self, files: Mapping[str, bytes]) -> Compiled:
         key = _digest(files)
         with self._lock:
@@ -107,14 +102,8 @@ class Compiled:
         self.policies = policy_set.load(*([] if own else [policy_set.shipped()]), files)
         self.engine = embedded_engine(self.policies)
         survey = Survey(self.policies.modules)
-        starts: dict[str, list[int]] = {}
-        for one in survey.definitions():
-            starts.setdefault(one.place.module, []).append(one.place.line)
         self.definitions = {
-            (rule.id, effect.value): [
-                range(one.place.line, min((line for line in starts[rule.path] if line > one.place.line), default=_END))
-                for one in found.definitions
-            ]
+            (rule.id, effect.value): [one.place.line for one in found.definitions]
             for rule in self.policies.rules
             for effect in rule.effects
             if (found := survey.rule(("data", *rule.package.split("."), effect.value))) is not None
@@ -158,9 +147,7 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
     spent = perf_counter() - begin
     decision = outcome.decision
     lines = _lines(compiled, tap.asked)
-    seen: dict[str, Json] = {}
-    for _, document in tap.asked:
-        seen.setdefault(document["path"], document)
+    seen = {path: documents[0] for path, documents in tap.documents().items()}
     return {
         "verdict": decision.verdict.value,
         "action": decision.action.value,
@@ -168,7 +155,7 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
         "revision": decision.revision,
         "coverage": decision.coverage.to_json(),
         "labels": [visible(label) for label in sorted(outcome.labels)],
-        "views": [_view(view, seen.get(view.path), compiled, lines) for view in decision.views[:MAX_VIEWS]],
+        "views": [_view(view, seen.get(view.path, {}), compiled, lines) for view in decision.views[:MAX_VIEWS]],
         "left_out": max(0, len(decision.views) - MAX_VIEWS),
         "stages": [_hit(stage.hit, compiled, lines) for stage in decision.stages if stage.hit is not None],
         "rules": _rules(compiled, decision.views, seen),
@@ -182,10 +169,12 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
     }
 
 
-def _view(view: ViewDecision, document: Json | None, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
+def _view(view: ViewDecision, document: Document, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
     """A view as policy first saw it, each value with its Rego reference, and its decision."""
     labels = {hit.fields["label"] for hit in view.hits if "label" in hit.fields}
-    known = (document or {}).get("extensions", {}).get("security", {}).get("labels", [])
+    known = document.get("extensions", {}).get("security", {}).get("labels", [])
+    own = {key: item for key, item in document.items() if key not in _LAST}  # before those that all views share
+    ordered = own | {key: document[key] for key in _LAST if key in document}
     return {
         "path": view.path,
         "kind": view.kind,
@@ -198,14 +187,7 @@ def _view(view: ViewDecision, document: Json | None, compiled: Compiled, lines: 
         "labels": [visible(label) for label in known],
         "added": [visible(label) for label in sorted(labels - set(known))],
         "hits": [_hit(hit, compiled, lines) for hit in view.hits],
-        "values": [[path, escaped_json(value)] for path, value in rego_paths(_ordered(document or {}))],
-    }
-
-
-def _ordered(document: Json) -> Json:
-    """The document with the view's own fields before those shared by all views."""
-    return {key: item for key, item in document.items() if key not in _LAST} | {
-        key: document[key] for key in _LAST if key in document
+        "values": [[path, escaped_json(value)] for path, value in rego_paths(ordered)],
     }
 
 
@@ -221,18 +203,14 @@ def _hit(hit: Hit, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
         "detail": escaped_json({**hit.detail, **hit.fields}, indent=None) if hit.detail or hit.fields else "",
     }
     if rule is not None:
-        shown["file"] = rule.path
-        shown["line"] = _line(compiled.definitions.get((rule.id, hit.effect.value), []), lines.get(rule.path))
+        defined = compiled.definitions.get((rule.id, hit.effect.value), [])
+        reached = set(lines.get(rule.path, {}).get("covered", ()))  # of several definitions, the first one reached
+        line = next((line for line in defined if line in reached), defined[0] if defined else 0)
+        shown |= {"file": rule.path, "line": line}
     return shown
 
 
-def _line(defined: Sequence[range], marks: Json | None) -> int:
-    """The line of the definition behind a hit: of several, the first one reached."""
-    reached = set(marks["covered"]) if marks else set()
-    return next((one.start for one in defined if one.start in reached), defined[0].start if defined else 0)
-
-
-def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str, Json]) -> list[Json]:
+def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str, Document]) -> list[Json]:
     """For each active rule: on how many views it was evaluated and hit, and where it stopped."""
     rows = []
     rules = [rule for rule in compiled.policies.rules if rule.mode is not Mode.OFF]
@@ -256,7 +234,7 @@ def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str,
     return rows
 
 
-def _stopping_points(why: Why, rule: Rule, documents: Sequence[Json], until: float) -> Iterator[Json]:
+def _stopping_points(why: Why, rule: Rule, documents: Sequence[Document], until: float) -> Iterator[Json]:
     """For each definition without a hit, the expression at which it stopped after getting furthest, with its values.
 
     Stops at the moment `until`, because explaining takes longer than judging.
@@ -281,22 +259,22 @@ def _stop(body: Body) -> Json:
     first = body.failing[0]
     behind = [one for one in first.behind if one.failing]
     failing = [*body.failing, *(one.failing[0] for one in behind)]
-    had = dict.fromkeys((visible(_plain(each.text)), _short(each)) for one in failing for each in one.operands)
+    had = dict.fromkeys((_plain(each.text), _short(each)) for one in failing for each in one.operands)
     return {
         "line": first.place.line,
-        "text": visible(_plain(first.text)),
+        "text": _plain(first.text),
         "held": body.held,
         "of": body.of,
         "had": [list(one) for one in had][:MAX_HAD],
         "behind": [
-            {"file": at.place.module, "line": at.place.line, "text": visible(_plain(at.text))}
+            {"file": at.place.module, "line": at.place.line, "text": _plain(at.text)}
             for at in (one.failing[0] for one in behind)
         ],
     }
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))
 
 
 def _short(operand: Operand) -> str:
@@ -307,10 +285,8 @@ def _short(operand: Operand) -> str:
 def _lines(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> dict[str, Json]:
     """Line coverage of each file; empty if it cannot be determined."""
     try:
-        report = compiled.engine.coverage(
-            [(entrypoint, dumps(document)) for entrypoint, document in asked],
-            timeout_seconds=MARKS_SECONDS,
-        )
+        queries = [(entrypoint, dumps(document)) for entrypoint, document in asked]
+        report = compiled.engine.coverage(queries, timeout_seconds=MARKS_SECONDS)
     except EngineError:
         return {}
     written = {module.path for module in compiled.policies.modules if not is_generated(module)}
@@ -329,9 +305,8 @@ def _printed(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> list[Json
         lines = compiled.printing.lines(asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
     except (EngineError, PolicyError):
         return []
-    return [
-        {"file": one.path, "line": one.line, "text": visible(one.text)[:MAX_PRINTED]} for one in lines[:MAX_PRINTED]
-    ]
+    shown = lines[:MAX_PRINTED]
+    return [{"file": one.path, "line": one.line, "text": visible(one.text)[:MAX_PRINTED]} for one in shown]
 
 
 def _out(outcome: Outcome, target: str) -> Json:
@@ -343,8 +318,5 @@ def _out(outcome: Outcome, target: str) -> Json:
             body = emit(outcome, target)
     except (CmfError, PipelineError) as error:
         return {"format": target, "problem": visible(str(error))}
-    return {"format": target, "body": escaped_json(body), "losses": list(_losses(losses))}
-
-
-def _losses(losses: Iterable[loss.Loss]) -> Iterator[str]:
-    return (visible(f"{one.block_type}: {one.reason}") for one in losses)
+    lost = [visible(f"{one.block_type}: {one.reason}") for one in losses]
+    return {"format": target, "body": escaped_json(body), "losses": lost}

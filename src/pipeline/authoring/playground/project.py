@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from cmf.errors import CmfError
 from cmf.json.codec import MAX_BYTES, loads
-from pipeline.authoring.case import read_cases, spelled_cases
+from pipeline.authoring.case import read_cases, spelled_cases, yaml_text
 from pipeline.authoring.playground.evaluation import Evaluator, Json
 from pipeline.authoring.playground.state import CASE_FORMAT, PolicyFile, State, spelled_case
 from pipeline.authoring.run_cases import CaseRunner
@@ -49,35 +47,30 @@ class Project:
         """
         if not self.policies.is_dir():
             raise ConfigError("no such directory", path=str(self.policies), hint="name a project or its policies")
-        found = _policy_files(self.policies)
-        if not found:
+        if not (files := _policy_files(self.policies)):
             raise ConfigError("no policies found", path=str(self.policies), hint="put a .rego file there")
-        return found
-
-    def samples(self) -> Iterator[Json]:
-        """The project's cases, with its policies."""
-        files = self.files()
-        yield _sample("Project", self.directory.resolve().name, State(files=files, conversation=_HELLO))
-        yield from _cases("Project", self.directory / "cases", files)
+        return files
 
 
 def samples(project: Project | None) -> list[Json]:
     """The samples of the page: the project's cases, the templates of `cmf init`, the shipped rules, examples."""
-    listed = list(project.samples()) if project is not None else []
+    listed: list[Json] = []
+    if project is not None:
+        files = project.files()
+        listed.append(_sample("Project", project.directory.resolve().name, State(files=files, conversation=_HELLO)))
+        listed += _cases("Project", project.directory / "cases", files)
     templates = Path(str(importlib.resources.files("pipeline").joinpath("templates")))
     for name in TEMPLATES:
         files = _policy_files(templates / name / "policy")
         listed += _cases(f"Template {name}", templates / name / "cases", files, beside=templates / "common" / "cases")
     shipped = (PolicyFile(path=_SETTINGS, text="{}\n"),)
-    listed += [
-        _sample(_SHIPPED, name, State(files=shipped, conversation=text)) for name, text in _SHIPPED_SAMPLES.items()
-    ]
+    for name, text in _SHIPPED_SAMPLES.items():
+        listed.append(_sample("Shipped rules", name, State(files=shipped, conversation=text)))
     listed += _examples(policy_set.shipped().parent / "examples")
     return listed[:MAX_SAMPLES]
 
 
 _HELLO: Final = "- {role: user, text: hello}\n"
-_SHIPPED: Final = "Shipped rules"
 _SHIPPED_SAMPLES: Final = {
     "a secret in a prompt": "- {role: user, text: my key is AKIAIOSFODNN7EXAMPLE}\n",
     "a link that carries data away": (
@@ -98,7 +91,7 @@ def _examples(folder: Path) -> Iterator[Json]:
         wire = next((name for name in ("openai_chat", "anthropic_messages") if path.name.startswith(name)), None)
         if wire is not None:
             text = path.read_text(encoding="utf-8")
-            state = State(files=files, format=wire, conversation=text, context=_yaml(spelled))
+            state = State(files=files, format=wire, conversation=text, context=yaml_text(spelled))
             yield _sample("Examples", path.stem, state)
 
 
@@ -141,12 +134,12 @@ def _held(spelled: Mapping[str, Any], files: tuple[PolicyFile, ...], folders: tu
     if "profiles" in spelled:
         return None
     context = {key: spelled[key] for key in ("subject", "context", "session", "history") if spelled.get(key)}
-    shown = _yaml(context) if context else ""
+    shown = yaml_text(context) if context else ""
     conversation = spelled.get("conversation")
     if not isinstance(conversation, dict):
         messages = {key: spelled[key] for key in ("model", "tools", "conversation", "reply") if spelled.get(key)}
         body = messages["conversation"] if messages.keys() == {"conversation"} else messages
-        return State(files=files, format=CASE_FORMAT, conversation=_yaml(body), context=shown)
+        return State(files=files, format=CASE_FORMAT, conversation=yaml_text(body), context=shown)
     if "reply" in spelled:
         return None
     wire, kind = str(conversation.get("from")), str(conversation.get("kind", "request"))
@@ -169,8 +162,7 @@ def save(project: Project, name: str, state: State, evaluator: Evaluator) -> Jso
     """Save the state as a case of the project that expects the current decision.
 
     Returns:
-        {"file", "problems"}: its file, and the failures that `cmf test` will report, for example because the page's
-        policies differ from the project's.
+        Its file, and the `problems` that `cmf test` will report, such as policies that differ from the project's.
 
     Raises:
         ConfigError: an invalid name, a state that cannot be judged, a directory that cannot be written.
@@ -189,14 +181,13 @@ def save(project: Project, name: str, state: State, evaluator: Evaluator) -> Jso
         problems = [problem for case in read_cases(path) for problem in runner.run(case).problems]
     finally:
         runner.close()
-    shown = path.relative_to(project.directory).as_posix()
-    return {"file": shown, "problems": [visible(problem) for problem in problems]}
+    return {"file": path.relative_to(project.directory).as_posix(), "problems": [*map(visible, problems)]}
 
 
 def _written(folder: Path, name: str, case: Mapping[str, Any]) -> Path:
     """Write a new file and return it; existing files are never overwritten."""
     stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "case"
-    text = _yaml({"cases": [case]})
+    text = yaml_text({"cases": [case]})
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for number in range(1, 1000):
@@ -211,22 +202,3 @@ def _written(folder: Path, name: str, case: Mapping[str, Any]) -> Path:
         hint = "choose another directory"
         raise ConfigError(f"cannot be written: {error.strerror}", path=str(folder), hint=hint) from None
     raise ConfigError("there are too many cases of this name", path=str(folder), hint="choose another name")
-
-
-def _yaml(body: Any) -> str:
-    """YAML with invisible characters escaped, so that nothing in it is hidden."""
-    text = _dumped(body, plain=True)
-    line = text.replace("\n", " ")
-    return text if visible(line) == line else _dumped(body, plain=False)
-
-
-def _dumped(body: Any, *, plain: bool) -> str:
-    text: str = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=plain, width=100)
-    return text
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML's safe types, without aliases."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True

@@ -12,6 +12,7 @@ import importlib.resources
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from cmf.errors import CmfError
@@ -33,45 +34,45 @@ EVALUATE_SECONDS: Final = 10.0  # then the page gets an error; the engine's own 
 THREADS: Final = 2
 WAITING: Final = 8  # requests that may wait for a thread; more get an error to retry
 
-HEADERS: Final = {
+SAFE_HEADERS: Final = {  # of every page on this machine; the site of reviews sends them too
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        "frame-ancestors 'none'; "
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=(), clipboard-read=()",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-_STATIC: Final = {
-    "index.html": "text/html; charset=utf-8",
-    "style.css": "text/css; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-    "app.js": "text/javascript; charset=utf-8",
-    "colours.js": "text/javascript; charset=utf-8",
-    "editor.js": "text/javascript; charset=utf-8",
-    "panes.js": "text/javascript; charset=utf-8",
-    "link.js": "text/javascript; charset=utf-8",
+HEADERS: Final = SAFE_HEADERS | {
+    "content-security-policy": (
+        SAFE_HEADERS["content-security-policy"]
+        + "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "referrer-policy": "no-referrer",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), clipboard-read=()",
 }
+TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_STATIC: Final = ("style.css", "icon.svg", "app.js", "colours.js", "editor.js", "panes.js", "link.js")
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 def build_app(*, token: str, hosts: frozenset[str], project: Project | None, readonly: bool) -> ASGIApp:
-    """The application.
+    """The application, which needs the token in every API request.
 
-    Args:
-        token: required in every API request.
-        hosts: the accepted values of `Host`; any other indicates DNS rebinding.
-        project: where cases are saved; None to disable saving.
-        readonly: never write.
+    Any other `Host` than one of `hosts` indicates DNS rebinding. Without a project, cases cannot be saved.
     """
     answers = Answers(project, readonly=readonly)
     routes = [
         Route("/", _file("index.html"), methods=["GET"]),
-        *(Route(f"/{name}", _file(name), methods=["GET"]) for name in _STATIC if name != "index.html"),
+        *(Route(f"/{name}", _file(name), methods=["GET"]) for name in _STATIC),
         Route("/api/start", answers.start, methods=["GET"]),
         Route("/api/evaluate", answers.evaluate, methods=["POST"]),
         Route("/api/save", answers.save, methods=["POST"]),
@@ -157,21 +158,15 @@ class Answers:
 
     async def evaluate(self, request: Request) -> Response:
         """Evaluate a state."""
-        return await self._asked(request, self._evaluated)
-
-    def _evaluated(self, body: bytes) -> Json:
-        return self._evaluator.evaluate(state_of(body))
+        return await self._asked(request, lambda body: self._evaluator.evaluate(state_of(body)))
 
     async def save(self, request: Request) -> Response:
         """Save a state as a case."""
         if self._readonly:
             return _error(403, "playground.readonly", "Saving is disabled: the playground was started with --readonly.")
         if self._project is None:
-            return _error(
-                409,
-                "playground.no-project",
-                "There is no project to save to: start the playground with --policies DIR.",
-            )
+            message = "There is no project to save to: start the playground with --policies DIR."
+            return _error(409, "playground.no-project", message)
         return await self._asked(request, partial(self._saved, self._project))
 
     def _saved(self, project: Project, body: bytes) -> Json:
@@ -182,7 +177,7 @@ class Answers:
 
     async def _asked(self, request: Request, work: Callable[[bytes], Json]) -> Response:
         try:
-            body = await _body(request)
+            body = await limited_body(request, MAX_BODY)
         except ClientDisconnect:
             return Response(status_code=400)
         if body is None:
@@ -201,9 +196,10 @@ class Answers:
         except TimeoutError:
             return _error(503, "playground.timeout", f"Evaluation takes longer than {EVALUATE_SECONDS:.0f} seconds.")
         except PaneError as error:
-            return _error(422, "playground.state", f"{error.problem}; {error.hint}" if error.hint else error.problem)
+            code, problem, hint = "playground.state", error.problem, error.hint
         except (CmfError, PipelineError) as error:
-            return _error(422, error.code, f"{error.message}; {error.hint}" if error.hint else error.message)
+            code, problem, hint = error.code, error.message, error.hint
+        return _error(422, code, f"{problem}; {hint}" if hint else problem)
 
     def _done(self, doing: asyncio.Future[Json]) -> None:
         self._waiting -= 1
@@ -211,12 +207,12 @@ class Answers:
             doing.exception()  # retrieve the exception of an abandoned future, so that asyncio does not log it
 
 
-async def _body(request: Request) -> bytes | None:
-    """The whole body; None as soon as it exceeds the limit."""
+async def limited_body(request: Request, limit: int) -> bytes | None:
+    """The whole body; None as soon as it has more bytes than the limit."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_BODY:
+        if len(body) > limit:
             return None
     return bytes(body)
 
@@ -225,7 +221,7 @@ def _file(name: str) -> _Endpoint:
     content = importlib.resources.files("pipeline.authoring.playground").joinpath("static", name).read_bytes()
 
     async def answer(_request: Request) -> Response:
-        return Response(content, media_type=None, headers={"content-type": _STATIC[name]})
+        return Response(content, media_type=None, headers={"content-type": TYPES[Path(name).suffix]})
 
     return answer
 

@@ -61,19 +61,15 @@ class State(Value):
         """
         if len(self.files) > MAX_FILES:
             raise PolicyError(f"more than {MAX_FILES} files", hint="try fewer", code="policy.too-many")
-        found: dict[str, bytes] = {}
+        texts: dict[str, bytes] = {}
         for file in self.files:
-            if file.path in found or not _is_path(file.path):
+            path = PurePosixPath(file.path)
+            is_policy = (path.suffix == ".rego" or path.name in DATA_FILES) and file.path == str(path)
+            if file.path in texts or not is_policy or any(part[0] in "./" for part in path.parts):
                 hint = "as in cmf/rules/<category>/<rule>/<rule>.rego or cmf/defaults/data.json, each once"
                 raise PolicyError("not the path of a policy file", path=file.path, hint=hint, code="policy.bad-path")
-            found[file.path] = file.text.encode()
-        return found
-
-
-def _is_path(path: str) -> bool:
-    pure = PurePosixPath(path)
-    named = pure.suffix == ".rego" or pure.name in DATA_FILES
-    return named and path == str(pure) and not pure.is_absolute() and not any(part[0] == "." for part in pure.parts)
+            texts[file.path] = file.text.encode()
+        return texts
 
 
 class PaneError(Exception):

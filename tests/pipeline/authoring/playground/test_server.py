@@ -16,6 +16,7 @@ from tests.pipeline.authoring.playground.states import PATH, RULE, state
 from pipeline.authoring.playground import server
 from pipeline.authoring.playground.project import Project
 from pipeline.authoring.playground.server import HEADERS, MAX_BODY, build_app
+from pipeline.authoring.playground.state import State
 
 pytestmark = pytest.mark.native
 
@@ -182,13 +183,13 @@ def test_its_own_page_is_answered(page: TestClient, project: Project) -> None:
 def test_slow_evaluations_time_out_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch, page: TestClient) -> None:
     over = threading.Event()
 
-    def slow(_: Any, __: bytes) -> dict[str, Any]:
+    def slow(_: Any, __: State) -> dict[str, Any]:
         over.wait(60)
         return {}
 
     monkeypatch.setattr(server, "EVALUATE_SECONDS", 0.05)
     monkeypatch.setattr(server, "WAITING", 2)
-    monkeypatch.setattr(server.Answers, "_evaluated", slow)
+    monkeypatch.setattr(server.Evaluator, "evaluate", slow)
 
     codes = [page.post("/api/evaluate", headers=ASKS, json={}).json()["error"]["code"] for _ in range(3)]
     over.set()
@@ -199,7 +200,7 @@ def test_slow_evaluations_time_out_and_too_many_are_refused(monkeypatch: pytest.
 def test_an_unexpected_exception_is_one_error_without_traceback(
     monkeypatch: pytest.MonkeyPatch, page: TestClient
 ) -> None:
-    monkeypatch.setattr(server.Answers, "_evaluated", lambda *_: json.loads("{"))
+    monkeypatch.setattr(server.Evaluator, "evaluate", lambda *_: json.loads("{"))
 
     answer = page.post("/api/evaluate", headers=ASKS, json={})
 
