@@ -58,11 +58,7 @@ class CaseRunner:
         self._numbers = itertools.count(1)
 
     def run(self, case: Case) -> CaseResult:
-        """The result of the case.
-
-        Raises:
-            PolicyError, ConfigError: the policies or profiles cannot be used.
-        """
+        """The result of the case. PolicyError, ConfigError: the policies or profiles cannot be used."""
         if case.skip is not None:
             return CaseResult(case=case, status="skipped")
         outcome = self.judge(case)

@@ -59,9 +59,8 @@ def show(config: ConfigOption = DEFAULT, output: OutputAs = "text") -> None:
         values = {path: {"value": value, "source": source} for path, value, source in loaded.effective()}
         typer.echo(dumps(values).decode())
         return
-    shown = list(loaded.effective())
-    widest = max(len(path) for path, _, _ in shown)
-    for path, value, source in shown:
+    widest = max(len(path) for path, _, _ in loaded.effective())
+    for path, value, source in loaded.effective():
         typer.echo(f"{path:<{widest}} {value:<40} {source}".rstrip())
 
 

@@ -42,6 +42,7 @@ NO_SPACE: Final = 64 * 1024**2  # below this, writing records will soon fail, an
 KEYS_SECONDS: Final = 5.0  # timeout of a connection to an issuer's keys
 LONG_JOURNAL: Final = 256 * 1024**2
 _SKEW_SECONDS: Final = 1.0
+_ISO: Final = "%Y-%m-%dT%H:%M:%SZ"
 _REINSTALL: Final = f"install it again: pip install --force-reinstall {DISTRIBUTION}"
 DEFAULT = Path("cmf.yaml")
 
@@ -63,6 +64,10 @@ class CheckResult:
     message: str
     hint: str = ""
     code: str = ""
+
+
+def _ok(check: str, message: str) -> CheckResult:
+    return CheckResult(check=check, message=message)
 
 
 def _warning(check: str, message: str, hint: str) -> CheckResult:
@@ -130,7 +135,7 @@ def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
     yield from _safe("clock", _clock)
     if config is None:
         message = "no cmf.yaml here, so store, audit log and upstreams are not checked; give a file with -c"
-        yield CheckResult(check="settings", message=message)
+        yield _ok("settings", message)
         yield from _safe("policies", _own_policies)
         return
     known = _Known()
@@ -154,9 +159,8 @@ def _safe(check: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[Che
     except ImportError as error:
         yield _problem(check, f"an import failed: {error}", _REINSTALL)
     except OSError as error:
-        hint = "check the file's permissions and its disk"
         why = f"the system reported: {error.strerror or type(error).__name__}"
-        yield _problem(check, why, hint)
+        yield _problem(check, why, "check the file's permissions and its disk")
 
 
 def _refusal(check: str, error: PipelineError | CmfError) -> CheckResult:
@@ -174,15 +178,13 @@ def _python() -> Iterator[CheckResult]:
         own, needed = version(DISTRIBUTION), requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         own, needed = "not an installed distribution", []
-    required = [line for line in needed if "extra ==" not in line]
-    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in required]
-    missing = [name for name in names if not _is_installed(name)]
-    if missing:
+    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needed if "extra ==" not in line]
+    if missing := [name for name in names if not _is_installed(name)]:
         yield _problem("python", f"not installed: {', '.join(missing)}", _REINSTALL)
         return
     machine = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    yield CheckResult(check="python", message=f"cmf {own}, {python}, {machine}, SQLite {sqlite3.sqlite_version}")
+    yield _ok("python", f"cmf {own}, {python}, {machine}, SQLite {sqlite3.sqlite_version}")
 
 
 def _is_installed(name: str) -> bool:
@@ -206,10 +208,10 @@ def _engine() -> Iterator[CheckResult]:
     engine = EmbeddedEngine([("doctor.rego", _PROBE)], {}, [name], check_every=1)
     views = [b'{"word":"yes"}', b'{"word":"no"}']
     answers = engine.evaluate([name, name], b"{}", views, timeout_seconds=1.0)
-    if answers != [Decided(True), Decided(False)]:
+    if answers == [Decided(True), Decided(False)]:
+        yield _ok("engine", f"embedded, {_native.ENGINE}: two probes decided, in both forms")
+    else:
         yield _problem("engine", "the embedded engine decides wrongly", _REINSTALL, "engine.wrong")
-        return
-    yield CheckResult(check="engine", message=f"embedded, {_native.ENGINE}: two probes decided, in both forms")
 
 
 def _clock() -> Iterator[CheckResult]:
@@ -217,18 +219,14 @@ def _clock() -> Iterator[CheckResult]:
     now = _now()
     made = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     if (behind := (made - now).total_seconds()) > _SKEW_SECONDS:
-        message = f"it is {_iso(now)}, {behind:.0f} seconds before this program was installed"
+        message = f"it is {now:{_ISO}}, {behind:.0f} seconds before this program was installed"
         yield _problem("clock", message, "set the clock: tokens and records depend on it")
         return
-    yield CheckResult(check="clock", message=_iso(now))
+    yield _ok("clock", f"{now:{_ISO}}")
 
 
 def _now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - this checks the clock itself
-
-
-def _iso(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # -- settings and policies ---------------------------------------------------------------------------------------------
@@ -255,7 +253,7 @@ def _settings(file: Path, known: _Known) -> Iterator[CheckResult]:
         check_begins(settings)
     except PolicyError as error:
         known.refused = error
-    yield CheckResult(check="settings", message=f"{file.absolute()}: {served(settings)}")
+    yield _ok("settings", f"{file.absolute()}: {served(settings)}")
 
 
 def _policies(settings: Settings, known: _Known) -> Iterator[CheckResult]:
@@ -283,7 +281,7 @@ def _tools(settings: Settings) -> Iterator[CheckResult]:
         hint = "set `inference: enforce`, or describe the tools in `profiles`"
         yield _warning("tools", f"nothing is known of the tools of {', '.join(modes['off'])}", hint)
     else:
-        yield CheckResult(check="tools", message=message)
+        yield _ok("tools", message)
 
 
 def _own_policies() -> Iterator[CheckResult]:
@@ -299,9 +297,7 @@ def _sets(named: tuple[Path, ...] | None, what: str, signed_by: Verification | N
     policies = load_policies(None if named is None else list(named), verification=signed_by)
     probes = probe(policies)
     message = f"{what}: {counted(len(policies.rules), 'rule')}, revision {policies.revision[:12]}"
-    yield CheckResult(
-        check="policies", message=f"{message}, {probes} synthetic views decided; tests not run (cmf test)"
-    )
+    yield _ok("policies", f"{message}, {probes} synthetic views decided; tests not run (cmf test)")
 
 
 # -- storage -----------------------------------------------------------------------------------------------------------
@@ -326,9 +322,7 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
     file, room = file_of(place), disk_space_of(place)
     database = "a PostgreSQL server" if file is None else str(file)
     if file is not None and not file.exists():
-        yield CheckResult(
-            check=setting, message=f"{database}: does not exist yet; the gateway creates it when it starts"
-        )
+        yield _ok(setting, f"{database}: does not exist yet; the gateway creates it when it starts")
     else:
         try:
             known.store = condition = condition_of(place)
@@ -336,7 +330,7 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
             if file is not None or error.code != "store.none":
                 raise
             message = f"{database}: has no tables of ours yet; the gateway creates them when it starts"
-            yield CheckResult(check=setting, message=message)
+            yield _ok(setting, message)
             return
         if not condition.is_current:
             message = f"the store has schema {condition.schema}, this version knows {SCHEMA}"
@@ -346,7 +340,7 @@ def _store(place: str | Path, setting: str, known: _Known) -> Iterator[CheckResu
         check_can_write(place)  # last: unlike reading alone, it leaves none of SQLite's files behind
         sizes = "" if room is None else f", {_size(room.file)} and a journal of {_size(room.journal)}"
         free = "" if room is None else f", {_size(room.free)} free"
-        yield CheckResult(check=setting, message=f"{database}: can be written, schema {condition.schema}{sizes}{free}")
+        yield _ok(setting, f"{database}: can be written, schema {condition.schema}{sizes}{free}")
     if room is not None and room.free < LOW_SPACE:
         hint = "free disk space: on a full disk nothing is recorded, and every request is refused"
         report = _problem if room.free < NO_SPACE else _warning
@@ -376,7 +370,7 @@ def _sessions(place: str) -> Iterator[CheckResult]:
         return
     with open_sessions(place, made=False) as sessions:
         Readiness(sessions, None).check()
-    yield CheckResult(check="sessions", message="the Redis server answers")
+    yield _ok("sessions", "the Redis server answers")
 
 
 def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
@@ -395,7 +389,7 @@ def _audit(settings: Settings, known: _Known) -> Iterator[CheckResult]:
         yield from _newest(known.store.newest, known.store.head, signer)
         return
     key = f"key {signer.public_key.id}" if signer is not None else "no key yet; it is created with the first record"
-    yield CheckResult(check="audit", message=f"{key}; no record was read")
+    yield _ok("audit", f"{key}; no record was read")
 
 
 def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[CheckResult]:
@@ -415,7 +409,7 @@ def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[C
     else:
         records = counted(head.size, "record")
         message = f"{key}; newest head of {iso(head.at)}, over {records}, is signed by it (all: cmf audit verify)"
-        yield CheckResult(check="audit", message=message)
+        yield _ok("audit", message)
     if (behind := (newest - micros(_now())) / 1_000_000) > _SKEW_SECONDS:
         message = f"the clock is {behind:.0f} seconds behind the newest record"
         yield _problem("clock", message, "set the clock: records out of order prove less")
@@ -433,10 +427,10 @@ def remote_checks(settings: Settings, *, connects: bool) -> Iterator[CheckResult
     issuers = {f"keys of issuer {issuer.name}": issuer.keys.url for issuer in settings.issuers}
     addresses |= {name: (url, KEYS_SECONDS) for name, url in issuers.items() if url}
     if not addresses:
-        yield CheckResult(check="upstreams", message="none configured")
+        yield _ok("upstreams", "none configured")
     elif not connects:
         message = f"{', '.join(addresses)}: connections not tested; --upstreams tests them without sending anything"
-        yield CheckResult(check="upstreams", message=message)
+        yield _ok("upstreams", message)
     else:
         yield from asyncio.run(_connected(addresses))
 
@@ -458,12 +452,5 @@ async def _connected(addresses: dict[str, tuple[str, float]]) -> list[CheckResul
     from pipeline.gateway.upstreams.upstream import check_connection
 
     connections = await asyncio.gather(*(check_connection(url, seconds=seconds) for url, seconds in addresses.values()))
-    return [
-        CheckResult(
-            check="upstreams",
-            status=Status.PROBLEM if connection.hint else Status.OK,
-            message=f"{name}: {connection.message}",
-            hint=connection.hint,
-        )
-        for name, connection in zip(addresses, connections, strict=True)
-    ]
+    found = ((f"{name}: {one.message}", one.hint) for name, one in zip(addresses, connections, strict=True))
+    return [_problem("upstreams", message, hint) if hint else _ok("upstreams", message) for message, hint in found]

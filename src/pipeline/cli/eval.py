@@ -107,14 +107,13 @@ def command(
         sealing = None if seal_key is None else read_seal_key(seal_key)
         config = Config(opa_url=opa_url, entrypoint=entrypoint, seal_key=sealing)
         watched = _watched_sessions(store, opened)
-        sessions = cast("SessionStore", watched)
         loaded = _loaded(policies, entrypoint, bundle_key, algorithm)
         tap = Tap(build_engine(loaded, engine, config)) if trace is not None or prints(loaded) else None
-        guard = opened.enter_context(Guard(loaded, engine=tap or engine, config=config, sessions=sessions))
+        guard = opened.enter_context(
+            Guard(loaded, engine=tap or engine, config=config, sessions=cast("SessionStore", watched))
+        )
         with one_line_errors(str(context or "")):
-            judged_in = read_context(context, subject)
-        if session is not None:
-            judged_in = judged_in.model_copy(update={"session": session})
+            judged_in = read_context(context, subject, session)
         with one_line_errors(file):
             read = read_wire(file, source, kind)
             traffic, target = read.traffic, to or read.source

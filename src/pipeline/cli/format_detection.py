@@ -5,7 +5,7 @@ For files on the command line only; the format of traffic is given by its route.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from cmf.errors import ShapeError
@@ -20,31 +20,15 @@ def detected(body: object) -> tuple[str, Kind]:
         for name, kind, fits in _SHAPES:
             if fits(body):
                 return name, kind
-    raise ShapeError(
-        "this is not the shape of any known format",
-        path="$",
-        hint="give the format with --from",
-        code="input.unknown-format",
-    )
+    message, hint = "this is not the shape of any known format", "give the format with --from"
+    raise ShapeError(message, path="$", hint=hint, code="input.unknown-format")
 
 
 def _parts(body: Body) -> Iterator[Mapping[str, Any]]:
     """The messages of a body, and the parts of their content."""
-    messages = body.get("messages")
-    for message in [body, *(messages if isinstance(messages, list) else [])]:
-        if isinstance(message, Mapping):
-            yield message
-            content = message.get("content")
-            yield from (part for part in (content if isinstance(content, list) else []) if isinstance(part, Mapping))
-
-
-def _typed(body: Body, *types: str) -> bool:
-    return any(part.get("type") in types for part in _parts(body))
-
-
-def _choices(body: Body) -> Iterator[Mapping[str, Any]]:
-    choices = body.get("choices")
-    yield from (one for one in (choices if isinstance(choices, list) else []) if isinstance(one, Mapping))
+    for message in [body, *_objects(body.get("messages"))]:
+        yield message
+        yield from _objects(message.get("content"))
 
 
 def _canonical_request(body: Body) -> bool:
@@ -52,30 +36,30 @@ def _canonical_request(body: Body) -> bool:
 
 
 def _canonical_response(body: Body) -> bool:
-    messages = (choice.get("message") for choice in _choices(body))
-    return any("content_type" in part for one in messages if isinstance(one, Mapping) for part in _parts(one))
+    messages = _objects([choice.get("message") for choice in _objects(body.get("choices"))])
+    return any("content_type" in part for message in messages for part in _parts(message))
 
 
 def _ui(body: Body) -> bool:
-    return any(isinstance(one.get("parts"), list) and "role" in one for one in _parts(body))
+    return any(_has_list(part, "parts") and "role" in part for part in _parts(body))
 
 
 def _anthropic(body: Body) -> bool:
     roles = {message.get("role") for message in _parts(body)}
     if roles & {"system", "developer", "tool"} or _calls(body):
         return False
-    is_block = _typed(body, "tool_use", "tool_result", "thinking", "redacted_thinking", "document")
-    tools = body.get("tools")
-    has_schemas = any("input_schema" in tool for tool in _objects(tools))
+    blocks = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document")
+    is_block = any(part.get("type") in blocks for part in _parts(body))
+    has_schemas = any("input_schema" in tool for tool in _objects(body.get("tools")))
     return "system" in body or is_block or has_schemas or str(body.get("model", "")).startswith("claude")
 
 
 def _calls(body: Body) -> list[Mapping[str, Any]]:
     calls = (call for message in _parts(body) for call in _objects(message.get("tool_calls")))
-    return [call["function"] for call in calls if isinstance(call.get("function"), Mapping)]
+    return _objects([call.get("function") for call in calls])
 
 
-def _objects(items: object) -> Iterable[Mapping[str, Any]]:
+def _objects(items: object) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
@@ -87,19 +71,20 @@ def _ollama(body: Body) -> bool:
 
 def _router(body: Body) -> bool:
     has_own = bool(body.keys() & {"models", "provider", "transforms", "plugins", "route"})
-    return has_own or "/" in str(body.get("model", "")) or any("native_finish_reason" in one for one in _choices(body))
+    has_own |= any("native_finish_reason" in choice for choice in _objects(body.get("choices")))
+    return has_own or "/" in str(body.get("model", ""))
 
 
-def _has(*names: str) -> Callable[[Body], bool]:
-    return lambda body: all(name in body for name in names)
+def _has(name: str) -> Callable[[Body], bool]:
+    return lambda body: name in body
+
+
+def _has_list(body: Body, name: str) -> bool:
+    return isinstance(body.get(name), list)
 
 
 def _with_messages(fits: Callable[[Body], bool]) -> Callable[[Body], bool]:
-    return lambda body: isinstance(body.get("messages"), list) and fits(body)
-
-
-def _with_choices(fits: Callable[[Body], bool]) -> Callable[[Body], bool]:
-    return lambda body: "choices" in body and fits(body)
+    return lambda body: _has_list(body, "messages") and fits(body)
 
 
 # The first match wins: unmistakable formats first, then those with fields of their own, then the widely copied one.
@@ -111,17 +96,13 @@ _SHAPES: Final[tuple[tuple[str, Kind, Callable[[Body], bool]], ...]] = (
     ("gemini", "request", _has("contents")),
     ("gemini", "response", _has("candidates")),
     ("aisdk", "request", _with_messages(_ui)),
-    ("aisdk", "response", lambda body: isinstance(body.get("parts"), list) and "role" in body),
-    (
-        "openai_responses",
-        "response",
-        lambda body: body.get("object") == "response" or isinstance(body.get("output"), list),
-    ),
+    ("aisdk", "response", lambda body: _has_list(body, "parts") and "role" in body),
+    ("openai_responses", "response", lambda body: body.get("object") == "response" or _has_list(body, "output")),
     ("openai_responses", "request", lambda body: "input" in body and "messages" not in body),
     ("anthropic_messages", "response", lambda body: body.get("type") == "message" and "content" in body),
     ("anthropic_messages", "request", _with_messages(_anthropic)),
     ("ollama", "response", lambda body: isinstance(body.get("message"), Mapping) and "done" in body),
-    ("openrouter", "response", _with_choices(_router)),
+    ("openrouter", "response", lambda body: "choices" in body and _router(body)),
     ("openai_chat", "response", _has("choices")),
     ("openrouter", "request", _with_messages(_router)),
     ("ollama", "request", _with_messages(_ollama)),

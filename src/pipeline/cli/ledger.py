@@ -14,7 +14,7 @@ from pipeline.cli.groups import command_group
 from pipeline.cli.options import OutputAs, Place
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import write_line, write_rows
-from pipeline.cli.stores import reading
+from pipeline.cli.stores import opened_for_search
 from pipeline.decisions.display import counted, escaped, visible
 from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.timestamps import instant_of
@@ -159,13 +159,8 @@ def calls(
         by_session = ledger.failed_tools() if failed else {}
         waiting = [] if failed else ledger.unanswered()
     if not failed:
-        write_rows(
-            waiting,
-            output,
-            document=asdict,
-            line=lambda call: f"{call.session_id}  {call.message_id}  {call.id}  {call.name}",
-            nothing="no unanswered calls",
-        )
+        line = "{0.session_id}  {0.message_id}  {0.id}  {0.name}".format
+        write_rows(waiting, output, document=asdict, line=line, nothing="no unanswered calls")
         return
     if not by_session:
         typer.echo("cmf: no failed calls", err=True)
@@ -197,8 +192,5 @@ def _opened(store: str, *, to_write: bool = False) -> Iterator[Ledger]:
     with one_line_errors():
         if to_write:
             check_is_store(store)
-        else:
-            with reading(store):  # creates none, and refuses one of another schema
-                pass
-        with Store.named(store, keyless=True) as opened:
+        with Store.named(store, keyless=True) if to_write else opened_for_search(store) as opened:
             yield opened.ledger()

@@ -56,7 +56,6 @@ def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str,
         if properties["executed_by"] != "client":
             pin["executed_by"] = properties["executed_by"]
         if pins.setdefault(shown["uri"], pin) != pin:
-            raise ShapeError(
-                "two different definitions of the same tool", path=shown["path"], hint="remove one of them"
-            )
+            hint = "remove one of them"
+            raise ShapeError("two different definitions of the same tool", path=shown["path"], hint=hint)
     return dict(sorted(pins.items()))

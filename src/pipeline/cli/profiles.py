@@ -128,12 +128,7 @@ def _shown(fact: KnownFact) -> str:
 
 
 def _definitions(
-    file: str | None,
-    source: str | None,
-    records: str | None,
-    key: Path | None,
-    server: str | None,
-    namespace: str | None,
+    file: str | None, source: str | None, records: str | None, key: Path | None, server: str | None, within: str | None
 ) -> list[ToolDefinition]:
     """The definitions in a file, in recorded inputs, or of a server; the latest of each name."""
     from cmf.json.value import replace
@@ -147,9 +142,12 @@ def _definitions(
         with _traffic(records, key) as traffic:
             tools = [tool for value in traffic for tool in getattr(value, "tools", ())]
     elif server is not None:
-        tools = _listed(server)
-    if namespace is not None:
-        tools = [replace(tool, namespace=namespace) for tool in tools]
+        import asyncio
+        import shlex
+
+        tools = asyncio.run(_asked(shlex.split(server)))
+    if within is not None:
+        tools = [replace(tool, namespace=within) for tool in tools]
     return [*{(tool.namespace, tool.name): tool for tool in tools}.values()]
 
 
@@ -162,15 +160,8 @@ def _traffic(records: str, key: Path | None) -> Iterator[Iterator[Message | Requ
         yield (read_entry(line).traffic for line in recorded())
 
 
-def _listed(server: str) -> list[ToolDefinition]:
-    """What an MCP server answers to `tools/list`, all pages of it."""
-    import asyncio
-    import shlex
-
-    return asyncio.run(_asked(shlex.split(server)))
-
-
 async def _asked(server: Sequence[str]) -> list[ToolDefinition]:
+    """What an MCP server answers to `tools/list`, all pages of it."""
     import asyncio
 
     from cmf.json.codec import MAX_BYTES, loads

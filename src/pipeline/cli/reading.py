@@ -202,11 +202,8 @@ def _canonical(body: Any) -> Message | Request | Response:
             return Response.model_validate(body)
         if "role" in body:
             return Message.model_validate(body)
-    raise ShapeError(
-        "neither a message, a request nor a response",
-        path="$",
-        hint="give an object with `role`, `messages` or `choices`",
-    )
+    hint = "give an object with `role`, `messages` or `choices`"
+    raise ShapeError("neither a message, a request nor a response", path="$", hint=hint)
 
 
 def check_has_none(what: str, given: Mapping[str, object]) -> None:
@@ -216,8 +213,8 @@ def check_has_none(what: str, given: Mapping[str, object]) -> None:
         fail(f"{named} cannot be used with {what}, which has its own; leave it out", Exit.USAGE)
 
 
-def read_context(path: Path | None, subject: str | None) -> Context:
-    """The context from a JSON or YAML file, if given; a named `subject` replaces the one in it."""
+def read_context(path: Path | None, subject: str | None, session: str | None = None) -> Context:
+    """The context from a JSON or YAML file, if given; a named `subject` or `session` replaces the one in it."""
     from pipeline.decisions.context import Context
 
     if path is None:
@@ -233,7 +230,8 @@ def read_context(path: Path | None, subject: str | None) -> Context:
         except ShapeError as error:
             error.hint = error.hint or _CONTEXT
             raise
-    return context if subject is None else context.model_copy(update={"subject": {"id": subject}})
+    named = {} if subject is None else {"subject": {"id": subject}}
+    return context.model_copy(update=named | ({} if session is None else {"session": session}))
 
 
 def _yaml(raw: bytes) -> Any:

@@ -82,9 +82,8 @@ def _announce(clients: socket.socket, beside: socket.socket | None, *, demo: boo
     if beside is not None:
         typer.echo(f"operations: http://{address_of(beside)}")
     if demo:
-        typer.echo(
-            "demo: replies come from a script, nothing leaves this machine; use the key `demo`, or none", err=True
-        )
+        said = "replies come from a script, nothing leaves this machine; use the key `demo`, or none"
+        typer.echo(f"demo: {said}", err=True)
 
 
 @contextmanager

@@ -224,11 +224,7 @@ def table_of(kind: type[Judged | Compared], rows: Iterable[Judged | Compared]) -
 
 
 def write_lines(path: Path, rows: Iterable[Judged]) -> None:
-    """Write the rows as JSON lines, one each.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write the rows as JSON lines, one each. OSError: the file cannot be written."""
     with path.open("wb") as stream:
         stream.writelines(dumps(to_json(row)) + b"\n" for row in rows)
 

@@ -155,11 +155,7 @@ class Impact:
 
 
 class Comparing:
-    """Compares lines under two sets.
-
-    Raises:
-        PolicyError, ConfigError: a set or the profiles cannot be used.
-    """
+    """Compares lines under two sets. PolicyError, ConfigError: a set or the profiles cannot be used."""
 
     def __init__(self, base: PolicySet, head: PolicySet, profiles: Path | None = None) -> None:
         known = Profiles.load(profiles) if profiles is not None else None

@@ -139,11 +139,7 @@ class SignedIn:
         return await self._ask(headers, peer)
 
     async def enter(self, key: str, peer: str | None) -> str:
-        """A cookie for the user with this key.
-
-        Raises:
-            Refused: the key is unknown, or its user has no access.
-        """
+        """A cookie for the user with this key. Refused: the key is unknown, or its user has no access."""
         key = key.strip()
         if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable():
             raise Refused(401, "review.nobody", "This is not a key.")

@@ -54,11 +54,7 @@ class State(Value):
         return {"files": [{"path": file.path, "text": file.text} for file in self.files], **texts}
 
     def contents(self) -> dict[str, bytes]:
-        """The policy files by path.
-
-        Raises:
-            PolicyError: too many files, a duplicate, or an invalid path.
-        """
+        """The policy files by path. PolicyError: too many files, a duplicate, or an invalid path."""
         if len(self.files) > MAX_FILES:
             raise PolicyError(f"more than {MAX_FILES} files", hint="try fewer", code="policy.too-many")
         texts: dict[str, bytes] = {}
@@ -158,11 +154,7 @@ def _mapping(pane: str, body: Any, keys: frozenset[str]) -> dict[str, Any]:
 
 
 def state_of(body: bytes) -> State:
-    """The state in a JSON document.
-
-    Raises:
-        CmfError: it is not a state.
-    """
+    """The state in a JSON document. CmfError: it is not a state."""
     document = loads(body)
     if not isinstance(document, dict):
         raise ShapeError("not an object", path="$", hint="send the state as a JSON object")
