@@ -109,21 +109,19 @@ def command(
         watched = _watched_sessions(store, opened)
         loaded = _loaded(policies, entrypoint, bundle_key, algorithm)
         tap = Tap(build_engine(loaded, engine, config)) if trace is not None or prints(loaded) else None
-        guard = opened.enter_context(
-            Guard(loaded, engine=tap or engine, config=config, sessions=cast("SessionStore", watched))
-        )
+        sessions = cast("SessionStore", watched)
+        guard = opened.enter_context(Guard(loaded, engine=tap or engine, config=config, sessions=sessions))
         with one_line_errors(str(context or "")):
             judged_in = read_context(context, subject, session)
         with one_line_errors(file):
             read = read_wire(file, source, kind)
             traffic, target = read.traffic, to or read.source
-        if read.entry is not None:
-            own = {"--context": context, "--subject": subject, "--session": session, "--store": store}
-            check_has_none("a recorded input", own | {"--record": record})
         with watched.watching() as noted:
             if read.entry is None:
                 outcome = guard.run(traffic, context=judged_in)
             else:
+                own = {"--context": context, "--subject": subject, "--session": session, "--store": store}
+                check_has_none("a recorded input", own | {"--record": record})
                 outcome = Replay(loaded, engine=tap or build_engine(loaded, engine, config)).outcome(read.entry)
         if record is not None:
             entry = entry_of(traffic, judged_in, noted.session, outcome.decision, seen=noted.seen)
