@@ -30,9 +30,9 @@ from cmf.message.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.message.pairing import has_call
 from cmf.message.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import has_call
 from cmf.views.render import result_text
 
 FORMAT: Final = "ollama"

@@ -16,8 +16,8 @@ import rfc8785
 from cmf.json.codec import SAFE_INTEGER, dumps, ready
 from cmf.json.value import Value, fields_of, sorted_bytes, to_json
 from cmf.message.message import Message, Part, PromptResultPart, ToolCallPart, ToolResultPart, derived
-from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
+from cmf.message.transform import Pairing
 
 _TAGS: Final = ("int:", "str:")
 _ODD_NUMBER: Final = re.compile(rb"[:,\[]-?[0-9]+(?:\.0[^0-9]|(?:\.[0-9]+)?[eE])")

@@ -19,9 +19,8 @@ from cmf.errors import UnknownToolIdError
 from cmf.json.value import replace
 from cmf.message.message import Message, Part, PromptResultPart, ToolCallPart, ToolResultPart
 from cmf.message.model_ids import provider_of
-from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
-from cmf.message.transform import messages_of, with_messages
+from cmf.message.transform import Pairing, messages_of, with_messages
 
 TOOL_PREFIX: Final = "tu_"
 NO_PROVIDER: Final = "_"

@@ -12,10 +12,9 @@ from cmf.enums import Hook
 from cmf.json.frozen import FrozenDict, JsonObject, thaw
 from cmf.message.digests import canonical_bytes
 from cmf.message.message import ToolCallPart
-from cmf.message.pairing import Pairing
 from cmf.message.request import Request, Response
 from cmf.message.tools import ToolDefinition, Work, is_usable, schema_problem
-from cmf.message.transform import messages_of
+from cmf.message.transform import Pairing, messages_of
 from cmf.views.uris import tool_uri
 from cmf.views.view import MessageView
 from pipeline.conversation.history import History, Origins, calls_in

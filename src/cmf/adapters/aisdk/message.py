@@ -42,8 +42,8 @@ from cmf.message.message import (
     VideoPart,
     media_class,
 )
-from cmf.message.pairing import has_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
+from cmf.message.transform import has_call
 
 FORMAT: Final = "aisdk"
 STREAM: Final = f"{MARK}stream"  # what the fold of a stream keeps beside its message

@@ -44,9 +44,9 @@ from cmf.json.codec import SAFE_INTEGER
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.json.value import present, replace, trusted
 from cmf.message.message import Layout, Message, Part, TextPart, TokenUsage, ToolCallPart, ToolResultPart
-from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response, ToolChoice, ToolChoiceMode
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import has_client_call
 from cmf.models.capabilities import lookup
 
 _HTTP: Final = f"{FORMAT}.http"

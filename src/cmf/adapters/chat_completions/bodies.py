@@ -26,9 +26,9 @@ from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, same_spelling
 from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, TokenUsage
-from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoice, ToolChoiceMode
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import has_client_call
 
 _SAMPLING: Final = {
     name: name for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")

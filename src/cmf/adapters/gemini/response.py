@@ -31,8 +31,8 @@ from cmf.json.codec import SAFE_INTEGER
 from cmf.json.frozen import freeze
 from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, TokenUsage
-from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
+from cmf.message.transform import has_client_call
 
 _FILTERED: Final = (
     "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",

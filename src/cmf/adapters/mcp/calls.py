@@ -45,9 +45,9 @@ from cmf.message.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.message.pairing import has_client_call
 from cmf.message.request import NO_SAMPLING, SAMPLING_FIELDS, Choice, Request, Sampling, ToolChoice
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import has_client_call
 
 ENTRY: Final = f"{MARK}entry"  # which message of a batch a tool definition belongs to; never on the wire
 DEFAULT_MAX_TOKENS: Final = 4096  # MCP requires a limit; requests of other formats may have none

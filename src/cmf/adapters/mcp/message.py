@@ -41,9 +41,9 @@ from cmf.errors import ShapeError, UnsupportedError
 from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
 from cmf.json.value import present, replace, trusted
 from cmf.message.message import Message, OpaquePart, Part, TextPart, ToolCallPart, ToolResultPart
-from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import has_client_call
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 """Where a call of revision 2026-07-28 names its revision, in its `_meta`."""

@@ -41,9 +41,9 @@ from cmf.json.codec import SAFE_INTEGER
 from cmf.json.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
 from cmf.json.value import present, replace, trusted
 from cmf.message.message import NO_SHAPE, Layout, Message, Part, TextPart, TokenUsage, ToolResultPart
-from cmf.message.pairing import has_client_call
 from cmf.message.request import Choice, ErrorInfo, Request, Response, ToolChoice
 from cmf.message.tools import ToolDefinition
+from cmf.message.transform import has_client_call
 
 _OWN: Final = frozen_mapping({FORMAT: frozen_mapping({})})
 _TOOL_MODES: Final = frozenset({"auto", "none", "required"})

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from cmf.json.frozen import FrozenDict, frozen_mapping
 from cmf.json.value import replace
 from cmf.message.message import Message, Part, ToolCallPart, ToolResultPart
-from cmf.message.pairing import OpenCalls
+from cmf.message.transform import OpenCalls
 
 MAX_LENGTH: Final = 64
 _ESCAPED: Final = "cmf_"  # how the forms begin that are read back
@@ -31,7 +31,7 @@ _TAKEN: Final = _AS_THEY_ARE + b"-"
 class CallIds:
     """The ids of the calls and results of one conversation, which are asked for in order.
 
-    Other than in `cmf.message.pairing`, a result without an id may answer a call with one: on a wire it has to name
+    Other than in `cmf.message.transform`, a result without an id may answer a call with one: on a wire it has to name
     some call.
     """
 
