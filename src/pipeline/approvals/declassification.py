@@ -110,7 +110,18 @@ def declassify(
     # Whatever labels the session got meanwhile: the grant names the one that it lifts, and that stays on record.
     if not store.commit(context, None, Changes(grants=(grant,))):
         raise StoreBusy("too many change the same session", hint="try again shortly")
-    _emit(grant, context, events)
+    _log.warning("label lifted: grant %s", grant.id)
+    if events is not None:
+        lifted = Declassified(
+            grant=grant.id,
+            label=grant.label,
+            session=context.session,
+            actor=grant.actor,
+            seconder=grant.seconder,
+            sources=len(grant.sources),
+            expires_at=grant.expires_at,
+        )
+        events.publish(lifted)
     return grant
 
 
@@ -171,18 +182,3 @@ def _check(
     if not (is_legible(reason) and is_legible(scope)) or len(reason) > MAX_REASON or len(scope) > MAX_REASON:
         hint = f"say why and for what, in at most {MAX_REASON} characters each"
         raise DeclassificationError("a reason and a scope are needed", code="declassify.no-reason", hint=hint)
-
-
-def _emit(grant: Grant, context: Context, events: Events | None) -> None:
-    _log.warning("label lifted: grant %s", grant.id)
-    if events is not None:
-        made = Declassified(
-            grant=grant.id,
-            label=grant.label,
-            session=context.session,
-            actor=grant.actor,
-            seconder=grant.seconder,
-            sources=len(grant.sources),
-            expires_at=grant.expires_at,
-        )
-        events.publish(made)

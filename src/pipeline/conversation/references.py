@@ -47,16 +47,18 @@ class Referred(StrEnum):
     BACKGROUND = "background"  # the answer is to be fetched later, and not through this pipeline
 
 
-_NAMES: Final[Mapping[Referred, str]] = {
-    Referred.RESPONSE: "an earlier answer",
-    Referred.CONVERSATION: "a stored conversation",
-    Referred.PROMPT: "a prompt beside the messages",
-    Referred.FILE: "an uploaded file",
-    Referred.CACHE: "cached content",
-    Referred.ITEM: "a stored item",
-    Referred.CONTAINER: "a container",
-    Referred.SKILL: "an uploaded skill",
-    Referred.BACKGROUND: "an answer to fetch later",
+_CONTENT: Final = "send the content itself"
+# What each kind is called, and what a client is told to do instead.
+_NAMES: Final[Mapping[Referred, tuple[str, str]]] = {
+    Referred.RESPONSE: ("an earlier answer", _CONTENT),
+    Referred.CONVERSATION: ("a stored conversation", _CONTENT),
+    Referred.PROMPT: ("a prompt beside the messages", "send it as messages"),
+    Referred.FILE: ("an uploaded file", _CONTENT),
+    Referred.CACHE: ("cached content", _CONTENT),
+    Referred.ITEM: ("a stored item", "send the content itself, as clients do with `store: false`"),
+    Referred.CONTAINER: ("a container", _CONTENT),
+    Referred.SKILL: ("an uploaded skill", _CONTENT),
+    Referred.BACKGROUND: ("an answer to fetch later", "wait for the answer instead"),
 }
 
 
@@ -120,23 +122,13 @@ def same_content(value: Traffic, released: Traffic) -> bool:
     )
 
 
-def _instead(one: Reference) -> str:
-    """The advice to the client: what to send instead of the reference."""
-    if one.kind is Referred.BACKGROUND:
-        return "wait for the answer instead"
-    if one.kind is Referred.PROMPT:
-        return "send it as messages"
-    if one.kind is Referred.ITEM:
-        return "send the content itself, as clients do with `store: false`"
-    return "send the content itself"
-
-
 def _refusal(one: Reference) -> StageRecord:
+    name, instead = _NAMES[one.kind]
     hit = Hit(
         rule=RULE,
         code=f"reference.{one.kind.value}",
         effect=Effect.DENY,
-        reason=f"This refers to content that was not judged here ({_NAMES[one.kind]}, at {one.path}): {_instead(one)}.",
+        reason=f"This refers to content that was not judged here ({name}, at {one.path}): {instead}.",
         severity="high",
         detail={"path": one.path, "kind": one.kind.value},
     )

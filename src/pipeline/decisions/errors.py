@@ -1,32 +1,5 @@
 """What can go wrong in the pipeline, as one tree.
 
-    PipelineError                   root: every refusal of this package
-      PolicyError                   a policy set that cannot be loaded, with file, line and column
-      EffectError                   an effect that cannot be applied to its target
-      DeadlinePassed                a run that did not end in time
-      EmissionError                 an output without a complete, fresh and matching certificate
-      DecisionError                 a decision that refuses or suspends, raised
-        Denied                      policy refused
-          Unjudgeable               too large to be judged, or too many: the sender's to change
-        ApprovalRequired            a person must approve first
-        PolicyUnavailable           policy could not be evaluated: an outage, not a verdict
-      CallError                     arguments or a result that cannot be judged, or not be used as judged
-        ToolInputError              arguments that do not match the tool's schema
-      SessionError                  a change to a session that cannot be made
-        ApprovalError               an approval that cannot be given or used
-        DeclassificationError       a label that this subject may not lift, or not for so long
-        UnpricedError               a request of unknown cost, where the setting refuses those
-        BudgetExceeded              a reservation that exceeds the budget
-      StoreError                    the store cannot read or write: nothing may be released
-        StoreBusy                   the store has too much to do: try again
-      AuditError                    evidence that cannot be read or written
-      LedgerError                   a conversation that cannot be read, or not be changed in this way
-      ConfigError                   a setting that is missing or not valid
-        MissingExtraError           a package that an extra installs is not there
-      CaseError                     a file of test cases that is not valid
-      ReplayError                   a recorded input that cannot be read, written or judged again
-      EngineError                   an engine that cannot answer: a query it does not support, no connection
-
 A deny is not an error. Each error has a stable `code` and a `hint` that says what to do. Texts name files, fields and
 types, never the content of a message.
 """

@@ -61,18 +61,14 @@ def _edited(value: Any, place: _Place) -> Any:
         if name not in held:
             held[name] = list(getattr(value, name))
         held[name][index] = _edited(held[name][index], inner)
-    for name, found in held.items():
-        value = _with(value, name, tuple(item for item in found if item is not None) if type(found) is list else found)
+    for name, items in held.items():
+        field = {name: tuple(item for item in items if item is not None) if type(items) is list else items}
+        # A result whose inner part was edited is itself an edited part: its `extra` is dropped.
+        is_holder = isinstance(value, Message | Request | Response | Choice)
+        value = replace(value, **field) if is_holder else value.edited(**field)
     for change in place.changes:
         value = None if value is None else change(value)
     return value
-
-
-def _with(value: Any, name: str, held: Any) -> Any:
-    if isinstance(value, Message | Request | Response | Choice):
-        return replace(value, **{name: held})
-    # A result whose inner part was edited is itself an edited part: its `extra` is dropped.
-    return value.edited(**{name: held})
 
 
 def part_at(value: Any, path: str) -> Any:

@@ -224,23 +224,21 @@ def build_engine(policies: PolicySet, name: EngineChoice, config: Config) -> Eng
     """
     if not isinstance(name, str):
         return name
+    engine: Engine
     if name == "embedded":
-        return _remembering(embedded_engine(policies), policies, config)
-    if name == "opa":
+        engine = embedded_engine(policies)
+    elif name == "opa":
         if config.opa_url is None:
             raise ConfigError(
                 "engine `opa` needs a server", code="config.no-opa-url", hint="give --opa-url, or Config(opa_url=…)"
             )
         from pipeline.engines.opa import OpaServerEngine  # imports aiohttp, which only this engine needs
 
-        server = OpaServerEngine(
+        engine = OpaServerEngine(
             config.opa_url, revision=policies.revision, strict_builtin_errors=policies.builtin_errors == "strict"
         )
-        return _remembering(server, policies, config)
-    raise ConfigError(f"there is no engine {name!r}", code="config.unknown-engine", hint="use embedded or opa")
-
-
-def _remembering(engine: Engine, policies: PolicySet, config: Config) -> Engine:
+    else:
+        raise ConfigError(f"there is no engine {name!r}", code="config.unknown-engine", hint="use embedded or opa")
     return ReusingEngine(engine, policies.parts, policies.capabilities, max_verdicts=config.max_verdicts)
 
 

@@ -80,7 +80,7 @@ def apply_edits(
         return value
     before = value
     changes = [
-        (view.path, partial(_edited_or_removed, hits, view.path, replacer, removed_paths))
+        (view.path, partial(_edited, hits, view.path, replacer, removed_paths))
         for view in reversed(list(views))
         if (hits := [hit for hit in view.hits if hit.effect in EDITS and hit.enforced])
     ]
@@ -90,20 +90,16 @@ def apply_edits(
     return value if value is before else _without_echoes(before, value)
 
 
-def _edited_or_removed(hits: list[Hit], path: str, replacer: Replacer, removed: list[str] | None, part: Any) -> Any:
-    edited = _edited(part, hits, path, replacer)
+def _edited(hits: list[Hit], path: str, replacer: Replacer, removed: list[str] | None, part: Any) -> Any:
+    edited = None
+    if not any(hit.effect is Effect.STRIP_TOOL for hit in hits):
+        pointed = [hit for hit in hits if "pointer" in hit.fields]
+        edited = _edited_fields(part, pointed, path, replacer) if pointed else part
+        spans = _merged_spans(hits)
+        edited = _redact_spans(edited, spans, path, replacer) if spans else edited
     if edited is None and removed is not None:
         removed.append(path)
     return edited
-
-
-def _edited(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:
-    if any(hit.effect is Effect.STRIP_TOOL for hit in hits):
-        return None
-    pointed = [hit for hit in hits if "pointer" in hit.fields]
-    part = _edited_fields(part, pointed, path, replacer) if pointed else part
-    spans = _merged_spans(hits)
-    return _redact_spans(part, spans, path, replacer) if spans else part
 
 
 def _with_fitting_choice(before: Message | Request | Response, request: Request) -> Request:
@@ -334,7 +330,7 @@ def _with_numbers(given: Any, before: Any) -> Any:
 
 
 def _hidden(hit: Hit, replacer: Replacer, found: Any) -> str:
-    return replacer(found if isinstance(found, str) else _text(found), hit.fields.get("replacement", "mask"))
+    return replacer(found if isinstance(found, str) else dumps(found).decode(), hit.fields.get("replacement", "mask"))
 
 
 _REMOVED: Final = object()

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import Any, Final, TypeAlias, TypeVar
 
 from cmf.enums import Capability, Tier
-from cmf.json.frozen import FrozenDict, FrozenList, frozen_mapping
+from cmf.json.frozen import FrozenList, frozen_mapping
 from cmf.json.value import Value, field_default, replace, trusted
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
@@ -116,66 +116,50 @@ def _hidden(grants: Grants) -> tuple[tuple[str, Any], ...]:
 
 def isolated(item: _T) -> _T:
     """An equal value that shares no object with `item` that could be changed, and has no wire layout."""
-    copied: _T = _copiers[type(item)](item)
+    cls = type(item)
+    if cls not in _copiers:
+        _copiers[cls] = _copier(cls)
+    copied: _T = _copiers[cls](item)
     return copied
 
 
 _LEAVES: Final = frozenset({str, int, float, bool, bytes, type(None), frozenset, datetime, Decimal})
 
 
-def _same(item: Any) -> Any:
-    return item
+_copiers: Final[dict[type, Callable[[Any], Any]]] = {}
 
 
-def _copied_object(held: dict[str, Any]) -> FrozenDict:
-    return frozen_mapping({key: item if type(item) in _LEAVES else isolated(item) for key, item in held.items()})
+def _copier(cls: type) -> Callable[[Any], Any]:
+    """What copies a value of the type. For values it is generated; what no JSON form has is left at its default."""
+    if issubclass(cls, Value):
+        known: dict[str, Any] = {"cls": cls, "make": trusted, "leaves": _LEAVES, "isolated": isolated}
+        given = ", ".join(f"{name}=(h if type(h := item.{name}) in leaves else isolated(h))" for name in _fields(cls))
+        exec(f"def copied(item): return make(cls, {given})", known)  # noqa: S102 - the names are those of its fields
+        copier: Callable[[Any], Any] = known["copied"]
+        return copier
+    if cls is HttpHeaders:
+        return lambda held: HttpHeaders(exposed(held))
+    if issubclass(cls, dict):
+        return lambda held: frozen_mapping({key: _copied(item) for key, item in held.items()})
+    if issubclass(cls, list):
+        return _copied_array
+    # All but tuples are texts, numbers, words of closed sets.
+    return (lambda held: tuple([_copied(item) for item in held])) if cls is tuple else lambda item: item
 
 
-def _copied_headers(held: HttpHeaders) -> HttpHeaders:
-    return HttpHeaders(exposed(held))
+def _copied(item: Any) -> Any:
+    return item if type(item) in _LEAVES else isolated(item)
 
 
 def _copied_array(held: list[Any]) -> FrozenList:
     made = list.__new__(FrozenList)
-    list.extend(made, [item if type(item) in _LEAVES else isolated(item) for item in list.__iter__(held)])
+    list.extend(made, map(_copied, list.__iter__(held)))
     return made
-
-
-def _copied_tuple(held: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([item if type(item) in _LEAVES else isolated(item) for item in held])
-
-
-def _copier(cls: type) -> Callable[[Any], Any]:
-    """A function generated for the fields of a type of values; what no JSON form has is left at its default."""
-    names = _fields(cls)
-    known: dict[str, Any] = {"cls": cls, "make": trusted, "leaves": _LEAVES, "isolated": isolated}
-    given = ", ".join(f"{name}=(h if type(h := item.{name}) in leaves else isolated(h))" for name in names)
-    exec(f"def copied(item): return make(cls, {given})", known)  # noqa: S102 - the names are those of a class's fields
-    copier: Callable[[Any], Any] = known["copied"]
-    return copier
 
 
 def _fields(cls: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get("dump", True))
 
-
-class _Copiers(dict[type, Callable[[Any], Any]]):
-    """Type → what copies it. Those of values are generated when they are first needed."""
-
-    def __missing__(self, cls: type) -> Callable[[Any], Any]:
-        if issubclass(cls, Value):
-            made: Callable[[Any], Any] = _copier(cls)
-        elif issubclass(cls, dict):
-            made = _copied_headers if cls is HttpHeaders else _copied_object
-        elif issubclass(cls, list):
-            made = _copied_array
-        else:
-            made = _copied_tuple if cls is tuple else _same  # texts, numbers, words of closed sets
-        self[cls] = made
-        return made
-
-
-_copiers: Final = _Copiers()
 
 # -- what was changed --------------------------------------------------------------------------------------------------
 
@@ -372,10 +356,9 @@ class Stages:
         staged.add(StageRecord(stage=stage.name, mode=stage.mode.value, changed=changed, headers=headers))
 
     def _settle_failure(self, staged: Staged, stage: Stage, code: str) -> None:
-        if stage.on_error is OnError.DENY:
-            staged.add(_stopped(stage, code, "A processing step failed."))
-        else:
-            staged.add(StageRecord(stage=stage.name, mode=stage.mode.value, error=code))
+        denies = stage.on_error is OnError.DENY
+        failed = StageRecord(stage=stage.name, mode=stage.mode.value, error=code)
+        staged.add(_stopped(stage, code, "A processing step failed.") if denies else failed)
 
     def _note_refusal(self, staged: Staged, stage: Stage, result: Refuse | Ask) -> None:
         if stage.mode not in MAY_REFUSE:

@@ -56,9 +56,6 @@ class _Merge:
     def violation(self, slot: str, tier: str, path: str) -> TierViolationError:
         return TierViolationError(self.stage.name, slot, tier, path)
 
-    def may_read(self, slot: str) -> bool:
-        return granted(self.stage.capabilities, SLOTS[slot].read)
-
 
 def merged(stage: Stage, original: _T, given: _T, returned: Traffic) -> tuple[_T, tuple[HeaderChanged, ...]]:
     """`original` with what the stage was allowed to change of what it was given, and the headers that it changed.
@@ -158,8 +155,9 @@ def _parts(merge: _Merge, original: Any, given: Any, returned: Any, *, path: str
             made.append(own[id(part)])
         elif index < len(given) and type(part) is type(given[index]):
             made.append(_part(merge, original[index], given[index], part, at))
-        else:
-            made.append(_new_part(merge, part, at))
+        else:  # one that the stage added
+            _bring_nothing(merge, messages_inside(trusted(Message, role=Role.TOOL, content=(part,))), at)
+            made.append(to_json(part))
     return tuple(made)
 
 
@@ -187,12 +185,6 @@ def _inner_messages(merge: _Merge, original: Any, given: Any, returned: Any, pat
 def _new_message(merge: _Merge, message: Message, path: str) -> Any:
     _bring_nothing(merge, [message], path)
     return to_json(message)
-
-
-def _new_part(merge: _Merge, part: Any, path: str) -> Any:
-    """The JSON form of a part that the stage added."""
-    _bring_nothing(merge, messages_inside(trusted(Message, role=Role.TOOL, content=(part,))), path)
-    return to_json(part)
 
 
 def _bring_nothing(merge: _Merge, messages: Iterable[Message], path: str) -> None:
@@ -275,7 +267,11 @@ def _delegation(
     path: str,
 ) -> DelegationExtension:
     old = tuple(before.chain) if before is not None else ()
-    if not merge.may_read("delegation") or after is None or tuple(after.chain[: len(old)]) != old:
+    if (
+        not granted(merge.stage.capabilities, SLOTS["delegation"].read)
+        or after is None
+        or tuple(after.chain[: len(old)]) != old
+    ):
         raise merge.violation("delegation", Tier.MONOTONIC, path)
     # A concurrent stage may have extended the chain too: both extensions are kept. They are read anew [STG-15].
     added = to_json(after.chain[len(old) :])

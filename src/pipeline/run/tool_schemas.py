@@ -97,7 +97,9 @@ class SchemaChecks:
         """
         if view.arguments_raw is None:
             return ()
-        told = view.hook is Hook.LLM_REQUEST and id(part_at(value, view.path)) in self._answered_in(value)
+        if self._answers[0] is not value:
+            self._answers = value, _answered(value)
+        told = view.hook is Hook.LLM_REQUEST and id(part_at(value, view.path)) in self._answers[1]
         effect = Effect.DENY if self._refuses_unreadable and not told else Effect.WARN
         return (Hit(rule="pipeline", code=ToolInputInvalid.type, effect=effect, reason=_UNREADABLE),)
 
@@ -155,11 +157,6 @@ class SchemaChecks:
     @cached_property
     def _answered(self) -> set[int]:
         return _answered(self._traffic)
-
-    def _answered_in(self, value: Traffic) -> set[int]:
-        if self._answers[0] is not value:
-            self._answers = value, _answered(value)
-        return self._answers[1]
 
     def _schemas(self, part: ToolCallPart, uri: str) -> Iterable[JsonObject]:
         if part.executed_by == "provider":

@@ -6,9 +6,9 @@ or exceeds its time or memory, is refused, and the caller keeps the set it had.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -94,7 +94,7 @@ def vet(recipe: Recipe, *, timeout_seconds: float = TIMEOUT_SECONDS, memory_byte
         start_new_session=True,
     ) as process:
         try:
-            answer, _ = process.communicate(_written(recipe), timeout=timeout_seconds)
+            answer, _ = process.communicate(pickle.dumps(recipe), timeout=timeout_seconds)
         except subprocess.TimeoutExpired:
             raise PolicyError(
                 f"vetting took longer than {timeout_seconds:g} seconds",
@@ -132,21 +132,6 @@ def _read(answer: bytes, status: int) -> Vetted:
     )
 
 
-def _written(recipe: Recipe) -> bytes:
-    sources = recipe.sources
-    return dumps(
-        {
-            "modules": [[*module] for module in sources.modules],
-            "tests": [[*module] for module in sources.tests],
-            "data": sources.data,
-            "entrypoint": recipe.entrypoint,
-            "modes": {name: str(mode) for name, mode in recipe.modes.items()},
-            "builtin_errors": recipe.builtin_errors,
-            "engine": recipe.engine,
-        }
-    )
-
-
 # -- in the process ----------------------------------------------------------------------------------------------------
 
 
@@ -154,7 +139,7 @@ def main() -> None:
     """Vet the recipe on standard input and write the result to standard output."""
     _limit(float(sys.argv[1]), int(sys.argv[2]))
     try:
-        report: dict[str, Any] = _vetted(_recipe(loads(sys.stdin.buffer.read())))
+        report = _vetted(pickle.load(sys.stdin.buffer))  # noqa: S301 - of the process that started this one
     except PolicyError as error:
         place = [error.path, error.line, error.column]
         report = {"code": error.code, "message": error.message, "hint": error.hint, "place": place}
@@ -167,19 +152,6 @@ def _limit(seconds: float, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _recipe(document: Mapping[str, Any]) -> Recipe:
-    def modules(name: str) -> tuple[Module, ...]:
-        return tuple(itertools.starmap(Module, document[name]))
-
-    return Recipe(
-        sources=Sources(modules=modules("modules"), tests=modules("tests"), data=document["data"]),
-        entrypoint=document["entrypoint"],
-        modes=document["modes"],
-        builtin_errors=document["builtin_errors"],
-        engine=document["engine"],
-    )
 
 
 def _vetted(recipe: Recipe) -> dict[str, Any]:

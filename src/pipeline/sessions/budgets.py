@@ -261,12 +261,8 @@ def _models(request: Request) -> tuple[str, ...]:
 
 def _dearest(prices: Sequence[Price]) -> Price:
     """The highest of each rate."""
-    return Price(
-        input=max(one.input for one in prices),
-        output=max(one.output for one in prices),
-        cached_read=max(one.cached_read for one in prices),
-        cache_write=max(one.cache_write for one in prices),
-    )
+    rates = ("input", "output", "cached_read", "cache_write")
+    return Price(**{rate: max(getattr(price, rate) for price in prices) for rate in rates})
 
 
 def _expired(hold_id: str, now: int) -> bool:
