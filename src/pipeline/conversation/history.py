@@ -73,8 +73,8 @@ class Trail:
 
         Not if a tool that was called in it is another one by `facts` than it was when that was read.
         """
-        fits = len(self.messages) <= end and _alike(self.messages, messages) == len(self.messages)
-        return fits and self._index.holds_with(facts)
+        known = len(self.messages)
+        return known <= end and _alike(self.messages, messages) == known and self._index.holds_with(facts)
 
     def read(
         self,
@@ -309,7 +309,7 @@ class Histories:
                 self._forget(key)
             kept = self._kept.get(key) or _Kept()
             kept_trails, kept.trails = kept.trails, []
-            self._work -= sum(trail.work for trail in kept_trails)
+            self._work -= sum([trail.work for trail in kept_trails])
             taken = replace(kept, trails=kept_trails)
         offered = (value.tools if isinstance(value, Request) else tools) or taken.tools
         found = set(taken.found)

@@ -440,14 +440,13 @@ def _misfit_redact(fields: Mapping[str, Any], kind: ViewKind) -> str:
         return "" if fits else f"redact: a pointer here begins with {' or '.join(places)}"
     if fields.get("of", "plain") not in ("plain", "folded"):
         return "redact: `of` is plain or folded; without it, spans are of the content"
-    fits = isinstance(spans, list) and bool(spans) and all(_is_span(span) for span in spans)
+    fits = isinstance(spans, list) and bool(spans) and all(map(_is_span, spans))
     return "" if fits else "redact: not spans"
 
 
 def _is_span(span: Any) -> bool:
-    return (
-        isinstance(span, list) and len(span) == 2 and all(type(edge) is int for edge in span) and 0 <= span[0] < span[1]
-    )
+    is_pair = isinstance(span, list) and len(span) == 2 and all(type(edge) is int for edge in span)
+    return is_pair and 0 <= span[0] < span[1]
 
 
 def verdict_of(hits: Iterable[Hit]) -> Verdict:
@@ -523,9 +522,9 @@ def without_approval_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if hit.effect is not Effect.REQUIRE_APPROVAL)
 
 
-def overall(views: Iterable[ViewDecision], coverage: Coverage) -> tuple[Verdict, Action]:
+def overall(views: Sequence[ViewDecision], coverage: Coverage) -> tuple[Verdict, Action]:
     """The verdict and action of the whole: the strongest of any view; without full coverage nothing is forwarded."""
-    listed = list(views)
-    verdict = min((view.verdict for view in listed), key=_VERDICTS.index, default=Verdict.DENY)
-    action = min((view.outcome for view in listed), key=_ACTIONS.index, default=Action.REFUSE)
-    return (verdict, action) if coverage.full else (Verdict.DENY, Action.REFUSE)
+    if not views or not coverage.full:
+        return Verdict.DENY, Action.REFUSE
+    verdicts, actions = zip(*[(view.verdict, view.outcome) for view in views], strict=True)
+    return min(verdicts, key=_VERDICTS.index), min(actions, key=_ACTIONS.index)

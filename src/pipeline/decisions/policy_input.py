@@ -90,17 +90,14 @@ def shared_bytes(
     """
     written = b'{"extensions":' + json_bytes(view.scope.shared())
     if session is not None:
-        written += b',"session":' + _block(view, session, {} if blocks is None else blocks)
+        blocks = {} if blocks is None else blocks
+        grants = view.scope.grants
+        reader = (grants(Capability.READ_LABELS), grants(Capability.READ_AGENT))
+        if reader not in blocks:
+            blocks[reader] = json_bytes(session.shown(view))
+        written += b',"session":' + blocks[reader]
     written += b"}"
     return (_native.with_context_facts(written) or written) if spelled else written
-
-
-def _block(view: MessageView, session: SessionFacts, blocks: dict[tuple[bool, bool], bytes]) -> bytes:
-    grants = view.scope.grants
-    reader = (grants(Capability.READ_LABELS), grants(Capability.READ_AGENT))
-    if reader not in blocks:
-        blocks[reader] = json_bytes(session.shown(view))
-    return blocks[reader]
 
 
 def json_bytes(item: Any) -> bytes:

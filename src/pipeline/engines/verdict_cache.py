@@ -32,7 +32,6 @@ Verdict: TypeAlias = Mapping[str, Sequence[Any]]
 _Tree: TypeAlias = Mapping[str, Any] | None  # of such trees; None is everything
 
 _EFFECTS: Final = tuple(effect.value for effect in Effect)
-_ABSENT: Final = object()
 _NOTHING: Final = Decided(NO_EFFECTS)  # most answers
 
 
@@ -147,9 +146,9 @@ class ReusingEngine:
         if not self._max and self._whole.issuperset(entrypoints):
             self._count(len(views), len(views), 0)
             return None, entrypoints, views
-        context = _Context(shared, self._names)
-        ways = {name: self._way(name, context) for name in set(entrypoints)}
-        begun = {name: context.begun(way) if way.local and self._max else None for name, way in ways.items()}
+        value, is_alone = _read(shared, self._names) if self._max or self._alone else (None, False)
+        ways = {name: self._way(name, is_alone=is_alone) for name in set(entrypoints)}
+        begun = {name: _begun(way, value) if way.local and self._max else None for name, way in ways.items()}
         keys = [_key(begun[name], view) for name, view in zip(entrypoints, views, strict=True)]
         plan: list[_View] = []
         names: list[str] = []
@@ -176,11 +175,10 @@ class ReusingEngine:
             counts[1] += evaluations
             counts[2] += reused
 
-    def _way(self, entrypoint: str, context: _Context) -> _Way:
+    def _way(self, entrypoint: str, *, is_alone: bool) -> _Way:
         """How views are asked about at `entrypoint`; one that cannot be asked in parts is asked as it is."""
-        if entrypoint in self._alone and context.stands_alone:
-            return self._alone[entrypoint]
-        return self._ways.get(entrypoint) or _Way(frozenset(), b"", (entrypoint,), 0, (), None)
+        known = self._alone.get(entrypoint) if is_alone else None
+        return known or self._ways.get(entrypoint) or _Way(frozenset(), b"", (entrypoint,), 0, (), None)
 
     def _results(self, plan: Sequence[_View] | None, answers: list[EngineResult]) -> list[EngineResult]:
         if plan is None:
@@ -246,61 +244,38 @@ def _result(one: _View, answers: Sequence[EngineResult], learnt: dict[bytes, Ver
     return _NOTHING if together is NO_EFFECTS else Decided(together)
 
 
-class _Context:
-    """What the views of one question share; parsed only if a key needs it, and then as far as `names` have to be."""
+def _read(shared: bytes, names: list[str]) -> tuple[dict[str, Any] | None, bool]:
+    """What the views of one question share, as far as it is read; and whether its session is empty [POL-29].
 
-    __slots__ = ("_alone", "_bytes", "_names", "_value")
+    Only the members `names` are parsed, unless it is short, or the session is among them or may be empty, which has to
+    be told. None if it is no object, which the engine refuses.
+    """
+    cut = None
+    if len(shared) > LONG and "session" not in names:
+        held = _native.picked(shared, ["session"])
+        cut = None if held is None or len(held) <= MAX_EMPTY else _native.picked(shared, names)
+    try:
+        value = loads(shared if cut is None else cut)
+    except DecodeError:
+        value = None
+    if not isinstance(value, dict):
+        return None, False
+    session = value.get("session", {})
+    return value, cut is None and isinstance(session, dict) and not any(session.values())
 
-    def __init__(self, shared: bytes, names: list[str]) -> None:
-        self._bytes = shared
-        self._names = names
-        self._value: Any = _ABSENT
-        self._alone = False
 
-    @property
-    def stands_alone(self) -> bool:
-        """Whether the session is empty: rules that read only it are then local too [POL-29]."""
-        self._read()
-        return self._alone
+def _begun(way: _Way, value: dict[str, Any] | None) -> hashlib.blake2b | None:
+    """A digest of the entrypoint and of what its local rules read of `value`, to be updated with the view.
 
-    def begun(self, way: _Way) -> hashlib.blake2b | None:
-        """A digest of the entrypoint and of what its local rules read, to be updated with the view.
-
-        None if the shared context is no object, or holds a number that `orjson` cannot write.
-        """
-        value = self._read()
-        if value is None:
-            return None
-        try:
-            written = orjson.dumps(_taken(value, way.read), option=orjson.OPT_SORT_KEYS)
-        except orjson.JSONEncodeError:
-            return None  # an integer beyond 64 bits
-        return hashlib.blake2b(b"%b%b\n" % (way.named, written), digest_size=16)
-
-    def _read(self) -> dict[str, Any] | None:
-        """The members of the shared context that are read; None if it is no object, which the engine refuses."""
-        if self._value is _ABSENT:
-            cut = self._cut()
-            try:
-                value = loads(self._bytes if cut is None else cut)
-            except DecodeError:
-                value = None
-            self._value = value if isinstance(value, dict) else None
-            if cut is None and self._value is not None:
-                session = self._value.get("session", {})
-                self._alone = isinstance(session, dict) and not any(session.values())
-        held: dict[str, Any] | None = self._value
-        return held
-
-    def _cut(self) -> bytes | None:
-        """The members that local rules read, cut out of the JSON; None if the whole of it has to be parsed.
-
-        That is so if it is short, or if the session is read or may be empty, which has to be told.
-        """
-        if len(self._bytes) <= LONG or "session" in self._names:
-            return None
-        session = _native.picked(self._bytes, ["session"])
-        return None if session is None or len(session) <= MAX_EMPTY else _native.picked(self._bytes, self._names)
+    None if there is no such value, or if it holds a number that `orjson` cannot write.
+    """
+    if value is None:
+        return None
+    try:
+        written = orjson.dumps(_taken(value, way.read), option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return None  # an integer beyond 64 bits
+    return hashlib.blake2b(b"%b%b\n" % (way.named, written), digest_size=16)
 
 
 def _taken(value: Any, tree: _Tree) -> Any:

@@ -14,7 +14,6 @@ from collections.abc import Hashable
 from concurrent.futures import Future
 from contextvars import ContextVar, Token
 from time import monotonic, perf_counter_ns, sleep
-from types import TracebackType
 from typing import Final
 
 from pipeline.decisions.cancellation import runs_a_loop
@@ -78,9 +77,7 @@ class Tries:
     def __enter__(self) -> Tries:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._token is not None:
             _AT_HEAD.reset(self._token)
         if self._place is not None and self._key is not None:
@@ -88,46 +85,44 @@ class Tries:
 
     def again(self) -> bool:
         """Whether there is one more try; waits in line for it. False after too many tries, or too long a wait."""
-        place = self._due(blocks=True)
-        if place is None:
-            if pause := self._pause():
-                sleep(pause)
-        else:
+        place, pause = self._wait_for(blocks=True)
+        if place is not None:
             try:
                 place.result(max(0.0, self._until - monotonic()))
             except TimeoutError:
                 return False
+        elif pause:
+            sleep(pause)
         return self._may_begin()
 
     async def aagain(self) -> bool:
         """`again` as a coroutine."""
-        place = self._due(blocks=False)
-        if place is None:
-            if pause := self._pause():
-                await asyncio.sleep(pause)
-        else:
+        place, pause = self._wait_for(blocks=False)
+        if place is not None:
             try:
                 async with asyncio.timeout(max(0.0, self._until - monotonic())):
                     await asyncio.shield(asyncio.wrap_future(place))
             except TimeoutError:
                 return False
+        elif pause:
+            await asyncio.sleep(pause)
         return self._may_begin()
 
-    def _due(self, *, blocks: bool) -> Future[None] | None:
-        """The place that the next try has to wait for, if it has just been taken; `blocks` if it blocks its thread."""
-        if self._place is not None or self._key is None:
-            return None
-        # A run within one at the head, as of a stage that asks the guard itself, would wait for its own end. So would a
-        # blocking run in the thread of an event loop, in which the one at the head may have to go on.
-        may_wait = not (_AT_HEAD.get() or (blocks and runs_a_loop()))
-        if may_wait and (self._count or self._turns.is_waited_for(self._key)):
-            self._place = self._turns.join(self._key)
-        return self._place
+    def _wait_for(self, *, blocks: bool) -> tuple[Future[None] | None, float]:
+        """The place that the next try has to wait for, if it has just been taken, or else how many seconds it waits.
 
-    def _pause(self) -> float:
-        """Seconds before the next try: up to the time of the last one, so that two processes do not keep in step."""
+        These are up to the time of the last try, so that two processes do not keep in step. `blocks` says whether the
+        run blocks its thread.
+        """
+        if self._place is None and self._key is not None:
+            # A run within one at the head, as of a stage that asks the guard itself, would wait for its own end. So
+            # would a blocking run in the thread of an event loop, in which the one at the head may have to go on.
+            may_wait = not (_AT_HEAD.get() or (blocks and runs_a_loop()))
+            if may_wait and (self._count or self._turns.is_waited_for(self._key)):
+                self._place = self._turns.join(self._key)
+                return self._place, 0.0
         spent = perf_counter_ns() - self._begun
-        return 0.0 if self._count == 0 else spent * (spent % 1024 / 1024) / 1e9
+        return None, 0.0 if self._count == 0 else spent * (spent % 1024 / 1024) / 1e9
 
     def _may_begin(self) -> bool:
         if self._place is not None and self._token is None:

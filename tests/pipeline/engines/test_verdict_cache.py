@@ -431,21 +431,20 @@ def test_turn_n_evaluates_local_rules_for_what_is_new(policies: PolicySet, proof
 
 @pytest.mark.spec("POL-29")
 def test_a_long_session_is_not_parsed_and_still_says_something() -> None:
-    from pipeline.engines.verdict_cache import LONG, _Context
+    from pipeline.engines.verdict_cache import LONG, _read
 
     session = '{"labels":[],"counters":{},"events":[' + ",".join(['{"type":"label"}'] * LONG) + '],"approvals":[]}'
     shared = f'{{"extensions":{{"custom":{{"a":1}}}},"session":{session}}}'.encode()
     empty = b'{"extensions":{"custom":{"a":"' + b"x" * LONG + b'"}},"session":{"labels":[],"events":[]}}'
 
-    cut, whole = _Context(shared, ["extensions"]), _Context(shared, ["session"])
+    whole = _read(shared, ["session"])
 
-    assert not cut.stands_alone
-    assert not whole.stands_alone
-    assert cut._read() == {"extensions": {"custom": {"a": 1}}}
-    assert _Context(shared, ["nothing"])._read() == {}
-    assert _Context(shared, ["extensions", "session"])._read() == whole._read()
-    assert _Context(shared[:-1], ["extensions"])._read() is None
-    assert _Context(empty, ["extensions"]).stands_alone
+    assert _read(shared, ["extensions"]) == ({"extensions": {"custom": {"a": 1}}}, False)
+    assert not whole[1]
+    assert _read(shared, ["nothing"]) == ({}, False)
+    assert _read(shared, ["extensions", "session"]) == whole
+    assert _read(shared[:-1], ["extensions"]) == (None, False)
+    assert _read(empty, ["extensions"])[1]
 
 
 @pytest.mark.spec("POL-29")
