@@ -5,7 +5,7 @@ A change here needs a migration in `migrations/versions`; a test compares the tw
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -16,11 +16,11 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
 )
+from sqlalchemy import PrimaryKeyConstraint as Key
 
 METADATA: Final = MetaData()
 
@@ -32,309 +32,216 @@ _SEQUENCE: Final = BigInteger().with_variant(Integer, "sqlite")
 _BYTEWISE: Final = Text().with_variant(Text(collation="C"), "postgresql")
 
 
-def _text(name: str, *, nullable: bool = False) -> Column[str]:
-    return Column(name, Text, nullable=nullable)
+def _columns(kind: Any, names: str) -> list[Column[Any]]:
+    """The columns of one type with these names; one whose name ends in `?` may be null."""
+    return [Column(name.removesuffix("?"), kind, nullable=name.endswith("?")) for name in names.split()]
 
 
-def _word(name: str, *, nullable: bool = False) -> Column[str]:
-    return Column(name, _BYTEWISE, nullable=nullable)
+def _texts(names: str) -> list[Column[str]]:
+    return _columns(Text, names)
 
 
-def _moment(name: str, *, nullable: bool = False) -> Column[int]:
-    return Column(name, BigInteger, nullable=nullable)
+def _numbers(names: str) -> list[Column[int]]:
+    return _columns(BigInteger, names)
 
 
-def _of_session() -> tuple[Column[str], Column[str], ForeignKeyConstraint]:
+def _blobs(names: str) -> list[Column[bytes]]:
+    return _columns(LargeBinary, names)
+
+
+def _id() -> Column[str]:
+    return Column("id", Text, primary_key=True)
+
+
+def _of(name: str, key: str, *, nullable: bool = False, **options: bool) -> Column[str]:
+    """A column that refers to the key of another table."""
+    return Column(name, Text, ForeignKey(key), nullable=nullable, **options)
+
+
+def _of_session() -> tuple[Column[str] | ForeignKeyConstraint, ...]:
     owner = ForeignKeyConstraint(("subject", "session"), ("session_state.subject", "session_state.session"))
-    return _text("subject"), _text("session"), owner
+    return *_texts("subject session"), owner
 
 
-SESSION_STATE: Final = Table(
+def _table(name: str, *items: Any, **options: bool) -> Table:
+    return Table(name, METADATA, *items, **options)
+
+
+SESSION_STATE: Final = _table(
     "session_state",
-    METADATA,
-    _text("subject"),
-    _text("session"),
-    Column("version", BigInteger, nullable=False),
-    _moment("updated_at"),
-    _text("active_model", nullable=True),
-    PrimaryKeyConstraint("subject", "session"),
+    *_texts("subject session"),
+    *_numbers("version updated_at"),
+    *_texts("active_model?"),
+    Key("subject", "session"),
 )
-SESSION_LABELS: Final = Table(
-    "session_labels",
-    METADATA,
-    *_of_session(),
-    _text("label"),
-    _text("source"),
-    PrimaryKeyConstraint("subject", "session", "label", "source"),
+SESSION_LABELS: Final = _table(
+    "session_labels", *_of_session(), *_texts("label source"), Key("subject", "session", "label", "source")
 )
-SESSION_GRANTS: Final = Table(
+SESSION_GRANTS: Final = _table(
     "session_grants",
-    METADATA,
-    Column("id", Text, primary_key=True),
+    _id(),
     *_of_session(),
-    _text("label"),
-    _text("actor"),
-    _text("reason"),
-    _text("scope"),
-    _moment("granted_at"),
-    _moment("expires_at"),
-    _text("seconder", nullable=True),
+    *_texts("label actor reason scope"),
+    *_numbers("granted_at expires_at"),
+    *_texts("seconder?"),
     Index("session_grants_session", "subject", "session"),
 )
-SESSION_GRANT_SOURCES: Final = Table(
-    "session_grant_sources",
-    METADATA,
-    Column("grant_id", Text, ForeignKey("session_grants.id"), nullable=False),
-    _text("source"),
-    PrimaryKeyConstraint("grant_id", "source"),
+SESSION_GRANT_SOURCES: Final = _table(
+    "session_grant_sources", _of("grant_id", "session_grants.id"), *_texts("source"), Key("grant_id", "source")
 )
-SESSION_COUNTERS: Final = Table(
-    "session_counters",
-    METADATA,
-    *_of_session(),
-    _text("name"),
-    _text("amount"),
-    PrimaryKeyConstraint("subject", "session", "name"),
+SESSION_COUNTERS: Final = _table(
+    "session_counters", *_of_session(), *_texts("name amount"), Key("subject", "session", "name")
 )
-SESSION_EVENTS: Final = Table(
-    "session_events",
-    METADATA,
-    *_of_session(),
-    Column("seq", BigInteger, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("subject", "session", "seq"),
+SESSION_EVENTS: Final = _table(
+    "session_events", *_of_session(), *_numbers("seq"), *_blobs("body"), Key("subject", "session", "seq")
 )
-SESSION_TOOL_IDS: Final = Table(
+SESSION_TOOL_IDS: Final = _table(
     "session_tool_ids",
-    METADATA,
     *_of_session(),
-    _text("canonical_id"),
-    _text("provider"),
-    _text("provider_id"),
-    PrimaryKeyConstraint("subject", "session", "canonical_id", "provider"),
+    *_texts("canonical_id provider provider_id"),
+    Key("subject", "session", "canonical_id", "provider"),
     UniqueConstraint("subject", "session", "provider", "provider_id"),
 )
-SESSION_MARKS: Final = Table(
-    "session_marks",
-    METADATA,
-    *_of_session(),
-    _text("mark"),
-    PrimaryKeyConstraint("subject", "session", "mark"),
-)
-APPROVALS: Final = Table(
+SESSION_MARKS: Final = _table("session_marks", *_of_session(), *_texts("mark"), Key("subject", "session", "mark"))
+APPROVALS: Final = _table(
     "approvals",
-    METADATA,
-    Column("id", Text, primary_key=True),
+    _id(),
     *_of_session(),
-    _text("digest"),
-    _text("target"),
-    Column("rules", LargeBinary, nullable=False),
-    _text("revision"),
-    _text("status"),
-    _text("approver", nullable=True),
-    _moment("requested_at"),
-    _moment("expires_at"),
-    _moment("decided_at", nullable=True),
-    _moment("used_at", nullable=True),
-    Column("scopes", LargeBinary, nullable=False),
-    _text("repeat"),
-    _text("owner", nullable=True),
-    Column("arguments", LargeBinary, nullable=False),
-    Column("reasons", LargeBinary, nullable=False),
-    _text("scope"),
-    _moment("scope_until", nullable=True),
-    _text("revoker", nullable=True),
+    *_texts("digest target"),
+    *_blobs("rules"),
+    *_texts("revision status approver?"),
+    *_numbers("requested_at expires_at decided_at? used_at?"),
+    *_blobs("scopes"),
+    *_texts("repeat owner?"),
+    *_blobs("arguments reasons"),
+    *_texts("scope"),
+    *_numbers("scope_until?"),
+    *_texts("revoker?"),
     Index("approvals_scope", "scope", "owner"),
     Index("approvals_session", "subject", "session"),
     Index("approvals_status", "status", "requested_at"),
 )
-SEALED: Final = Table(
+SEALED: Final = _table(
     "sealed",
-    METADATA,
-    Column("approval_id", Text, ForeignKey("approvals.id"), primary_key=True),
-    _moment("expires_at"),
-    Column("body", LargeBinary, nullable=False),
+    _of("approval_id", "approvals.id", primary_key=True),
+    *_numbers("expires_at"),
+    *_blobs("body"),
     Index("sealed_expires_at", "expires_at"),
 )
-BUDGETS: Final = Table(
-    "budgets",
-    METADATA,
-    _text("scope"),
-    _text("subject"),
-    _text("session"),
-    _text("name"),
-    _text("spent"),
-    PrimaryKeyConstraint("scope", "subject", "session", "name"),
+BUDGETS: Final = _table(
+    "budgets", *_texts("scope subject session name spent"), Key("scope", "subject", "session", "name")
 )
-BUDGET_HOLDS: Final = Table(
+BUDGET_HOLDS: Final = _table(
     "budget_holds",
-    METADATA,
-    _text("scope"),
-    _text("subject"),
-    _text("session"),
-    _text("name"),
-    _text("id"),
-    _text("amount"),
-    PrimaryKeyConstraint("scope", "subject", "session", "name", "id"),
+    *_texts("scope subject session name id amount"),
+    Key("scope", "subject", "session", "name", "id"),
     ForeignKeyConstraint(
         ("scope", "subject", "session", "name"),
         ("budgets.scope", "budgets.subject", "budgets.session", "budgets.name"),
     ),
 )
-RECORDS: Final = Table(
+RECORDS: Final = _table(
     "records",
-    METADATA,
     Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
     Column("id", _BYTEWISE, nullable=False, unique=True),
-    _word("kind"),
-    _moment("at"),
-    _word("subject"),
-    _word("session", nullable=True),
-    _word("verdict"),
-    _word("action"),
-    _word("revision"),
-    Column("body", LargeBinary, nullable=True),  # null once erased; the digest stays [AUD-40]
-    _text("digest"),
-    _text("log", nullable=True),  # null in a record that no log vouches for
-    Column("place", BigInteger, nullable=True),
+    *_columns(_BYTEWISE, "kind"),
+    *_numbers("at"),
+    *_columns(_BYTEWISE, "subject session? verdict action revision"),
+    *_blobs("body?"),  # null once erased; the digest stays [AUD-40]
+    *_texts("digest log?"),  # no log: none vouches for the record
+    *_numbers("place?"),
     Index("records_session", "subject", "session", "seq"),
     Index("records_at", "at"),
     Index("records_place", "log", "place", unique=True),
     sqlite_autoincrement=True,
 )
-LOGS: Final = Table(
+LOGS: Final = _table(
     "logs",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    _text("key"),
-    _text("public_key"),
-    _moment("opened_at"),
-    Column("seen", BigInteger, nullable=False),  # the size at which a later log noted this one
+    _id(),
+    *_texts("key public_key"),
+    *_numbers("opened_at seen"),  # seen: the size at which a later log noted this one
 )
-HEADS: Final = Table(
+HEADS: Final = _table(
     "heads",
-    METADATA,
-    Column("log", Text, ForeignKey("logs.id"), nullable=False),
-    Column("size", BigInteger, nullable=False),
-    _text("root"),
-    Column("first", BigInteger, nullable=False),
-    _text("batch"),
-    _moment("at"),
-    _text("key"),
-    _text("signature"),
-    Column("leaves", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("log", "size"),
+    _of("log", "logs.id"),
+    *_numbers("size"),
+    *_texts("root"),
+    *_numbers("first"),
+    *_texts("batch"),
+    *_numbers("at"),
+    *_texts("key signature"),
+    *_blobs("leaves"),
+    Key("log", "size"),
 )
 # The search index. Built when somebody searches, so that recording costs nothing more [AUD-61].
-RECORD_FACTS: Final = Table(
+RECORD_FACTS: Final = _table(
     "record_facts",
-    METADATA,
-    Column("seq", BigInteger, nullable=False),
-    _word("name"),
-    _word("value"),
-    PrimaryKeyConstraint("seq", "name", "value"),
+    *_numbers("seq"),
+    *_columns(_BYTEWISE, "name value"),
+    Key("seq", "name", "value"),
     Index("record_facts_value", "name", "value", "seq"),
 )
-RECORD_FACTS_DONE: Final = Table(
-    "record_facts_done",
-    METADATA,
-    Column("upto", BigInteger, primary_key=True, autoincrement=False),
+RECORD_FACTS_DONE: Final = _table(
+    "record_facts_done", Column("upto", BigInteger, primary_key=True, autoincrement=False)
 )
 
 # The content of runs. Its record holds only a commitment to it, so it can be erased and the log stays valid [AUD-70].
-CONTENTS: Final = Table(
+CONTENTS: Final = _table(
     "contents",
-    METADATA,
-    Column("record", Text, ForeignKey("records.id"), primary_key=True),
-    _text("subject"),
-    _text("session", nullable=True),
-    _moment("at"),
-    _moment("expires_at", nullable=True),
-    Column("salt", LargeBinary, nullable=False),
-    Column("body", LargeBinary, nullable=False),
+    _of("record", "records.id", primary_key=True),
+    *_texts("subject session?"),
+    *_numbers("at expires_at?"),
+    *_blobs("salt body"),
     Index("contents_session", "subject", "session"),
     Index("contents_at", "at"),
     Index("contents_expires_at", "expires_at"),
 )
-HOLDS: Final = Table(
-    "holds",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    _text("subject", nullable=True),  # null: all subjects
-    _text("session", nullable=True),  # null: all sessions
-    _text("actor"),
-    _text("reason"),
-    _moment("at"),
-    _moment("released_at", nullable=True),
-)
-POLICY_SETS: Final = Table(
-    "policy_sets",
-    METADATA,
-    Column("revision", Text, primary_key=True),
-    _moment("at"),
-    Column("bundle", LargeBinary, nullable=False),
+# No subject, no session: all of them.
+HOLDS: Final = _table("holds", _id(), *_texts("subject? session? actor reason"), *_numbers("at released_at?"))
+POLICY_SETS: Final = _table(
+    "policy_sets", Column("revision", Text, primary_key=True), *_numbers("at"), *_blobs("bundle")
 )
 
 # -- the ledger: messages, sessions and their branches [E4] ------------------------------------------------------------
 
-SESSIONS: Final = Table(
+SESSIONS: Final = _table(
     "sessions",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    _text("workspace_path"),
-    _text("active_model", nullable=True),
-    _text("routing_policy_json", nullable=True),
-    Column("schema_version", Integer, nullable=False),
-    _moment("created_at"),
-    _moment("updated_at"),
+    _id(),
+    *_texts("workspace_path active_model? routing_policy_json?"),
+    *_columns(Integer, "schema_version"),
+    *_numbers("created_at updated_at"),
 )
-SESSION_NAMES: Final = Table(
-    "session_names",
-    METADATA,
-    _text("subject"),
-    _text("session"),
-    Column("id", Text, ForeignKey("sessions.id"), nullable=False, unique=True),
-    PrimaryKeyConstraint("subject", "session"),
+SESSION_NAMES: Final = _table(
+    "session_names", *_texts("subject session"), _of("id", "sessions.id", unique=True), Key("subject", "session")
 )
-RUNS: Final = Table(
+RUNS: Final = _table(
     "runs",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
-    _text("fork_from_message_id", nullable=True),
-    _text("status"),
-    _moment("created_at"),
-    _moment("committed_at", nullable=True),
+    _id(),
+    _of("session_id", "sessions.id"),
+    *_texts("fork_from_message_id? status"),
+    *_numbers("created_at committed_at?"),
     Index("runs_session", "session_id", "fork_from_message_id"),
 )
-MESSAGES: Final = Table(
+MESSAGES: Final = _table(
     "messages",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
-    _text("role"),
-    _text("content_json"),
-    _text("metadata_json"),
-    _moment("created_at"),
-    Column("schema_version", Integer, nullable=False),
-    _text("parent_id", nullable=True),
-    Column("run_id", Text, ForeignKey("runs.id"), nullable=True),
+    _id(),
+    _of("session_id", "sessions.id"),
+    *_texts("role content_json metadata_json"),
+    *_numbers("created_at"),
+    *_columns(Integer, "schema_version"),
+    *_texts("parent_id?"),
+    _of("run_id", "runs.id", nullable=True),
     Index("idx_messages_session_created", "session_id", "created_at"),
     Index("messages_parent", "parent_id"),
     Index("messages_run", "run_id"),
 )
-TOOL_CALLS: Final = Table(
+TOOL_CALLS: Final = _table(
     "tool_calls",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
-    Column("message_id", Text, ForeignKey("messages.id"), nullable=False),
-    Column("result_message_id", Text, ForeignKey("messages.id"), nullable=True),
-    _text("name"),
-    _text("status"),
-    _text("provider_id", nullable=True),
-    _text("provider", nullable=True),
-    _moment("created_at"),
-    _moment("completed_at", nullable=True),
+    _id(),
+    _of("session_id", "sessions.id"),
+    _of("message_id", "messages.id"),
+    _of("result_message_id", "messages.id", nullable=True),
+    *_texts("name status provider_id? provider?"),
+    *_numbers("created_at completed_at?"),
     Index("idx_tool_calls_session_status", "session_id", "status"),
 )
