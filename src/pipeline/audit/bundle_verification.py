@@ -22,7 +22,7 @@ from pipeline.audit.bundle import (
     open_bundle,
     read_manifest,
 )
-from pipeline.audit.evidence import READ, Erasures, Leaf, Problem
+from pipeline.audit.evidence import READ, Erasures, Problem
 from pipeline.audit.heads import Head, PublicKey, consistent, included
 from pipeline.audit.verification import LogState, Report, by_id, key_of, verify
 from pipeline.decisions.errors import AuditError
@@ -108,7 +108,9 @@ class _SelectionCheck:
         places: dict[str, list[int]] = {log: [] for log in heads}
         for log, leaf, proof in self._bundle.proved():
             head = heads.get(log or "")
-            if head is not None and _is_proved(leaf, head, proof):
+            if head is not None and (
+                leaf.whole and included(leaf.hash, leaf.place, head.size, proof, _hash(head.root))
+            ):
                 self._problems += erasures.see(head.log, leaf)
                 if leaf.body is not None and leaf.kind in READ:
                     self._problems += erasures.read(head.log, leaf, leaf.body)
@@ -131,7 +133,7 @@ class _SelectionCheck:
                 problem = f"an exported head of {anchor.size} records is not signed by a trusted key"
                 self._found("head.signature", anchor.log, problem)
                 continue
-            proof = _consistency_proof(self._bundle, anchor, head)
+            proof = [] if anchor.size == head.size else self._bundle.witnesses.get((anchor.log, anchor.size))
             if proof is None:
                 continue  # nothing here to compare it with
             if consistent(anchor.size, _hash(anchor.root), head.size, _hash(head.root), proof):
@@ -143,16 +145,6 @@ class _SelectionCheck:
 
     def _found(self, code: str, log: str, problem: str) -> None:
         self._problems.append(Problem(code, log, None, None, problem))
-
-
-def _is_proved(leaf: Leaf, head: Head, proof: Sequence[bytes]) -> bool:
-    """Whether `proof` leads from the unchanged record to the signed root."""
-    return leaf.whole and included(leaf.hash, leaf.place, head.size, proof, _hash(head.root))
-
-
-def _consistency_proof(bundle: Bundle, anchor: Head, head: Head) -> list[bytes] | None:
-    """The proof that the tree of `anchor` is a prefix of that of `head` (RFC 9162); None if the bundle has none."""
-    return [] if anchor.size == head.size else bundle.witnesses.get((anchor.log, anchor.size))
 
 
 def _hash(root: str) -> bytes:

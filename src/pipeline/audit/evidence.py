@@ -131,17 +131,14 @@ class Erasures:
             if leaf.kind == HOLD:
                 self._read_hold(leaf.seq, details)
             else:
-                self._read_erasure(leaf, details)
+                records, contents = texts(details["records"]), texts(details.get("contents", []))
+                erased = _Erased(leaf.seq, int(leaf.row["at"]), details.get("actor") is None)
+                self._records |= set(records)
+                for record in contents:
+                    self._contents.setdefault(record, erased)
         except MALFORMED:
             return (malformed(log, leaf),)
         return ()
-
-    def _read_erasure(self, leaf: Leaf, details: Mapping[str, Any]) -> None:
-        records, contents = texts(details["records"]), texts(details.get("contents", []))
-        erased = _Erased(leaf.seq, int(leaf.row["at"]), details.get("actor") is None)
-        self._records |= set(records)
-        for record in contents:
-            self._contents.setdefault(record, erased)
 
     def _read_hold(self, seq: int, details: Mapping[str, Any]) -> None:
         if details["action"] == "release":
@@ -353,6 +350,11 @@ class StoredHead:
 
     head: Head
     leaves: bytes
+
+    @classmethod
+    def of(cls, row: Mapping[Any, Any]) -> StoredHead:
+        """The head in a row of a store, which may hold anything."""
+        return cls(Head(**{name: held for name, held in row.items() if name != "leaves"}), row["leaves"])
 
 
 @dataclass(frozen=True, slots=True)

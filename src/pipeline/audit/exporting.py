@@ -146,20 +146,17 @@ class Exporter:
                 closing, asked = self._closed, self._asked
                 heads, self._newest = self._newest, {}
             if heads:
-                self._put(heads)
+                try:
+                    self._sink.put(list(heads.values()))
+                    self.exported |= {log: head.size for log, head in heads.items()}
+                except Exception as error:  # noqa: BLE001 - a sink of the host's; the heads are kept and tried again
+                    self.failures += 1
+                    _log.error("the heads could not be exported: %s", type(error).__name__)
+                    with self._gate:
+                        self._newest = {**heads, **self._newest}
             with self._gate:
                 self._served = asked
                 self._gate.notify_all()
 
     def _hurries(self) -> bool:
         return self._closed or self._asked > self._served
-
-    def _put(self, heads: dict[str, Head]) -> None:
-        try:
-            self._sink.put(list(heads.values()))
-            self.exported |= {log: head.size for log, head in heads.items()}
-        except Exception as error:  # noqa: BLE001 - a sink of the host's; the heads are kept and tried again
-            self.failures += 1
-            _log.error("the heads could not be exported: %s", type(error).__name__)
-            with self._gate:
-                self._newest = {**heads, **self._newest}

@@ -281,7 +281,9 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
     if run.labels_gained:
         body["labels_gained"] = sorted(map(plain, run.labels_gained))
     if run.model is not None:
-        body["llm"] = _llm(run.model, masked)
+        provider, model = provider_and_name(run.model)
+        shown = {"provider": provider} if provider is not None else {}
+        body["llm"] = {**shown, "model": _cut(model, model, "/llm/model", masked)}
     if context.recorded:
         body["host"] = dict(context.recorded)
     if run.content is not None:
@@ -307,12 +309,6 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
 def plain(name: str) -> str:
     """`name` if it looks like a name; else its digest, since it may be somebody's words."""
     return name if _PLAIN.fullmatch(name) else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
-
-
-def _llm(named: str, masked: list[str]) -> dict[str, Any]:
-    provider, model = provider_and_name(named)
-    shown = {"provider": provider} if provider is not None else {}
-    return {**shown, "model": _cut(model, model, "/llm/model", masked)}
 
 
 def _present(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -242,7 +242,10 @@ class _Check:
         self._check_anchors(logs)
         self._check_notes(logs)
         self._check_openings(logs)
-        self._check_strays()
+        for leaf in self._evidence.strays():
+            self._found("record.stray", "", None, leaf.id, "it is in no log")
+            if leaf.content is not None:
+                self._found("content.stray", "", None, leaf.id, "content is stored for this record, which is in no log")
         self._problems += self._erasures.problems()
         for record in self._evidence.orphans():
             self._found("content.stray", "", None, record, "content is stored for this record, which does not exist")
@@ -437,13 +440,6 @@ class _Check:
             self._found("log.rewritten", log, held, None, problem)
             return False
         return True
-
-    def _check_strays(self) -> None:
-        """Check that no record is in no log."""
-        for leaf in self._evidence.strays():
-            self._found("record.stray", "", None, leaf.id, "it is in no log")
-            if leaf.content is not None:
-                self._found("content.stray", "", None, leaf.id, "content is stored for this record, which is in no log")
 
 
 _READ: Final = READ | {"log"}

@@ -203,7 +203,16 @@ class Survey:
         except _native.RefusedError as error:
             raise policy_error(error, modules) from None
         self.modules: Sequence[Mapping[str, Any]] = document["modules"]
-        self.rules = tuple(_rule(entry) for entry in document["rules"])
+        self.rules = tuple(
+            SurveyedRule(
+                path=tuple(entry["path"]),
+                is_function=entry["function"],
+                uses=frozenset(entry["uses"]),
+                interpreted=entry["interpreted"],
+                definitions=tuple(map(_definition, entry["definitions"])),
+            )
+            for entry in document["rules"]
+        )
         self.packages = {module["path"]: tuple(module["package"]) for module in self.modules}
         self._index = {rule.path: number for number, rule in enumerate(self.rules)}
         self._leading = {rule.path[:length] for rule in self.rules for length in range(len(rule.path) + 1)}
@@ -292,16 +301,6 @@ def data_at(data: Mapping[str, Any], path: Path) -> Any:
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None
     return value
-
-
-def _rule(entry: Mapping[str, Any]) -> SurveyedRule:
-    return SurveyedRule(
-        path=tuple(entry["path"]),
-        is_function=entry["function"],
-        uses=frozenset(entry["uses"]),
-        interpreted=entry["interpreted"],
-        definitions=tuple(map(_definition, entry["definitions"])),
-    )
 
 
 def _definition(entry: Mapping[str, Any]) -> Definition:

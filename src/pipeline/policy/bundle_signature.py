@@ -32,9 +32,7 @@ _DEFAULT: Final = "_default"  # the plugin name `opa build` writes for its built
 _STRUCTURED_FILES: Final = frozenset({"data.json", "data.yaml", "data.yml", ".manifest"})
 _DIGESTS: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 HASHES: Final[dict[str, hashes.HashAlgorithm]] = {
-    "256": hashes.SHA256(),
-    "384": hashes.SHA384(),
-    "512": hashes.SHA512(),
+    str(each.digest_size * 8): each for each in (hashes.SHA256(), hashes.SHA384(), hashes.SHA512())
 }
 CURVES: Final = {"256": ("secp256r1", 32), "384": ("secp384r1", 48), "512": ("secp521r1", 66)}
 ALGORITHMS: Final = tuple(f"{family}{bits}" for family in ("ES", "HS", "PS", "RS") for bits in HASHES)
@@ -150,11 +148,7 @@ def _key(header: Mapping[str, Any], payload: Mapping[str, Any], verification: Ve
 
 def _is_valid(key: Key, signed: bytes, signature: bytes) -> bool:
     if key.algorithm not in ALGORITHMS:
-        raise PolicyError(
-            f"unknown signing algorithm {key.algorithm!r}",
-            hint=f"use one of {', '.join(ALGORITHMS)}",
-            code="policy.bad-key",
-        )
+        _bad_key(f"unknown signing algorithm {key.algorithm!r}", f"use one of {', '.join(ALGORITHMS)}")
     family, bits = key.algorithm[:2], key.algorithm[2:]
     if family == "HS":
         return hmac.compare_digest(hmac.digest(key.text.encode(), signed, f"sha{bits}"), signature)
@@ -189,18 +183,16 @@ def padding_of(family: str, chosen: hashes.HashAlgorithm) -> padding.AsymmetricP
 def _public_key(key: Key) -> object:
     try:
         if "CERTIFICATE" in key.text:
-            from cryptography.x509 import (
-                load_pem_x509_certificate,
-            )  # costs 2 MB: imported only when a certificate is used
+            from cryptography import x509  # costs 2 MB: imported only when a certificate is used
 
-            return load_pem_x509_certificate(key.text.encode()).public_key()
+            return x509.load_pem_x509_certificate(key.text.encode()).public_key()
         return load_pem_public_key(key.text.encode())
     except (ValueError, UnsupportedAlgorithm):
         _bad_key("not a public key or certificate in PEM")
 
 
-def _bad_key(message: str) -> NoReturn:
-    raise PolicyError(message, hint="give the signer's public key", code="policy.bad-key")
+def _bad_key(message: str, hint: str = "give the signer's public key") -> NoReturn:
+    raise PolicyError(message, hint=hint, code="policy.bad-key")
 
 
 # -- the files ---------------------------------------------------------------------------------------------------------
@@ -260,6 +252,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 _DIGEST: Final = "SHA-256"
+_FITTING: Final = "give a private key that fits --algorithm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +276,7 @@ def sign(files: Mapping[str, bytes], key: SigningKey) -> bytes:
             (`policy.bad-signature`).
     """
     if key.algorithm not in ALGORITHMS:
-        _unusable_key(f"unknown signing algorithm {key.algorithm!r}; known: {', '.join(ALGORITHMS)}")
+        _bad_key(f"unknown signing algorithm {key.algorithm!r}; known: {', '.join(ALGORITHMS)}", _FITTING)
     header = {"alg": key.algorithm} | ({"kid": key.key_id} if key.key_id else {})
     payload: dict[str, Any] = {
         "files": [
@@ -319,11 +312,11 @@ def _signature(key: SigningKey, signed: bytes) -> bytes:
     if family == "ES":
         curve, size = CURVES[bits]
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.curve.name != curve:
-            _unusable_key(f"not a key on the curve {curve}, which {key.algorithm} requires")
+            _bad_key(f"not a key on the curve {curve}, which {key.algorithm} requires", _FITTING)
         pair = utils.decode_dss_signature(private.sign(signed, ec.ECDSA(chosen)))
         return b"".join(number.to_bytes(size) for number in pair)
     if not isinstance(private, rsa.RSAPrivateKey):
-        _unusable_key(f"not an RSA key, which {key.algorithm} requires")
+        _bad_key(f"not an RSA key, which {key.algorithm} requires", _FITTING)
     return private.sign(signed, padding_of(family, chosen), chosen)
 
 
@@ -331,11 +324,7 @@ def _private_key(text: str) -> object:
     try:
         return load_pem_private_key(text.encode(), password=None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
-        _unusable_key("not an unencrypted private key in PEM")
-
-
-def _unusable_key(message: str) -> NoReturn:
-    raise PolicyError(message, hint="give a private key that fits --algorithm", code="policy.bad-key")
+        _bad_key("not an unencrypted private key in PEM", _FITTING)
 
 
 def _segment(value: Mapping[str, Any]) -> str:

@@ -87,7 +87,9 @@ def is_generated(module: Module) -> bool:
 
 def main_modules(rules: Sequence[Rule]) -> list[Module]:
     """The modules with an entrypoint for each kind, and the general one. Spec: [POL-7], [POL-8]."""
-    modules = [_kind_module(kind, [rule for rule in rules if kind in rule.kinds]) for kind in ViewKind]
+    modules = [
+        _entrypoint_module(f"{MAIN}.{kind}", ([rule for rule in rules if kind in rule.kinds])) for kind in ViewKind
+    ]
     return [_module(EFFECT, _TAGGED), _general_module(), *modules]
 
 
@@ -101,10 +103,6 @@ def _general_module() -> Module:
     lines = [f"default decision := {_decision_object({Effect.DENY: json.dumps([unknown])})}"]
     lines += [f'decision := {kind_entrypoint(kind)} if input.kind == "{kind}"' for kind in ViewKind]
     return _module(MAIN, "\n\n".join(lines) + "\n")
-
-
-def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
-    return _entrypoint_module(f"{MAIN}.{kind}", rules)
 
 
 def _entrypoint_module(package: str, rules: Sequence[Rule]) -> Module:

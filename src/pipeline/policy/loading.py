@@ -109,7 +109,12 @@ def _files(place: Path, verification: Verification | None) -> Files:
     if place == shipped():
         return _tree(place)  # trusted as much as the installed package it is part of
     # With keys, a directory that is not a bundle counts as unsigned: removing its manifest gains nothing.
-    return _bundle(place, verification) if verification is not None or _is_bundle(place) else _tree(place)
+    return (
+        _bundle(place, verification)
+        if verification is not None
+        or (place.is_file() or (place / MANIFEST).is_file() or (place / SIGNATURES).is_file())
+        else _tree(place)
+    )
 
 
 def _check_tests(paths: Iterable[str]) -> None:
@@ -170,10 +175,6 @@ def _has_data(data: Mapping[str, Any], package: tuple[str, ...]) -> bool:
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-
-
-def _is_bundle(place: Path) -> bool:
-    return place.is_file() or (place / MANIFEST).is_file() or (place / SIGNATURES).is_file()
 
 
 def _tree(place: Path) -> Files:

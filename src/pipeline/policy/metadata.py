@@ -6,7 +6,7 @@ It is read once, when a policy set is loaded. Rego never reads it, because engin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache, partial
@@ -107,23 +107,19 @@ def rule_of(module: Module) -> Rule:
     """
     category, name = _names(module)
     line, annotations = _annotations(module)
-    custom = _custom(module, line, annotations)
+    custom = {**_DEFAULTS, **_custom(module, line, annotations)}
     effects = _effects(module)
+    title = _text(module, line, annotations, "title")
+    fields = {key: read(module, line, custom[key]) for key, read in _READERS.items() if key in custom}
     return Rule(
         id=f"{category}/{name}",
         package=package_of(module),
         path=module.path,
-        title=_text(module, line, annotations, "title"),
+        title=title,
         description=str(annotations.get("description", "")).strip(),
-        code=_rule_code(module, line, custom),
-        severity=_choice(module, line, "severity", Severity, custom["severity"]),
-        kinds=frozenset(_choices(module, line, "kinds", ViewKind, custom["kinds"])),
-        capabilities=frozenset(_choices(module, line, "capabilities", Capability, custom.get("capabilities", []))),
-        mode=_mode(module, line, custom.get("mode", Mode.ENFORCE)),
-        standards=tuple(_strings(module, line, "standards", custom.get("standards", []))),
         effects=effects,
-        lookaheads=_stream(module, line, custom.get("stream", "whole")),
-        settings=_settings(module, line, custom["settings"]) if "settings" in custom else None,
+        lookaheads=fields.pop("stream"),
+        **fields,
     )
 
 
@@ -141,7 +137,7 @@ def problems(module: Module) -> list[PolicyError]:
         found += _outer_problems(module, line, annotations)
         if isinstance(custom, dict):
             found += _key_problems(module, line, custom)
-            reads += [partial(read, module, line, custom) for key, read in _READERS.items() if key in custom]
+            reads += [partial(read, module, line, custom[key]) for key, read in _READERS.items() if key in custom]
         else:
             reads.append(partial(_custom, module, line, annotations))
     for read in reads:
@@ -306,17 +302,11 @@ def _text(module: Module, line: int, annotations: Mapping[str, Any], key: str) -
     return value.strip()
 
 
-def _rule_code(module: Module, line: int, custom: Mapping[str, Any]) -> str:
-    code = custom["code"]
+def _rule_code(module: Module, line: int, code: object) -> str:
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         hint = "use lower-case words, as in `data.secret`"
         _refuse(module, _line_of(module, line, "code"), "custom.code is not a valid code", hint, "policy.bad-metadata")
     return code
-
-
-def _mode(module: Module, line: int, value: object) -> Mode:
-    # YAML 1.1 reads a bare `off` as false. The intent is clear, and rejecting it would leave the rule on.
-    return _choice(module, line, "mode", Mode, "off" if value is False else value)
 
 
 def _stream(module: Module, line: int, value: object) -> Lookaheads | None:
@@ -348,12 +338,12 @@ def _strings(module: Module, line: int, key: str, value: object) -> list[str]:
     return value
 
 
-def _choices(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> Iterable[_Choice]:
+def _choices(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> frozenset[_Choice]:
     words = _strings(module, line, key, value)
     if key == "kinds" and not words:
         hint = "list the view kinds that the rule judges"
         _refuse(module, _line_of(module, line, key), "custom.kinds is empty", hint, "policy.bad-metadata")
-    return [_choice(module, line, key, choices, word) for word in words]
+    return frozenset(_choice(module, line, key, choices, word) for word in words)
 
 
 def _choice(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> _Choice:
@@ -384,17 +374,17 @@ def _package_line(module: Module) -> int:
     return module.text.count("\n", 0, match.start()) + 1 if match else 1
 
 
-_READERS: Final[Mapping[str, Callable[[Module, int, Mapping[str, Any]], object]]] = {
+_DEFAULTS: Final = {"capabilities": [], "mode": Mode.ENFORCE, "standards": [], "stream": "whole"}
+_READERS: Final[Mapping[str, Callable[[Module, int, Any], Any]]] = {
     "code": _rule_code,
-    "severity": lambda module, line, custom: _choice(module, line, "severity", Severity, custom["severity"]),
-    "kinds": lambda module, line, custom: list(_choices(module, line, "kinds", ViewKind, custom["kinds"])),
-    "capabilities": lambda module, line, custom: list(
-        _choices(module, line, "capabilities", Capability, custom["capabilities"])
-    ),
-    "mode": lambda module, line, custom: _mode(module, line, custom["mode"]),
-    "standards": lambda module, line, custom: _strings(module, line, "standards", custom["standards"]),
-    "stream": lambda module, line, custom: _stream(module, line, custom["stream"]),
-    "settings": lambda module, line, custom: _settings(module, line, custom["settings"]),
+    "severity": lambda module, line, value: _choice(module, line, "severity", Severity, value),
+    "kinds": lambda module, line, value: _choices(module, line, "kinds", ViewKind, value),
+    "capabilities": lambda module, line, value: _choices(module, line, "capabilities", Capability, value),
+    # YAML 1.1 reads a bare `off` as false. The intent is clear, and rejecting it would leave the rule on.
+    "mode": lambda module, line, value: _choice(module, line, "mode", Mode, "off" if value is False else value),
+    "standards": lambda module, line, value: tuple(_strings(module, line, "standards", value)),
+    "stream": _stream,
+    "settings": _settings,
 }
 
 

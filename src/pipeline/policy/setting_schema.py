@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
 from cmf import _native
@@ -106,6 +106,9 @@ _KEYWORDS: Final = frozenset(
 _KNOWN: Final = f"known: {', '.join(sorted(_KEYWORDS))}"
 
 _HOST: Final = re.compile(r"\*|\[[0-9a-f:.]+\]|(?:\*\.)?[^\s/@:*?#\\\[\]A-Z.]+(?:\.[^\s/@:*?#\\\[\]A-Z.]+)*")
+_NAME: Final = re.compile(r"(?:(?!://)[^\s*])+")
+_TEXT: Final = re.compile(r"\S(?:.*\S)?", re.DOTALL)
+_NO_BLANKS: Final = "write it without blanks at its ends"
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")
 
 
@@ -113,34 +116,9 @@ def _uri(text: str, kinds: Kinds) -> str | None:
     return "write it without `*`" if "*" in text else uri_hint(text, kinds)
 
 
-def _uri_pattern(text: str, kinds: Kinds) -> str | None:
-    return uri_hint(text, kinds, is_pattern=True)
-
-
-def _tool_pattern(text: str, _: Kinds) -> str | None:
-    return _uri_pattern(text, {ViewKind.TOOL_CALL})
-
-
-def _host_pattern(text: str, _: Kinds) -> str | None:
-    return None if _HOST.fullmatch(text) else "write the host alone, in lower case, without scheme, port and path"
-
-
 def _expression(text: str, _: Kinds) -> str | None:
     problem = _native.foreign_pattern(text) if text else ("empty", "write what to look for")
     return None if problem is None else f"it has {problem[0]}: {problem[1]}"
-
-
-def _name(text: str, _: Kinds) -> str | None:
-    is_name = text and not re.search(r"[\s*]|://", text)
-    return None if is_name else "write the name itself: no pattern, no URI, no blanks"
-
-
-def _text(text: str, _: Kinds) -> str | None:
-    return None if text and text == text.strip() else "write it without blanks at its ends"
-
-
-def _media_type(text: str, _: Kinds) -> str | None:
-    return None if _MEDIA_TYPE.fullmatch(text) else "write it in lower case, without parameters: application/pdf"
 
 
 def _counter(text: str, kinds: Kinds) -> str | None:
@@ -148,18 +126,29 @@ def _counter(text: str, kinds: Kinds) -> str | None:
     if kept == "calls" or "://" in text:
         advice = uri_hint(uri, {ViewKind.TOOL_CALL}) if kept == "calls" else "a tool's is calls:<tool uri>"
         return advice or _uri(uri, {ViewKind.TOOL_CALL})
-    return _text(text, kinds)
+    return _shaped(_TEXT, _NO_BLANKS)(text, kinds)
+
+
+def _shaped(shape: re.Pattern[str], advice: str) -> Callable[[str, Kinds], str | None]:
+    return lambda text, _: None if shape.fullmatch(text) else advice
 
 
 _FORMATS: Final[Mapping[str, _Format]] = {
     "uri": _Format("a URI", _uri),
-    "uri-pattern": _Format("a URI pattern", _uri_pattern),
-    "tool-pattern": _Format("a URI pattern of tools", _tool_pattern),
-    "host-pattern": _Format("a host (`example.com`, `*.example.com`, `*`)", _host_pattern),
+    "uri-pattern": _Format("a URI pattern", partial(uri_hint, is_pattern=True)),
+    "tool-pattern": _Format(
+        "a URI pattern of tools", lambda text, _: uri_hint(text, {ViewKind.TOOL_CALL}, is_pattern=True)
+    ),
+    "host-pattern": _Format(
+        "a host (`example.com`, `*.example.com`, `*`)",
+        _shaped(_HOST, "write the host alone, in lower case, without scheme, port and path"),
+    ),
     "expression": _Format("a regular expression (RE2)", _expression),
-    "name": _Format("a name", _name),
-    "text": _Format("a text", _text),
-    "media-type": _Format("a media type", _media_type),
+    "name": _Format("a name", _shaped(_NAME, "write the name itself: no pattern, no URI, no blanks")),
+    "text": _Format("a text", _shaped(_TEXT, _NO_BLANKS)),
+    "media-type": _Format(
+        "a media type", _shaped(_MEDIA_TYPE, "write it in lower case, without parameters: application/pdf")
+    ),
     "counter": _Format("a counter", _counter),
 }
 
@@ -219,7 +208,9 @@ def misfits(schema: dict[str, Any], value: Any, kinds: Kinds) -> Iterator[Misfit
     formats: dict[str, Callable[..., bool]] = {name: partial(_fits, each, kinds) for name, each in _FORMATS.items()}
     validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True, formats=formats)
     for error in validator.iter_errors(value):
-        steps, inner = tuple(error.instance_path), _at(schema, [*error.schema_path][:-1])
+        steps, inner = tuple(error.instance_path), cast("Any", schema)
+        for step in [*error.schema_path][:-1]:
+            inner = inner[step]
         match error.kind:
             case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
                 for name in names:
@@ -258,12 +249,6 @@ def _advice(schema: Mapping[str, Any], value: Any, kinds: Kinds) -> str:
     if isinstance(value, str) and {schema.get("type")} & {"integer", "number", "boolean"}:
         return "write it without quotes"
     return "correct it"
-
-
-def _at(schema: Any, steps: Iterable[Step]) -> Any:
-    for step in steps:
-        schema = schema[step]
-    return schema
 
 
 def _found(value: Any) -> str:

@@ -45,14 +45,15 @@ def missing(modules: Iterable[Module], data: Mapping[str, Any]) -> tuple[list[Mo
     added: list[Module] = []
     waiting = modules
     while waiting:
-        named = {name for module in waiting for name in _packages(module.text)} - held
+        found = (match for module in waiting for match in _LIBRARY_REFERENCE.finditer(module.text))
+        named = {name for match in found for name in (match[1], PACKAGE)} - held
         waiting = [module for name, module in _library().items() if name in named]
         held |= named
         added += waiting
     settings: dict[str, Any] = {}
     for module in added:
-        for found in _SETTING_REFERENCE.finditer(module.text):
-            _fill(settings, data, ("cmf", "defaults", *found[1].split(".")[1:]))
+        for match in _SETTING_REFERENCE.finditer(module.text):
+            _fill(settings, data, ("cmf", "defaults", *match[1].split(".")[1:]))
     return added, settings
 
 
@@ -61,15 +62,6 @@ def shipped_tests() -> frozenset[Module]:
     """The tests of the shipped policies, which hold with the settings that are shipped [POL-47]."""
     root = shipped()
     return frozenset(_module(path, root) for path in root.rglob("*_test.rego"))
-
-
-def _packages(text: str) -> set[str]:
-    """The library packages that a text may refer to: `data.cmf.lib.pii`, or `data.cmf.lib` for a function of it."""
-    return (
-        {name for match in _LIBRARY_REFERENCE.finditer(text) for name in (match[1], PACKAGE)}
-        if PACKAGE in text
-        else set()
-    )
 
 
 def _fill(settings: dict[str, Any], data: Mapping[str, Any], path: tuple[str, ...]) -> None:
@@ -97,18 +89,19 @@ def shipped_rule(name: str) -> Rule | None:
 
 @functools.cache
 def _rules() -> Mapping[str, Rule]:
-    root = shipped()
-    paths = (path for path in (root / "cmf" / "rules").rglob("*.rego") if not path.name.endswith("_test.rego"))
-    return {rule.id: rule for rule in (rule_of(_module(path, root)) for path in paths)}
+    return {rule.id: rule for rule in map(rule_of, _modules("rules"))}
 
 
 @functools.cache
 def _library() -> dict[str, Module]:
     """The library's modules by package."""
+    return {package_of(module): module for module in _modules("lib")}
+
+
+def _modules(folder: str) -> list[Module]:
     root = shipped()
-    paths = sorted(path for path in (root / "cmf" / "lib").rglob("*.rego") if not path.name.endswith("_test.rego"))
-    modules = [_module(path, root) for path in paths]
-    return {package_of(module): module for module in modules}
+    paths = sorted((root / "cmf" / folder).rglob("*.rego"))
+    return [_module(path, root) for path in paths if not path.name.endswith("_test.rego")]
 
 
 def _module(path: Path, root: Path) -> Module:

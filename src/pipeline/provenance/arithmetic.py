@@ -137,7 +137,9 @@ class DerivedValues:
             yield from ((step.words, _moved_time(*time, step)) for step in self._spans)
         elif month is not None:
             with suppress(OverflowError, ValueError):
-                yield from _months(datetime.date(int(month[1]), int(month[2]), 1))
+                first = datetime.date(int(month[1]), int(month[2]), 1)
+                yield from _around_month(first)
+                yield from ((name, [name]) for name in _month_names(first))
         else:
             yield from ((words, [words]) for words in self._codes(value))
             yield from self._numbers(Decimal(value)) if _FIGURES.fullmatch(value) else ()
@@ -240,11 +242,6 @@ def _edges(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
     if (day.day, day.month) in ((1, 1), (31, 12)):
         days = [(day.replace(month=1, day=1) + datetime.timedelta(days=away)).isoformat() for away in range(366)]
         yield from ((f"{edge} {which} year", days) for edge in edges for which in ("the", "this"))
-
-
-def _months(first: datetime.date) -> Iterator[tuple[str, list[str]]]:
-    yield from _around_month(first)
-    yield from ((name, [name]) for name in _month_names(first))
 
 
 def _month_names(day: datetime.date) -> list[str]:

@@ -40,12 +40,12 @@ def trust_of(path: Path, content: str) -> bool:
         return len(text) <= MAX_TOKEN and (
             _ADDRESS.fullmatch(text) is None or (key is not None and _holds_address(key))
         )
-    return _is_name(text) if key is not None else bool(path) and _is_title(text)
-
-
-def _is_title(text: str) -> bool:
-    """Whether a text of a list, without a key that says what it is, is a name in title case."""
-    return _is_name(text) and all(len(word) < MIN_CAPITAL or not word[0].islower() for word in text.split())
+    return (
+        _is_name(text)
+        if key is not None
+        else bool(path)
+        and (_is_name(text) and all(len(word) < MIN_CAPITAL or not word[0].islower() for word in text.split()))
+    )
 
 
 def _is_name(text: str) -> bool:

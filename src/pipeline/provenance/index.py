@@ -233,7 +233,12 @@ class Index:
     def _read_result(self, part: Any, speech: _Speech) -> Texts:
         call = self._calls.answered(part)
         name = part.tool_name or (call.name if call is not None else None)
-        rules = self._result_rules(part, call)
+        if call is None:
+            known = self._described(part.tool_name) if part.tool_name and not part.tool_call_id else None
+            profile = known.profile if known is not None else None
+        else:
+            profile = call.profile if part.tool_name in (None, call.name) else None
+        rules = profile.rules if profile is not None else _NO_RULES
         values = []
         for value in result_values(part, rules.format):
             if self.check is not None:
@@ -305,15 +310,6 @@ class Index:
         own = speech.role is Role.ASSISTANT or speech.speaker is CLAIM
         for content in strings(part):
             yield speech.speaker if own else Group("resource", UNTRUSTED), content
-
-    def _result_rules(self, part: ToolResultPart, call: _Call | None) -> ResultProfile:
-        """The profile's rules for a result; the strictest ones if its own tool name and that of its call differ."""
-        if call is None:
-            known = self._described(part.tool_name) if part.tool_name and not part.tool_call_id else None
-            profile = known.profile if known is not None else None
-        else:
-            profile = call.profile if part.tool_name in (None, call.name) else None
-        return profile.rules if profile is not None else _NO_RULES
 
     def _number(self, group: Group) -> int:
         number = self._groups.setdefault(group, len(self._group_list))

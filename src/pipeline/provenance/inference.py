@@ -587,7 +587,14 @@ def _stricter(
             return _Act(str(told), act.verb, "its description says that it acts")
         if people is not None and any(_is_payload(argument, role) for argument, role, _ in roles):
             return _Act("send", None, f'no look-up takes "{people}" and a text or an amount for them')
-        opened = next((each.name for each, words in heads if _is_opened(each, words)), None)
+        opened = next(
+            (
+                each.name
+                for each, words in heads
+                if (each.form in _OPENED or (bool(words) and _in(words[-1], _vocabulary().opened) is not None))
+            ),
+            None,
+        )
         if opened is not None:
             return _Act("open", act.verb, f'it opens "{opened}"')
         asks_web = not known.outside.isdisjoint(name) or _WEB.search(description)
@@ -625,11 +632,6 @@ _OPENED: Final = frozenset({"uri", "url", "iri", "hostname"})
 _BODIES: Final = frozenset({"body", "content", "contents", "text", "message", "html", "markdown"})
 """Arguments for text that goes somewhere, rather than for what is looked for."""
 _SURE_READS: Final = frozenset({"get", "list", "read", "search", "find", "show", "view", "describe", "count"})
-
-
-def _is_opened(argument: _Argument, words: tuple[str, ...]) -> bool:
-    """Whether a tool that reads opens what this argument says, so that whoever is there learns of it."""
-    return argument.form in _OPENED or (bool(words) and _in(words[-1], _vocabulary().opened) is not None)
 
 
 def _asked_for(act: _Act) -> AskedFor | None:

@@ -210,7 +210,11 @@ def _joined(text: str, edge: int, step: int) -> bool:
         if _is_word(outer):
             return not _is_possessive(text, edge, at, step)
         numeric = outer in ",:" and text[at - step].isdigit() and 0 <= at + step < len(text)
-        if outer not in glue and not (numeric and text[at + step].isdigit()) and not _opens_url(text, at, step):
+        if (
+            outer not in glue
+            and not (numeric and text[at + step].isdigit())
+            and not (step < 0 and text.startswith("://", at))
+        ):
             return False
         at += step
     return True
@@ -225,11 +229,6 @@ def _is_possessive(text: str, edge: int, at: int, step: int) -> bool:
     if step < 0 or at != edge + 2 or text[edge + 1] not in "'\u2019" or text[at] not in "sS":
         return False
     return at + 1 >= len(text) or not _is_word(text[at + 1])
-
-
-def _opens_url(text: str, at: int, step: int) -> bool:
-    """The colon of `://`, met from the right."""
-    return step < 0 and text.startswith("://", at)
 
 
 def number_key(number: float | str) -> str | None:

@@ -90,17 +90,14 @@ def matches(pattern: str, text: str) -> bool:
 def _requests(pattern: str, text: str, *, named: bool) -> bool:
     """Whether it is found where it asks for an act; if it can be `named`, not where a thing of this name is meant."""
     return any(
-        _TO_USER.match(text, at) is None and not (named and _is_thing(text, at)) for at in _places(pattern, text)
+        _TO_USER.match(text, at) is None and not (named and (_TOLD.search(text, max(0, at - _REACH), at) is not None))
+        for at in _places(pattern, text)
     )
 
 
 def _places(pattern: str, text: str) -> Iterator[int]:
     starts = (found.start() for found in _compiled(pattern).finditer(text))
     return (at for at in starts if not is_forbidden(text, at))
-
-
-def _is_thing(text: str, at: int) -> bool:
-    return _TOLD.search(text, max(0, at - _REACH), at) is not None
 
 
 def is_forbidden(text: str, at: int) -> bool:

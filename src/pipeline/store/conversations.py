@@ -123,11 +123,6 @@ def calls_in(message: Message) -> Iterator[ToolCallPart]:
     return (part for part in message.content if isinstance(part, ToolCallPart))
 
 
-def results_in(message: Message) -> Iterator[ToolResultPart]:
-    """The tool results in a message."""
-    return (part for part in message.content if isinstance(part, ToolResultPart))
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Exact US dollars. `unpriced` are messages with token usage whose model has no price."""
@@ -598,7 +593,7 @@ def _keep_calls(
         row: dict[str, Any] = {"id": call.tool_call_id, "session_id": session_id, "message_id": message.id}
         row |= {"name": call.name, "status": PENDING, "created_at": at, "provider_id": of_provider}
         connection.execute(insert(TOOL_CALLS), row | {"provider": provider if of_provider else None})
-    for result in results_in(message):
+    for result in (part for part in message.content if isinstance(part, ToolResultPart)):
         of_call = (TOOL_CALLS.c.id == result.tool_call_id) & (TOOL_CALLS.c.session_id == session_id)
         status = FAILED if result.is_error else SUCCEEDED
         answered = {"result_message_id": message.id, "status": status, "completed_at": at}

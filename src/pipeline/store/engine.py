@@ -77,7 +77,12 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
     try:
         engine = _postgres_engine(target, busy_seconds) if _is_server(target) else _sqlite_engine(target, busy_seconds)
         migrate(engine)
-        _check_opened(engine)
+        try:
+            with engine.connect() as connection, connection.begin():
+                check_nothing_acts(connection)
+        except StoreError:
+            engine.dispose()
+            raise
     except (SQLAlchemyError, OSError) as error:
         raise unavailable("the store cannot be opened", error, _display_name(target)) from error
     if _is_server(target):
@@ -532,15 +537,6 @@ UNION ALL SELECT 'row security', ' on ' || relname FROM pg_class
 UNION ALL SELECT 'view', ' on ' || viewname FROM pg_views WHERE schemaname = current_schema()
 ORDER BY 1, 2
 """
-
-
-def _check_opened(engine: Engine) -> None:
-    try:
-        with engine.connect() as connection, connection.begin():
-            check_nothing_acts(connection)
-    except StoreError:
-        engine.dispose()
-        raise
 
 
 def check_nothing_acts(connection: Connection) -> None:

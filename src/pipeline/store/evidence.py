@@ -122,9 +122,7 @@ class StoreEvidence:
     def heads(self, log: str) -> Iterator[StoredHead]:
         """The heads of a log, by size."""
         for row in self._rows(select(HEADS).where(HEADS.c.log == log).order_by(HEADS.c.size)):
-            found = dict(row)
-            leaves = found.pop("leaves")
-            yield StoredHead(Head(**found), leaves)
+            yield StoredHead.of(row)
 
     def leaves(self, log: str) -> Iterator[Leaf]:
         """The records of a log, by place."""
@@ -272,9 +270,8 @@ def _signed_leaves(
             continue
         around = (HEADS.c.log == log) & (HEADS.c.size > first) & (HEADS.c.first <= last)
         for row in connection.execute(select(HEADS).where(around)).mappings():
-            fields = dict(row)
-            leaves = fields.pop("leaves")
-            head = Head(**fields)
+            stored = StoredHead.of(row)
+            head, leaves = stored.head, stored.leaves
             if _is_signed(pem, head) and batch_digest(leaves) == head.batch:
                 for place in range(head.first, head.size):
                     at = (place - head.first) * _HASH

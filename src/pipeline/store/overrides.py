@@ -163,13 +163,5 @@ class StoreOverrides:
 
 
 def _override(named: str, details: Mapping[str, Any]) -> Override:
-    return Override(
-        id=named,
-        rule=details["rule"],
-        actor=details["actor"],
-        second=details["second"],
-        expires_at=details["expires_at"],
-        subject=details["subject"],
-        session=details["session"],
-        uri=details["uri"],
-    )
+    fields = ("rule", "actor", "second", "expires_at", "subject", "session", "uri")
+    return Override(id=named, **{name: details[name] for name in fields})

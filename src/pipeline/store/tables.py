@@ -53,7 +53,7 @@ def _id() -> Column[str]:
     return Column("id", Text, primary_key=True)
 
 
-def _of(name: str, key: str, *, nullable: bool = False, **options: bool) -> Column[str]:
+def _of(name: str, key: str, *, nullable: bool = False, **options: Any) -> Column[str]:
     """A column that refers to the key of another table."""
     return Column(name, Text, ForeignKey(key), nullable=nullable, **options)
 
@@ -63,7 +63,7 @@ def _of_session() -> tuple[Column[str] | ForeignKeyConstraint, ...]:
     return *_texts("subject session"), owner
 
 
-def _table(name: str, *items: Any, **options: bool) -> Table:
+def _table(name: str, *items: Any, **options: Any) -> Table:
     return Table(name, METADATA, *items, **options)
 
 

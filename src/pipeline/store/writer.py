@@ -127,7 +127,8 @@ class Writer:
         self._closed = False
         self._is_forked = False
         self._connection: Connection | None = None
-        self._places = places_of(engine)
+        file = str(engine.url.database)
+        self._places = (file, f"{file}-wal") if engine.dialect.name == "sqlite" else ()
         self._file = identity_of(self._places[0]) if self._places else None
         self._journal: Identity | None = None  # as the connection found it
         self._lost = False
@@ -221,7 +222,10 @@ class Writer:
     def _run(self) -> None:
         more, before = True, 0
         while more:
-            self._gather(before)
+            if self._in_work is not None:
+                self._gather_most(self._in_work)
+            elif before > 1 and self._waiting.qsize() < before:
+                sleep(min((before - 1) * GATHER_SECONDS, MAX_GATHER_SECONDS))
             batch, more = self._batch()
             before = len(batch)
             self._share = (self._share + before) / 2
@@ -231,13 +235,6 @@ class Writer:
                 for wake in {item.wake for item in live if item.wake is not None}:
                     wake()
         self._disconnect()
-
-    def _gather(self, before: int) -> None:
-        """Wait for about as many jobs as shared the last commit (`before`). A job that was alone never waits."""
-        if self._in_work is not None:
-            self._gather_most(self._in_work)
-        elif before > 1 and self._waiting.qsize() < before:
-            sleep(min((before - 1) * GATHER_SECONDS, MAX_GATHER_SECONDS))
 
     def _gather_most(self, in_work: Callable[[], int]) -> None:
         """Wait until two thirds of the requests in work have queued a job, as long as commits are shared at all.
@@ -277,7 +274,8 @@ class Writer:
         try:
             self._check_kept()
             with self._connected().begin():
-                self._note_journal()
+                if self._places and self._journal is None:
+                    self._journal = identity_of(self._places[1])
                 self._check_schema()
                 rows: list[tuple[Table, Row]] = []
                 for item in batch:
@@ -339,10 +337,6 @@ class Writer:
             self._connection = writing(self._engine.connect())
         return self._connection
 
-    def _note_journal(self) -> None:
-        if self._places and self._journal is None:
-            self._journal = identity_of(self._places[1])
-
     def _check_schema(self) -> None:
         """Check that nobody planted anything in the file since it was last written here; nobody else can just now."""
         version = schema_version(self._connected())
@@ -368,12 +362,6 @@ class Writer:
                 self._connection.invalidate()
                 self._connection.close()
             self._connection = self._journal = None
-
-
-def places_of(engine: Engine) -> tuple[str, ...]:
-    """The database file and its journal; nothing for a server."""
-    file = str(engine.url.database)
-    return (file, f"{file}-wal") if engine.dialect.name == "sqlite" else ()
 
 
 def _failed(error: Exception) -> StoreError:
