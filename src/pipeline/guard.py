@@ -435,7 +435,7 @@ class Guard:
         return next(named, None)
 
     def _wrapped(self, function: Callable[P, R], begin: Begin) -> Callable[P, R]:
-        def judge(value: Traffic, context: Context) -> Outcome:
+        async def judge(value: Traffic, context: Context) -> Outcome:
             return raised(self._pipeline.run(value, context))
 
         async def ajudge(value: Traffic, context: Context) -> Outcome:

@@ -19,7 +19,7 @@ from cmf.enums import Capability, Role
 from cmf.json.codec import loads
 from cmf.message.message import Message, TextPart
 from pipeline.decisions.context import Context
-from pipeline.decisions.decision import Action, Decision, Effect, Hit
+from pipeline.decisions.decision import Action, Decision, Effect
 from pipeline.decisions.engine import Decided, EngineResult, Failed, InlineEngine
 from pipeline.decisions.errors import ConfigError
 from pipeline.decisions.stage import Stage, StageCall, Traffic
@@ -232,13 +232,12 @@ def _summary(decision: Decision) -> str:
     verdict = f"the verdict is {decision.verdict.value}, and the action {decision.action.value}"
     hits = [*((stage.stage, stage.hit) for stage in decision.stages if stage.hit is not None)]
     hits += [(view.path, hit) for view in decision.hit_views for hit in view.hits]
-    lines = "".join(f"\n  {_line(place, hit)}" for place, hit in hits)
+    lines = "".join(
+        f"\n  {place}: {hit.effect.value} {hit.rule}: {hit.reason} [{hit.code}]"
+        f"{'' if hit.enforced else ' (not enforced)'}"
+        for place, hit in hits
+    )
     return f"{verdict} (mode {decision.mode.value}){lines or '; no rule hit'}"
-
-
-def _line(place: str, hit: Hit) -> str:
-    observed = "" if hit.enforced else " (not enforced)"
-    return f"{place}: {hit.effect.value} {hit.rule}: {hit.reason} [{hit.code}]{observed}"
 
 
 __all__ = ["FakeGuard", "Scripted", "Value", "Word", "assert_allowed", "assert_denied"]

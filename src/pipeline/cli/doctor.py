@@ -258,10 +258,10 @@ def _settings(file: Path, known: _Known) -> Iterator[CheckResult]:
 
 def _policies(settings: Settings, known: _Known) -> Iterator[CheckResult]:
     """Each policy set in use, loaded and probed; its tests are not run."""
-    from pipeline.gateway.service import policy_sets, signers
+    from pipeline.gateway.service import judged_by, signers
 
     signed_by, results = signers(settings), list[CheckResult]()
-    for named, judged in policy_sets(settings).items():
+    for named, judged in judged_by(settings, "policies").items():
         results += _safe("policies", partial(_sets, named, ", ".join(judged), signed_by))
     yield from results
     if known.refused is not None and all(result.status is Status.OK for result in results):
@@ -270,10 +270,10 @@ def _policies(settings: Settings, known: _Known) -> Iterator[CheckResult]:
 
 def _tools(settings: Settings) -> Iterator[CheckResult]:
     """What is known of tools: how many have a profile, and what becomes of the others."""
-    from pipeline.gateway.service import inference_modes
+    from pipeline.gateway.service import judged_by
     from pipeline.provenance.profiles import Profiles
 
-    modes = inference_modes(settings)
+    modes = judged_by(settings, "inference")
     shown = "; ".join(f"{mode} for {', '.join(judged)}" for mode, judged in modes.items())
     described = counted(len(Profiles.load(*settings.profiles)), "profile")
     message = f"{described}; what they leave out is inferred from definitions: {shown}"

@@ -7,8 +7,8 @@ import logging
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -20,7 +20,6 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 if TYPE_CHECKING:
     from pipeline.mcp.http_server import Address
     from pipeline.mcp.link import Link
-    from pipeline.mcp.stdio import Server
     from pipeline.run.assembly import Policies
     from pipeline.sessions.base import SessionStore
     from pipeline.store.recorder import Recorder
@@ -133,28 +132,21 @@ def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
 
 async def _serve(link: Link, place: Sequence[str] | Address) -> bool:
     from pipeline.mcp.frames import MAX_MESSAGE_BYTES
-    from pipeline.mcp.stdio import Pipes, StdioProxy
+    from pipeline.mcp.stdio import Pipes, Process, StdioProxy, UrlServer
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    async with _server(link, place) as server:
+    async with AsyncExitStack() as opened:
+        server: Process | UrlServer
+        if isinstance(place, Sequence):
+            server = await Process.begin(place, None, MAX_MESSAGE_BYTES)
+        else:
+            from pipeline.mcp.http_server import HttpServer, connections
+
+            server = UrlServer(HttpServer(await opened.enter_async_context(connections()), place), link)
         return await StdioProxy(link, Pipes(_READS, _WRITES, MAX_MESSAGE_BYTES), server).run(stop)
-
-
-@asynccontextmanager
-async def _server(link: Link, place: Sequence[str] | Address) -> AsyncIterator[Server]:
-    from pipeline.mcp.frames import MAX_MESSAGE_BYTES
-    from pipeline.mcp.stdio import Process, ProcessServer, UrlServer
-
-    if isinstance(place, Sequence):
-        yield ProcessServer(await Process.begin(place, None, MAX_MESSAGE_BYTES))
-        return
-    from pipeline.mcp.http_server import HttpServer, connections
-
-    async with connections() as http:
-        yield UrlServer(HttpServer(http, place), link)
 
 
 def _place(policies: Path) -> str | Path:

@@ -28,7 +28,7 @@ from cmf.message.digests import canonical_bytes
 from cmf.message.ids import TOOL_PREFIX
 from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import Request, Response
-from pipeline.decisions.decision import Decision, Hit, Mode, stage_hits
+from pipeline.decisions.decision import Hit, Mode, stage_hits
 from pipeline.decisions.errors import DecisionError, PolicyUnavailable
 from pipeline.decisions.ids import new_ulid
 from pipeline.gateway.config.settings import CHECK_ROUTE, Check, LitellmCheck
@@ -56,23 +56,16 @@ def read_as(model: type[_Q], body: Any) -> _Q:
     try:
         return model.model_validate(body)
     except pydantic.ValidationError as error:
-        raise _unfit(error, model, body) from None
-
-
-def _unfit(error: pydantic.ValidationError, model: type[Section], body: Any) -> Refusal:
-    findings = error.errors(include_url=False, include_input=False)
+        findings = error.errors(include_url=False, include_input=False)
     finding = next((other for other in findings if other["type"] == "extra_forbidden"), None) or first_of(findings)
     steps = finding["loc"]
     name = str(steps[0]) if steps else ""
     path = f"$.{name}" if name.isidentifier() and len(name) <= 64 else "$"
-    if finding["type"] == "extra_forbidden":
-        near = get_close_matches(name, model.model_fields, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(model.model_fields)}"
-        if name == "session":
-            hint = f"the header {SESSION_HEADER} names it"
-        return wrong(path, "this key is not known", hint)
-    value = body.get(name) if isinstance(body, dict) else body
-    return wrong(path, *said_of(finding, steps, value))
+    if finding["type"] != "extra_forbidden":
+        raise wrong(path, *said_of(finding, steps, body.get(name) if isinstance(body, dict) else body))
+    near = get_close_matches(name, model.model_fields, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(model.model_fields)}"
+    raise wrong(path, "this key is not known", f"the header {SESSION_HEADER} names it" if name == "session" else hint)
 
 
 def wrong(path: str, why: str, hint: str) -> Refusal:
@@ -136,18 +129,22 @@ async def guarded(checks: Checks, incoming: IncomingRequest, *, edit_answers: bo
     Raises:
         Refusal: nothing of it; LiteLLM is told `BLOCKED`, unless policy was unavailable.
     """
-    sent, body, places, value = await apart(_asked, incoming.body)
+
+    def read() -> tuple[GuardrailRequest, _Object, list[int], Request | Response]:
+        """What LiteLLM sent, also as a chat body, which texts of that are LiteLLM's, and what is judged."""
+        sent = read_as(GuardrailRequest, incoming.body)
+        _refuse_unjudged(sent)
+        body, provider = _body(sent), FORMAT_PROVIDERS[_FORMAT]
+        places = _places_of(sent, list(_texts(body)))
+        with placed("$"):
+            if sent.input_type == "request":
+                return sent, body, places, with_provider(request_in(_FORMAT, body, {}), provider)
+            return sent, body, places, with_provider(adapters.get(_FORMAT).from_wire_response(body, None), provider)
+
+    sent, body, places, value = await apart(read)
     incoming = replaced(incoming, session=incoming.session or _session(sent))
     outcome, left = await checks.left_of(incoming, value, _FORMAT)
     return await apart(_litellm_answer, sent, body, places, outcome, left, edit_answers)
-
-
-def _asked(asked: Any) -> tuple[GuardrailRequest, _Object, list[int], Request | Response]:
-    """What LiteLLM sent, also as a chat body, which texts of that are LiteLLM's, and what is judged."""
-    sent = read_as(GuardrailRequest, asked)
-    _refuse_unjudged(sent)
-    body = _body(sent)
-    return sent, body, _places_of(sent, list(_texts(body))), _value(sent, body)
 
 
 def _litellm_answer(
@@ -212,14 +209,6 @@ def _unnumbered(call: _Object) -> _Object:
     return {key: item for key, item in call.items() if key != "index" or type(item) is not int}
 
 
-def _value(sent: GuardrailRequest, body: _Object) -> Request | Response:
-    provider = FORMAT_PROVIDERS[_FORMAT]
-    with placed("$"):
-        if sent.input_type == "request":
-            return with_provider(request_in(_FORMAT, body, {}), provider)
-        return with_provider(adapters.get(_FORMAT).from_wire_response(body, None), provider)
-
-
 def _session(sent: GuardrailRequest) -> str | None:
     """The session named by LiteLLM's client, kept apart by LiteLLM's keys: all its clients are one subject here."""
     session = {name.lower(): text for name, text in (sent.request_headers or {}).items()}.get(SESSION_HEADER)
@@ -276,7 +265,9 @@ def _places_of(sent: GuardrailRequest, texts: Sequence[_Text]) -> list[int]:
 
 def _check_in_messages(sent: GuardrailRequest) -> None:
     body: _Object = {"messages": sent.structured_messages}
-    images = {canonical_bytes(part) for part in map(_url_of, _parts(body)) if part is not None}
+    parts = (part.get("image_url") for part in _parts(body) if isinstance(part, dict))
+    urls = (image.get("url") if isinstance(image, dict) else image for image in parts)
+    images = {canonical_bytes(url) for url in urls if url is not None}
     for number, image in enumerate(sent.images or ()):
         if canonical_bytes(image) not in images:
             raise _unknown(f"$.images[{number}]")
@@ -287,15 +278,9 @@ def _check_in_messages(sent: GuardrailRequest) -> None:
             raise _unknown(f"$.tool_calls[{number}]")
 
 
-def _url_of(part: Any) -> Any:
-    image = part.get("image_url") if isinstance(part, dict) else None
-    return image.get("url") if isinstance(image, dict) else image
-
-
 def _unknown(path: str) -> Refusal:
-    return wrong(
-        path, "this is in none of the messages", "LiteLLM left part of the request out, so it cannot be judged"
-    )
+    hint = "LiteLLM left part of the request out, so it cannot be judged"
+    return wrong(path, "this is in none of the messages", hint)
 
 
 def _edited(body: _Object, left: Any, places: Sequence[int], *, joined: bool) -> list[str] | None:
@@ -360,10 +345,8 @@ class Checks:
     def __init__(self, guard: Guard, settings: Check) -> None:
         self.admission = Admission(settings.limits)
         self._guard = guard
-        also = {Operation.ENVOY: settings.envoy, Operation.LITELLM: settings.litellm}
-        self.operations = frozenset(
-            {Operation.CHECK, *(operation for operation, wanted in also.items() if wanted is not None)}
-        )
+        wanted = {Operation.CHECK: settings, Operation.ENVOY: settings.envoy, Operation.LITELLM: settings.litellm}
+        self.operations = frozenset(operation for operation, own in wanted.items() if own is not None)
         self._litellm = settings.litellm or LitellmCheck()
         self._claimed = settings.answers != "trusted"
 
@@ -374,14 +357,26 @@ class Checks:
             Refusal: 400 for an invalid check, or a body that is not of its format; 503 if policy was unavailable.
         """
         if incoming.endpoint.operation is Operation.ENVOY:
-            return await authorized(self, incoming)
+            return await self._authorized(incoming)
         if incoming.endpoint.operation is Operation.LITELLM:
             return await guarded(self, incoming, edit_answers=self._litellm.edit_answers)
-        question = await apart(question_of, incoming.body)
-        read = await apart(_read, question, incoming.headers)
+        question, read = await apart(_read, incoming)
         outcome = await self.judged(incoming, read.value, history=read.history, call_id=read.call_id)
         body = await apart(_written, outcome, read, question.format)
         return Answer(status=200, media_type=JSON, body=body, headers=decision_headers(outcome.decision))
+
+    async def _authorized(self, incoming: IncomingRequest) -> Answer:
+        """200 if the request may go on exactly as it is, since Envoy sends what it holds.
+
+        Raises:
+            Refusal: policy refuses it, or allows it only with changes; it cannot be read; policy was unavailable.
+        """
+        name = incoming.endpoint.dialect.name
+        request = with_provider(await apart(read_request, incoming), FORMAT_PROVIDERS[name])
+        outcome, left = await self.left_of(incoming, request, name)
+        if await apart(canonical_bytes, left) != await apart(canonical_bytes, incoming.body):
+            raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
+        return json_answer(200, {}, decision_headers(outcome.decision))
 
     async def left_of(
         self, incoming: IncomingRequest, value: Request | Response, format_name: str
@@ -418,19 +413,6 @@ class Checks:
         return await self._guard.arun(value, context=context)
 
 
-def question_of(body: Any) -> Question:
-    """The check in a request body. Refusal 400, with the JSON path, if it is not valid."""
-    question = read_as(Question, body)
-    if question.request is not None and question.kind == "request":
-        raise wrong("$.request", "only a response answers a request", "leave it out")
-    if question.server is not None and question.format != _MCP:
-        raise wrong("$.server", "only mcp has servers", "leave it out")
-    has_request = question.kind == "request" or question.request is not None
-    if question.model is not None and (question.format == _MCP or not has_request):
-        raise wrong("$.model", "there is no request that could be for a model", "leave it out")
-    return question
-
-
 # -- reading it --------------------------------------------------------------------------------------------------------
 
 
@@ -447,27 +429,31 @@ class _Read:
     id: Any = None
     again: Repeated | None = None
 
-    def written(self, body: Any) -> Any:
-        if self.call_id is not None:
-            body = {**body, "id": self.id}
-        return body if self.again is None else repeat(body, self.again)
 
-
-def _read(question: Question, headers: Mapping[str, str]) -> _Read:
-    if question.format == _MCP:
-        return _mcp(question)
+def _read(incoming: IncomingRequest) -> tuple[Question, _Read]:
+    """The check in a request. Refusal 400, with the JSON path, if it is not valid."""
+    question = read_as(Question, incoming.body)
+    is_request, is_mcp = question.kind == "request", question.format == _MCP
+    if question.request is not None and is_request:
+        raise wrong("$.request", "only a response answers a request", "leave it out")
+    if question.server is not None and not is_mcp:
+        raise wrong("$.server", "only mcp has servers", "leave it out")
+    if question.model is not None and (is_mcp or not (is_request or question.request is not None)):
+        raise wrong("$.model", "there is no request that could be for a model", "leave it out")
+    if is_mcp:
+        return question, _mcp(question)
     provider = FORMAT_PROVIDERS.get(question.format)
 
     def request(place: str, body: Any) -> Request:
         with placed(place):
-            return with_provider(request_in(question.format, body, headers, model=question.model), provider)
+            return with_provider(request_in(question.format, body, incoming.headers, model=question.model), provider)
 
-    if question.kind == "request":
-        return _Read(value=request("$.body", question.body))
+    if is_request:
+        return question, _Read(value=request("$.body", question.body))
     answered = None if question.request is None else request("$.request", question.request)
     with placed("$.body"):
         response = adapters.get(question.format).from_wire_response(question.body, answered)
-    return _Read(value=with_provider(response, provider), history=answered)
+    return question, _Read(value=with_provider(response, provider), history=answered)
 
 
 def _mcp(question: Question) -> _Read:
@@ -508,7 +494,9 @@ def _written(outcome: Outcome, read: _Read, format_name: str) -> bytes:
     answer = _answer_for(outcome)
     if outcome.value is not None:
         with refusing_unemittable(outcome, 400):
-            answer["body"] = read.written(emit(outcome, format_name))
+            body = emit(outcome, format_name)
+        body = body if read.call_id is None else {**body, "id": read.id}
+        answer["body"] = body if read.again is None else repeat(body, read.again)
     return dumps(answer)
 
 
@@ -530,14 +518,10 @@ def _answer_for(outcome: Outcome) -> dict[str, Any]:
         answer |= {"code": error.code, "message": error.user_message}
     if decision.approval_ids:
         answer["approvals"] = list(decision.approval_ids)
-    return answer | {"rules": list(_rules(decision)), "coverage": decision.coverage.to_json()}
-
-
-def _rules(decision: Decision) -> Iterator[dict[str, Any]]:
-    """Each rule that hit, and where; without what is meant for its author only."""
-    yield from (_rule(hit, None) for hit in stage_hits(decision.stages))
-    for view in decision.hit_views:
-        yield from (_rule(hit, view.path) for hit in view.hits)
+    # Each rule that hit, and where; without what is meant for its author only.
+    rules = [_rule(hit, None) for hit in stage_hits(decision.stages)]
+    rules += [_rule(hit, view.path) for view in decision.hit_views for hit in view.hits]
+    return answer | {"rules": rules, "coverage": decision.coverage.to_json()}
 
 
 def _rule(hit: Hit, path: str | None) -> dict[str, Any]:
@@ -552,17 +536,3 @@ def _rule(hit: Hit, path: str | None) -> dict[str, Any]:
     if hit.mode is not Mode.ENFORCE:
         fields["mode"] = hit.mode.value
     return fields if hit.excused is None else fields | {"excused": True}
-
-
-async def authorized(checks: Checks, incoming: IncomingRequest) -> Answer:
-    """200 if the request may go on exactly as it is, since Envoy sends what it holds.
-
-    Raises:
-        Refusal: policy refuses it, or allows it only with changes; it cannot be read; policy was unavailable.
-    """
-    name = incoming.endpoint.dialect.name
-    request = with_provider(await apart(read_request, incoming), FORMAT_PROVIDERS[name])
-    outcome, left = await checks.left_of(incoming, request, name)
-    if await apart(canonical_bytes, left) != await apart(canonical_bytes, incoming.body):
-        raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
-    return json_answer(200, {}, decision_headers(outcome.decision))

@@ -31,7 +31,7 @@ from pipeline.gateway.config.settings import PATH, Limits, McpServer, Settings
 from pipeline.gateway.http import incoming
 from pipeline.gateway.http.client_response import Reply
 from pipeline.gateway.http.incoming import LASTS, ClientDisconnected, Receive, Scope, Send, SharedTimeout
-from pipeline.gateway.http.refusal import Refusal, later
+from pipeline.gateway.http.refusal import Refusal, ending, later
 from pipeline.gateway.operations.metrics import Metrics
 from pipeline.guard import Guard
 from pipeline.mcp.frames import (
@@ -44,10 +44,8 @@ from pipeline.mcp.frames import (
     FrameError,
     Kind,
     Refused,
-    client_disconnected,
     error_body,
     frame_of,
-    of_frame,
     timed_out,
 )
 from pipeline.mcp.http_server import JSON, PREFIX, SESSION, SSE, VERSION, Address, HttpServer, ParamHeaders, connections
@@ -70,11 +68,7 @@ class McpSession:
 
 
 class McpSessions:
-    """The sessions with one server, by the id given to the client.
-
-    Args:
-        clock: monotonic seconds. settings: how many there may be, and how long they may be idle.
-    """
+    """The sessions with one server, by the id given to the client."""
 
     def __init__(self, clock: Callable[[], float], settings: McpServer) -> None:
         self._clock = clock
@@ -128,19 +122,14 @@ class McpSessions:
         """Drop a session."""
         self._sessions.pop(id, None)
 
-    def idle(self) -> list[McpSession]:
-        """Drop the sessions that were idle too long, and return them."""
+    def idle(self, *, all_of_them: bool = False) -> list[McpSession]:
+        """Drop the sessions that were idle too long, or all, and return them."""
         end = self._clock() - self._settings.idle_seconds
-        old = [session for session in self._sessions.values() if session.used < end and not session.listens]
+        left = list(self._sessions.values())
+        old = [session for session in left if all_of_them or (session.used < end and not session.listens)]
         for session in old:
             self.forget(session.id)
         return old
-
-    def all(self) -> list[McpSession]:
-        """Drop all sessions, and return them."""
-        left = list(self._sessions.values())
-        self._sessions.clear()
-        return left
 
 
 def _is_of(session: McpSession, subject: SubjectExtension | None) -> bool:
@@ -151,9 +140,7 @@ _UNSTORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class McpReply(Reply):
-    """The client's side of one HTTP request. `status` is 0 until the headers are sent."""
-
-    status = 0
+    """The client's side of one HTTP request."""
 
     def allow(self, origin: str) -> None:
         """Let a page of this origin read the answer (CORS)."""
@@ -166,8 +153,8 @@ class McpReply(Reply):
         """Send one JSON value, or no body for None. Raises ClientDisconnected, as every method here does."""
         data = b"" if body is None else await apart(dumps, body)
         own = {"content-length": str(len(data)), **(headers or {})} | ({} if body is None else {"content-type": JSON})
-        await self._begin(status, own)
-        await self._sent({"type": "http.response.body", "body": data})
+        await self._sent(self._head(status, {**_UNSTORED, **own}))
+        await self.end(data)
 
     async def refuse(self, refusal: Refusal) -> None:
         """Send a refusal, as a JSON-RPC error without an id."""
@@ -177,31 +164,19 @@ class McpReply(Reply):
     async def messages(self, messages: AsyncIterator[dict[str, Any]], *, waits: bool) -> None:
         """Send messages as they arrive: as a stream, or as one JSON value if there is only an answer.
 
-        Args:
-            messages: all messages; the last is the answer to a call.
-            waits: whether to wait for the first one, to tell which of both it is.
+        The last is the answer to a call. `waits`: whether to wait for the first one, to tell which of both it is.
         """
-        if waits:
-            first = await anext(messages, None)
-            if first is None or "method" not in first:
-                await self.value(200, first if first is not None else error_body(None, _NOTHING))
-                return
-            await self._begin(200, {"content-type": SSE})
-            await self._message(first)
-        else:
-            await self._begin(200, {"content-type": SSE})
-            await self._sent({"type": "http.response.body", "body": b"", "more_body": True})
+        first = await anext(messages, None) if waits else None
+        if waits and (first is None or "method" not in first):
+            await self.value(200, first if first is not None else error_body(None, _NOTHING))
+            return
+        data = b"" if first is None else await apart(sse_bytes, {"event": "message", "data": first})
+        begin = self._head(200, {**_UNSTORED, "content-type": SSE})
+        await self._sent(begin, {"type": "http.response.body", "body": data, "more_body": True})
         async for body in messages:
-            await self._message(body)
-        await self._sent({"type": "http.response.body", "body": b""})
-
-    async def _message(self, body: dict[str, Any]) -> None:
-        data = await apart(sse_bytes, {"event": "message", "data": body})
-        await self._sent({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
-        self.status = status
-        await self._sent(self._head(status, {**_UNSTORED, **headers}))
+            data = await apart(sse_bytes, {"event": "message", "data": body})
+            await self._sent({"type": "http.response.body", "body": data, "more_body": True})
+        await self.end()
 
 
 _NOTHING: Final = Refused(INVALID_REQUEST, "mcp.nothing", "Policy passes nothing of this on.")
@@ -223,13 +198,8 @@ def check_routing(headers: Mapping[str, str], frame: Frame, version: Any, params
     Those of arguments are compared where the tool is known from a list.
     """
     if version != ALONE:
-        raise Refused(
-            UNSUPPORTED_VERSION,
-            "mcp.version",
-            "No message of this revision stands alone.",
-            supported=list(VERSIONS),
-            requested=version if isinstance(version, str) else "",
-        )
+        data: dict[str, Any] = {"supported": list(VERSIONS), "requested": version if isinstance(version, str) else ""}
+        raise Refused(UNSUPPORTED_VERSION, "mcp.version", "No message of this revision stands alone.", **data)
     if headers.get(VERSION) != version:
         raise _mismatch("The headers name another revision than the body, or none.")
     if SESSION in headers or frame.method == "initialize":
@@ -251,10 +221,8 @@ def _mismatch(message: str) -> Refused:
 
 def _decoded(text: str) -> str | None:
     match = _BASE64.fullmatch(text)
-    if match is None:
-        return text
     try:
-        return base64.b64decode(match[1], validate=True).decode()
+        return text if match is None else base64.b64decode(match[1], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
 
@@ -271,7 +239,7 @@ _PREFLIGHT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One MCP server, and the guard for its traffic."""
 
@@ -302,18 +270,12 @@ def endpoints_of(
             silent_seconds=server.answer_seconds,
             message_bytes=settings.limits.reply_bytes,
         )
-        endpoints[name] = Endpoint(
-            name=name,
-            settings=server,
-            guard=guard_of(server),
-            address=address,
-            pins=Pins(server.pins),
-            enforce=(server.mode or settings.mode) is Mode.ENFORCE,
-        )
+        enforce = (server.mode or settings.mode) is Mode.ENFORCE
+        endpoints[name] = Endpoint(name, server, guard_of(server), address, Pins(server.pins), enforce)
     return endpoints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Request:
     """One HTTP request, and who sent it."""
 
@@ -327,13 +289,7 @@ class _Request:
 
 
 class McpGateway:
-    """All MCP servers of a gateway.
-
-    Args:
-        endpoints: the servers by name, served at `/mcp/<name>`.
-        identities: tells who sent a request. limits: bounds on what one client can cost. metrics: counts requests.
-        environment: the name of the environment, as policy sees it.
-    """
+    """All MCP servers of a gateway."""
 
     def __init__(
         self,
@@ -362,8 +318,8 @@ class McpGateway:
 
     async def close(self) -> None:
         """End all sessions, and close all connections."""
-        left = [session for sessions in self._sessions.values() for session in sessions.all()]
-        await asyncio.gather(*map(_end, left), *self._ending)
+        left = [session for sessions in self._sessions.values() for session in sessions.idle(all_of_them=True)]
+        await asyncio.gather(*map(_ended, left), *self._ending)
         await self._opened.aclose()
         self._http = None
 
@@ -384,11 +340,12 @@ class McpGateway:
         except ClientDisconnected:
             status = incoming.CLIENT_CLOSED
         except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
-            code, status = "gateway.ending", 503
+            over = ending()
+            code, status = over.code, over.status
             if reply.begun:
                 raise
             with suppress(ClientDisconnected):
-                await reply.refuse(Refusal(503, code, "This gateway is shutting down: try again.", headers=later(1)))
+                await reply.refuse(over)
         finally:
             self._metrics.in_flight -= not scope.get(LASTS)
             seconds = time.perf_counter() - begin
@@ -418,25 +375,13 @@ class McpGateway:
         subject = await self._identities.subject(headers, peer, pages=endpoint.settings.origins)
         if "last-event-id" in headers:
             raise Refusal(400, "mcp.no-resume", "Streams cannot be resumed: send the request again.")
-        request = _Request(
-            scope=scope,
-            endpoint=endpoint,
-            sessions=self._sessions[name],
-            headers=headers,
-            subject=subject,
-            receive=receive,
-            reply=reply,
-        )
+        request = _Request(scope, endpoint, self._sessions[name], headers, subject, receive, reply)
         for session in request.sessions.idle():
-            self._in_background(_end(session))
-        if scope["method"] == "POST":
-            await self._post(request)
-        elif scope["method"] == "GET":
-            await self._listen(request)
-        elif scope["method"] == "DELETE":
-            await self._delete(request)
-        else:
+            self._in_background(_ended(session))
+        work = {"POST": self._post, "GET": self._listen, "DELETE": self._delete}.get(scope["method"])
+        if work is None:
             raise Refusal(405, "http.method", "MCP takes POST, GET and DELETE.", headers={"allow": "POST, GET, DELETE"})
+        await work(request)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin `work`, for which no request waits; the gateway's end does."""
@@ -457,7 +402,7 @@ class McpGateway:
         try:
             received = await apart(frame_of, body)
         except FrameError as error:
-            await request.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
+            await request.reply.value(400, error_body(error.id, error), {"x-cmf-code": error.code})
             return
         try:
             session = self._session(request, received)
@@ -482,11 +427,12 @@ class McpGateway:
                 else:
                     await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
             except ClientDisconnected:  # it will not answer what the server asked meanwhile
-                refused = client_disconnected()
+                message = "The client left before it answered."
+                refused = Refused(CLOSED, "mcp.client-disconnected", message, retryable=False)
                 answers = [
                     answer for call_id in asked for answer in session.link.cut(call_id, refused, side=Side.SERVER)
                 ]
-                self._in_background(_deliver_all(session, answers))
+                self._in_background(_ended(session, answers))
                 raise
             finally:  # a client that left waits for no call, sent or not
                 for call in calls:
@@ -534,11 +480,10 @@ class McpGateway:
 
     def _found(self, request: _Request) -> McpSession:
         session = request.sessions.find(request.headers.get(SESSION), request.subject)
-        version = request.headers.get(VERSION)
-        if version is not None and version != session.link.version:
+        version, named = request.headers.get(VERSION), incoming.session_of(request.headers)
+        if version not in (None, session.link.version):
             raise Refusal(400, "mcp.version", "This is not the protocol version that the session negotiated.")
-        named = incoming.session_of(request.headers)
-        if named is not None and named != session.context.session:
+        if named not in (None, session.context.session):
             raise Refusal(400, "mcp.session-named", "The connection belongs to another session: name that, or none.")
         return session
 
@@ -574,7 +519,8 @@ class McpGateway:
         try:
             async with aclosing(session.server.listen()) as values:
                 await anext(values)
-                await _streamed(request, _from_server(session, values), waits=False)
+                messages = (body async for value in values async for body in _passed(session, value))
+                await _streamed(request, messages, waits=False)
         except Refused as refused:
             if refused.code == "mcp.no-stream":
                 raise Refusal(405, refused.code, refused.message, headers={"allow": "POST, DELETE"}) from None
@@ -586,7 +532,7 @@ class McpGateway:
     async def _delete(self, request: _Request) -> None:
         session = self._found(request)
         request.sessions.forget(session.id)
-        await _end(session)
+        await _ended(session)
         await request.reply.value(204, None)
 
 
@@ -627,12 +573,6 @@ async def _exchanged(
             yield body_to_client
 
 
-async def _from_server(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
-    async for value in values:
-        async for body_to_client in _passed(session, value):
-            yield body_to_client
-
-
 async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, Any]]:
     """What goes to the client of a server's message. Refused if it is not a valid message."""
     try:
@@ -655,19 +595,16 @@ async def _deliver(server: HttpServer, body: dict[str, Any]) -> None:
         note(refused.code, Side.SERVER, refused.decision_id)
 
 
-async def _deliver_all(session: McpSession, bodies: Sequence[dict[str, Any]]) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(END_SECONDS):
-            for body in bodies:
-                await _deliver(session.server, body)
-
-
 async def _streamed(request: _Request, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:
     async with aclosing(messages):
         await incoming.until_disconnect(request.receive, request.reply.messages(messages, waits=waits))
 
 
-async def _end(session: McpSession) -> None:
+async def _ended(session: McpSession, bodies: Sequence[dict[str, Any]] | None = None) -> None:
+    """Within bounded time, post `bodies` to the session's server; without any, end the session there."""
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
-            await session.server.end()
+            if bodies is None:
+                await session.server.end()
+            for body in bodies or ():
+                await _deliver(session.server, body)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pipeline.approvals.queue import Approvals
 from pipeline.audit.exporting import HeadFile
@@ -19,7 +19,6 @@ from pipeline.engines.circuit_breaker import Breaker
 from pipeline.gateway.app import PROBES, Gateway
 from pipeline.gateway.auth.identity import Identities, TrustedProxy
 from pipeline.gateway.config.config_file import secret_of
-from pipeline.gateway.config.routing import HealthSettings
 from pipeline.gateway.config.settings import CHECK_ROUTE, Check, McpServer, Route, Settings
 from pipeline.gateway.config.settings import Upstream as UpstreamSettings
 from pipeline.gateway.operations.metrics import Counted, Metrics
@@ -44,8 +43,6 @@ from pipeline.store.database import Store
 from pipeline.store.recorder import Recorder
 
 if TYPE_CHECKING:
-    from pipeline.gateway.checks import Checks
-    from pipeline.gateway.mcp import McpGateway
     from pipeline.gateway.operations.approval_webhook import ApprovalAnswers, ApprovalWebhook
 
 
@@ -74,7 +71,14 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         StoreError: the store cannot be opened.
     """
     upstreams = {name: _upstream(name, one, settings, environment) for name, one in settings.upstreams.items()}
-    breakers = {name: _breaker(one.health) for name, one in settings.upstreams.items()}
+    breakers = {
+        name: Breaker(
+            faults=one.health.failures,
+            first_seconds=one.health.cooldown_seconds,
+            longest_seconds=one.health.max_cooldown_seconds,
+        )
+        for name, one in settings.upstreams.items()
+    }
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
         _ = store.key_id  # made if missing: a store that cannot sign fails now, not at each request
@@ -120,11 +124,16 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             RouteRuntime(
                 route=route,
                 guard=by_route[route.name],
-                backends=_backends(route, settings, upstreams, breakers),
+                backends=tuple(
+                    Backend(name=name, upstream=upstreams[name], breaker=breakers[name], model=model)
+                    for name, model in route.candidates(settings.aliases)
+                ),
                 links=links,
                 admission=Admission(route.limits),
                 held=held,
-                wait_seconds=_wait_seconds(route, settings),
+                wait_seconds=settings.approvals.wait_seconds
+                if route.approvals.wait_seconds is None
+                else route.approvals.wait_seconds,
             )
             for route in settings.routes
         ]
@@ -136,13 +145,26 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             GuardedRoutes(
                 tuple(name for name, one in judged.items() if _guard_key(one, settings) == key),
                 guard,
-                is_watched=key[0] is not None,
+                is_watched=key.policies is not None,
             )
             for key, guard in guards.items()
         ]
         operations = OwnOperations(
             guarded, metrics, readiness.check, lambda: gateway.is_open, lambda: store.audit_state._asdict()
         )
+        mcp, checks = None, None
+        if settings.mcp:
+            from pipeline.gateway.mcp import (  # loads the MCP proxy: only where there are servers
+                McpGateway,
+                endpoints_of,
+            )
+
+            endpoints = endpoints_of(settings, lambda one: guards[_guard_key(one, settings)], environment)
+            mcp = McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)
+        if settings.check is not None:
+            from pipeline.gateway.checks import Checks  # loads the reader of MCP: only where checks are enabled
+
+            checks = Checks(by_route[CHECK_ROUTE], settings.check)
         gateway = Gateway(
             runtimes,
             who,
@@ -150,8 +172,8 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             metrics=metrics,
             operations=operations,
             environment=settings.environment,
-            mcp=_mcp(settings, lambda one: guards[_guard_key(one, settings)], who, metrics, environment),
-            checks=_checks(settings, by_route),
+            mcp=mcp,
+            checks=checks,
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
             end_waits=held.end,
             answers=answers,
@@ -174,18 +196,16 @@ def store_of(settings: Settings) -> Store:
 
 def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
     """Who may send requests, by the settings; ConfigError for missing keys or secrets."""
-    tokens = None
+    tokens = proxy = None
     if settings.issuers:
         from pipeline.gateway.auth.tokens import Tokens  # loads cryptography: only where there are issuers
 
         tokens = Tokens(settings.issuers)
         tokens.check()
-    proxy = None
     if settings.proxy is not None:
         secret = settings.proxy.secret
-        proxy = TrustedProxy(
-            settings.proxy, None if secret is None else secret_of(secret, environment, setting="proxy.secret")
-        )
+        shared = None if secret is None else secret_of(secret, environment, setting="proxy.secret")
+        proxy = TrustedProxy(settings.proxy, shared)
     return Identities(
         settings.keys,
         anonymous=settings.anonymous,
@@ -193,48 +213,6 @@ def identities(settings: Settings, environment: Mapping[str, str] | None = None)
         origins=settings.listen.origins,
         tokens=tokens,
         proxy=proxy,
-    )
-
-
-def _mcp(
-    settings: Settings,
-    guard_of: Callable[[McpServer], Guard],
-    who: Identities,
-    metrics: Metrics,
-    environment: Mapping[str, str] | None,
-) -> McpGateway | None:
-    """The MCP gateway; None if settings name no server."""
-    if not settings.mcp:
-        return None
-    from pipeline.gateway.mcp import (
-        McpGateway,  # loads the MCP proxy: only where there are servers
-        endpoints_of,
-    )
-
-    endpoints = endpoints_of(settings, guard_of, environment)
-    return McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)
-
-
-def _checks(settings: Settings, by_route: Mapping[str, Guard]) -> Checks | None:
-    """What answers checks; None if settings have none."""
-    if settings.check is None:
-        return None
-    from pipeline.gateway.checks import Checks  # loads the reader of MCP: only where checks are enabled
-
-    return Checks(by_route[CHECK_ROUTE], settings.check)
-
-
-def _breaker(settings: HealthSettings) -> Breaker:
-    first, longest = settings.cooldown_seconds, settings.max_cooldown_seconds
-    return Breaker(faults=settings.failures, first_seconds=first, longest_seconds=longest)
-
-
-def _backends(
-    route: Route, settings: Settings, upstreams: Mapping[str, Upstream], breakers: Mapping[str, Breaker]
-) -> tuple[Backend, ...]:
-    return tuple(
-        Backend(name=one.upstream, upstream=upstreams[one.upstream], breaker=breakers[one.upstream], model=one.model)
-        for one in route.candidates(settings.aliases)
     )
 
 
@@ -268,12 +246,12 @@ def _told(
     return told, taken
 
 
-def _wait_seconds(route: Route, settings: Settings) -> float:
-    own = route.approvals.wait_seconds
-    return settings.approvals.wait_seconds if own is None else own
+class GuardKey(NamedTuple):
+    """The policies and the modes of a route; routes with the same share a guard."""
 
-
-_GuardKey = tuple[tuple[Path, ...] | None, Mode, InferenceMode]
+    policies: tuple[Path, ...] | None
+    mode: Mode
+    inference: InferenceMode
 
 
 def _judged(settings: Settings) -> dict[str, Route | Check]:
@@ -282,39 +260,26 @@ def _judged(settings: Settings) -> dict[str, Route | Check]:
     return {**{route.name: route for route in settings.routes}, **checks}
 
 
-def _guard_key(route: Route | McpServer | Check, settings: Settings) -> _GuardKey:
-    """The policies and the modes of a route; routes with the same share a guard."""
+def _guard_key(route: Route | McpServer | Check, settings: Settings) -> GuardKey:
     policies = settings.policies if route.policies is None else route.policies
-    return policies, route.mode or settings.mode, route.inference or settings.inference
+    return GuardKey(policies, route.mode or settings.mode, route.inference or settings.inference)
 
 
-def policy_sets(settings: Settings) -> dict[tuple[Path, ...] | None, list[str]]:
-    """What each policy set (None: the shipped one) judges: `route …`, `mcp …`, `checks`."""
-    sets: dict[tuple[Path, ...] | None, list[str]] = {}
-    for name, (policies, _, _) in _keys_by_name(settings):
-        sets.setdefault(policies, []).append(name)
-    return sets
-
-
-def inference_modes(settings: Settings) -> dict[InferenceMode, list[str]]:
-    """For which of `route …`, `mcp …`, `checks` tools are known by their definitions, by mode."""
-    modes: dict[InferenceMode, list[str]] = {}
-    for name, (_, _, inference) in _keys_by_name(settings):
-        modes.setdefault(inference, []).append(name)
-    return modes
-
-
-def _keys_by_name(settings: Settings) -> Iterator[tuple[str, _GuardKey]]:
+def judged_by(settings: Settings, field: Literal["policies", "inference"]) -> dict[Any, list[str]]:
+    """What each policy set (None: the shipped one), or mode of inference, judges: `route …`, `mcp …`, `checks`."""
     judged: list[tuple[str, Route | McpServer | Check]] = [(f"route {route.name}", route) for route in settings.routes]
     judged += [(f"mcp {name}", server) for name, server in settings.mcp.items()]
     judged += [] if settings.check is None else [("checks", settings.check)]
-    return ((name, _guard_key(one, settings)) for name, one in judged)
+    names: dict[Any, list[str]] = {}
+    for name, each in judged:
+        names.setdefault(getattr(_guard_key(each, settings), field), []).append(name)
+    return names
 
 
 def vet_policies(settings: Settings) -> None:
     """Try out each policy set as a reload does, so that what begins can be loaded again. PolicyError: one fails."""
     keys = signers(settings)
-    for directories in policy_sets(settings):
+    for directories in judged_by(settings, "policies"):
         if directories is not None:  # the shipped set was tried out when it was built
             vetted(list(directories), "embedded", Config(bundle_keys=keys))
 
@@ -325,21 +290,20 @@ def _guards(
     recorder: Records,
     overrides: Overrides,
     environment: Mapping[str, str] | None,
-) -> dict[_GuardKey, Guard]:
+) -> dict[GuardKey, Guard]:
     key, signed_by = seal_key(settings, environment), signers(settings)
     profiles = Profiles.load(*settings.profiles)
-    guards: dict[_GuardKey, Guard] = {}
+    guards: dict[GuardKey, Guard] = {}
     judged = (*_judged(settings).values(), *settings.mcp.values())
     for each in {_guard_key(one, settings): None for one in judged}:
-        directories, mode, inference = each
-        policies: Policies = None if directories is None else list(directories)
+        policies: Policies = None if each.policies is None else list(each.policies)
         config = Config(
-            mode=mode,
+            mode=each.mode,
             timeout_seconds=settings.policy_seconds,
             sessions=settings.sessions.choice,
             history=settings.history,
             unreadable_calls=settings.unreadable_calls,
-            inference=inference,
+            inference=each.inference,
             seal_key=key,
             bundle_keys=signed_by,
             content=settings.audit.content,

@@ -71,12 +71,8 @@ class ModelCall:
         if adapter is None:
             given = [*args, *kwargs.values()]
             if len(given) != 1 or not isinstance(given[0], Request):
-                raise CallError(
-                    "the function takes exactly one Request",
-                    path="$",
-                    code="guard.not-a-request",
-                    hint="pass nothing else",
-                )
+                hint, code = "pass nothing else", "guard.not-a-request"
+                raise CallError("the function takes exactly one Request", path="$", code=code, hint=hint)
             self._named = tuple(kwargs) or None
             return given[0]
         if len(args) + bool(kwargs) != 1:
@@ -134,7 +130,13 @@ class ModelCall:
         self._result = spelled(result.items, list_of(item_of(self._asks.answer)), "$")
         items = thaw(self._result.json)
         self._bare = not all(isinstance(item, dict) and "data" in item and item.keys() <= _EVENT_KEYS for item in items)
-        events: list[WireEvent] = [_event(item) for item in items] if self._bare else items
+        events: list[WireEvent] = items
+        if self._bare:
+            kinds = [item.get("type") if isinstance(item, dict) else None for item in items]
+            events = [
+                {"event": kind, "data": item} if isinstance(kind, str) else {"data": item}
+                for kind, item in zip(kinds, items, strict=True)
+            ]
         return adapter.from_wire_response(adapter.fold_events(events), self.asked)
 
     def released(self, outcome: Outcome) -> Any:
@@ -159,11 +161,6 @@ class ModelCall:
         if self._bare:
             events = [event["data"] for event in events if isinstance(event.get("data"), dict)]
         return Yielded(self._result.made(events, "$"))
-
-
-def _event(data: Any) -> WireEvent:
-    kind = data.get("type") if isinstance(data, dict) else None
-    return {"event": kind, "data": data} if isinstance(kind, str) else {"data": data}
 
 
 def _canonical_events(response: Response) -> list[StreamEvent]:

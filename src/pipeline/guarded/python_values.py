@@ -52,10 +52,8 @@ class Spelled:
         try:
             return self.adapter.validate_json(dumps(json))
         except Exception:  # noqa: BLE001  (validators run user code; the message may quote the value)
-            hint = "have the rule keep what the type requires"
-            raise CallError(
-                "the value no longer fits its type after policy", path=path, code="guard.no-value", hint=hint
-            ) from None
+            what, hint = "the value no longer fits its type after policy", "have the rule keep what the type requires"
+            raise CallError(what, path=path, code="guard.no-value", hint=hint) from None
 
 
 def spelled(value: Any, declared: Any, path: str) -> Spelled:

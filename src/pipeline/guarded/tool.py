@@ -67,19 +67,14 @@ def words_of(error: BaseException) -> str:
     for one in _with_causes(error, set()):
         whole = str(one)
         texts[whole] = None
-        for text in _further(one):
+        attributes = [item for name, item in vars(one).items() if name != "__notes__"]
+        told = (item for item in attributes if isinstance(item, str | bytes | list | tuple | dict))
+        further = [item if isinstance(item, str) else repr(item) for item in (*one.args, *told)]
+        for text in (*map(str, getattr(one, "__notes__", ())), *further):
             room -= len(whole)
             if room < 0 or text not in whole:
                 texts[text] = None
     return "\n".join(texts)
-
-
-def _further(error: BaseException) -> Iterator[str]:
-    """What an exception has besides its text."""
-    yield from map(str, getattr(error, "__notes__", ()))
-    attributes = {name: item for name, item in vars(error).items() if name != "__notes__"}
-    told = (item for item in attributes.values() if isinstance(item, str | bytes | list | tuple | dict))
-    yield from (item if isinstance(item, str) else repr(item) for item in (*error.args, *told))
 
 
 def _with_causes(error: BaseException, known: set[int]) -> Iterator[BaseException]:
@@ -191,20 +186,15 @@ class ToolFunction:
 
     def _made_schema(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        open_ended = False
-        for at, parameter in enumerate(self.signature.parameters.values()):
-            if parameter.name in self.private:
-                continue
-            if parameter.kind is _OPEN:
-                open_ended = True
-                continue
+        parameters = [one for one in self.signature.parameters.values() if one.name not in self.private]
+        for at, parameter in enumerate(one for one in parameters if one.kind is not _OPEN):
             declared = self.declared(parameter)
             kind = Any if adapter_of(declared) is None else declared
             kind = list_of(kind) if parameter.kind is _LISTED else kind
             needed = parameter.default is inspect.Parameter.empty and parameter.kind is not _LISTED
             # An alias, because a parameter may have a name that is not allowed for a model's field.
             fields[f"p{at}"] = (kind, Field(alias=parameter.name) if needed else Field(None, alias=parameter.name))
-        config = ConfigDict(extra="allow" if open_ended else "forbid")
+        config = ConfigDict(extra="allow" if any(one.kind is _OPEN for one in parameters) else "forbid")
         made: Any = create_model("Arguments", __config__=config, **fields)
         schema: dict[str, Any] = made.model_json_schema()
         for shown in schema.get("properties", {}).values():
@@ -248,12 +238,8 @@ class ToolCall:
                 arguments[name] = self._spell(name, list_of(self._tool.declared(parameter)), list(value))
             else:
                 arguments[name] = self._spell(name, self._tool.declared(parameter), value)
-        return ToolCallPart(
-            tool_call_id=self._id,
-            name=self._tool.name,
-            namespace=self._tool.namespace,
-            arguments=frozen_mapping(arguments),
-        )
+        tool, given = self._tool, frozen_mapping(arguments)
+        return ToolCallPart(tool_call_id=self._id, name=tool.name, namespace=tool.namespace, arguments=given)
 
     def _spell(self, name: str, declared: Any, value: Any) -> Any:
         known = self._spelled[name] = spelled(value, declared, f"$.arguments.{name}")
@@ -269,10 +255,8 @@ class ToolCall:
         problem = input_problem(self._tool.definition, thaw(arguments))
         if problem is not None:
             self._events.publish(ToolInputInvalid(path="content[0]", tool=self._tool.uri, problem=problem))
-            hint = "fit the tool's schema"
-            raise ToolInputError(
-                "the arguments do not fit the tool's schema", path=f"$.arguments{problem[1:]}", hint=hint
-            )
+            path = f"$.arguments{problem[1:]}"
+            raise ToolInputError("the arguments do not fit the tool's schema", path=path, hint="fit the tool's schema")
         self.context = self.context.model_copy(update={"labels": self.context.labels | outcome.labels})
         left = dict(arguments)
         bound = self._bound.arguments
@@ -282,28 +266,17 @@ class ToolCall:
                 continue
             if name not in left:
                 # Removed by policy: the function's default would be an unjudged value.
-                raise CallError(
-                    "policy removed a required argument",
-                    path=f"$.arguments.{name}",
-                    code="guard.no-argument",
-                    hint="remove only arguments with a default",
-                )
+                path, hint = f"$.arguments.{name}", "remove only arguments with a default"
+                raise CallError("policy removed a required argument", path=path, code="guard.no-argument", hint=hint)
             value = self._made(name, left.pop(name))
             bound[name] = tuple(value) if parameter.kind is _LISTED else value
-        self._fill_open(left)
-        return Given(self._bound.args, self._bound.kwargs)
-
-    def _fill_open(self, left: dict[str, Any]) -> None:
-        name = next((each.name for each in self._tool.signature.parameters.values() if each.kind is _OPEN), None)
-        if name is not None and name not in self._tool.private:
-            self._bound.arguments[name] = {key: self._made(key, item) for key, item in left.items()}
+        name = next((each.name for each in self._tool.signature.parameters.values() if each.kind is _OPEN), "")
+        if name and name not in self._tool.private:
+            bound[name] = {key: self._made(key, item) for key, item in left.items()}
         elif left:
-            raise CallError(
-                "policy added an argument",
-                path=f"$.arguments.{min(left)}",
-                code="guard.more-arguments",
-                hint="rewrite only existing arguments",
-            )
+            path, hint = f"$.arguments.{min(left)}", "rewrite only existing arguments"
+            raise CallError("policy added an argument", path=path, code="guard.more-arguments", hint=hint)
+        return Given(self._bound.args, self._bound.kwargs)
 
     def _made(self, name: str, json: Any) -> Any:
         known = self._spelled.get(name)
@@ -397,16 +370,12 @@ def _are_parts(result: Any) -> bool:
 def _released_parts(result: Any, left: Any) -> Any:
     """The parts, as a single one or as the original sequence type."""
     parts = left if isinstance(left, tuple) else ()
-    if isinstance(result, Part):
-        if len(parts) != 1:
-            raise CallError(
-                "policy did not leave exactly one part",
-                path="$.result",
-                code="guard.no-value",
-                hint="edit the result, or deny it",
-            )
-        return parts[0]
-    return list(parts) if isinstance(result, list) else tuple(parts)
+    if not isinstance(result, Part):
+        return list(parts) if isinstance(result, list) else parts
+    if len(parts) != 1:
+        hint, code = "edit the result, or deny it", "guard.no-value"
+        raise CallError("policy did not leave exactly one part", path="$.result", code=code, hint=hint)
+    return parts[0]
 
 
 def _as_json(content: Any) -> Any:

@@ -12,11 +12,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
 
 from pipeline.decisions.context import Context
 from pipeline.decisions.stage import Traffic
+from pipeline.run.offload import completed
 from pipeline.run.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pipeline.guarded.tool import ToolFailure
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,18 +39,6 @@ class Yielded:
 
     items: list[Any]
     returned: Any = None
-
-
-class Failure(Protocol):
-    """An error that is judged before it is raised."""
-
-    def said(self) -> Traffic:
-        """What it says, as traffic. Raises whatever that raises."""
-        ...
-
-    def told(self, outcome: Outcome | Exception) -> BaseException:
-        """The error after policy; `outcome` is an exception if what it says was refused, or not judged."""
-        ...
 
 
 class Call(Protocol):
@@ -78,14 +70,13 @@ class Call(Protocol):
         """Report that the function raised. Never raises."""
         ...
 
-    def failure(self, error: BaseException) -> Failure | None:
+    def failure(self, error: BaseException) -> ToolFailure | None:
         """What is to be judged before the error is raised; None if it may be raised as it is."""
         ...
 
 
 Begin = Callable[[tuple[Any, ...], Mapping[str, Any]], Call]
-Judge = Callable[[Traffic, Context], Outcome]
-AsyncJudge = Callable[[Traffic, Context], Awaitable[Outcome]]
+Judge = Callable[[Traffic, Context], Awaitable[Outcome]]
 
 
 class _Run:
@@ -94,95 +85,86 @@ class _Run:
     result: Any = None
 
     def __init__(self) -> None:
-        self.errors: list[BaseException] = []  # taken out when raised: no frame of the traceback keeps a reference
+        self._errors: list[BaseException] = []  # taken out when raised: no frame of the traceback keeps a reference
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
-        self.errors += [] if error is None else [error]
+        self._errors += [] if error is None else [error]
         return True  # raised after the block: there, what is raised in its place does not have it as its context
 
+    async def judged(self, call: Call, judge: Judge) -> Self:
+        """This, with the result after policy; or with the error to raise, reported and judged."""
+        if not self._errors:
+            self.result = call.released(await judge(call.answered(self.result), call.context))
+            return self
+        call.failed(self._errors[0])
+        failure = call.failure(self._errors[0])
+        if failure is not None:
+            try:
+                outcome: Outcome | Exception = await judge(failure.said(), call.context)
+            except Exception as refused:  # noqa: BLE001 - whatever it is, nothing was judged
+                outcome = refused
+            self._errors = [failure.told(outcome)]
+        return self
 
-def _told(call: Call, error: BaseException, judge: Judge) -> BaseException:
-    """The error to raise, reported and judged."""
-    call.failed(error)
-    failure = call.failure(error)
-    if failure is None:
-        return error
-    try:
-        outcome: Outcome | Exception = judge(failure.said(), call.context)
-    except Exception as refused:  # noqa: BLE001 - whatever it is, nothing was judged
-        outcome = refused
-    return failure.told(outcome)
-
-
-async def _atold(call: Call, error: BaseException, judge: AsyncJudge) -> BaseException:
-    """As `_told`."""
-    call.failed(error)
-    failure = call.failure(error)
-    if failure is None:
-        return error
-    try:
-        outcome: Outcome | Exception = await judge(failure.said(), call.context)
-    except Exception as refused:  # noqa: BLE001 - as above
-        outcome = refused
-    return failure.told(outcome)
+    def released(self) -> Any:
+        """The result, or the error is raised: by whoever is no coroutine, in which StopIteration would be another."""
+        if self._errors:
+            raise self._errors.pop()
+        return self.result
 
 
-def wrapped(function: Callable[P, R], begin: Begin, judge: Judge, ajudge: AsyncJudge) -> Callable[P, R]:
-    """`function` with judgement before and after, with the same kind, name and signature."""
+def wrapped(function: Callable[P, R], begin: Begin, judge: Judge, ajudge: Judge) -> Callable[P, R]:
+    """`function` with judgement before and after, with the same kind, name and signature; `judge` never suspends."""
     made: Callable[..., Any]
+    work: Callable[..., Any] = function
+
+    async def ran(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, blocks: bool = False) -> _Run:
+        call, judges = begin(args, kwargs), judge if blocks else ajudge
+        given = call.admitted(await judges(call.asked, call.context))
+        with _Run() as run:
+            if inspect.isasyncgenfunction(function):
+                async with aclosing(work(*given.args, **given.kwargs)) as arriving:
+                    run.result = Yielded([item async for item in arriving])
+            elif inspect.isgeneratorfunction(function):
+                with closing(work(*given.args, **given.kwargs)) as running:
+                    run.result = _drained(running)
+            else:
+                run.result = work(*given.args, **given.kwargs)
+                if not blocks:
+                    run.result = await run.result
+        return await run.judged(call, judges)
+
     if inspect.isasyncgenfunction(function):
-        made = _async_generator(function, begin, ajudge)
+
+        async def items(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            for item in (await ran(args, kwargs)).released().items:
+                yield item
+
+        made = items
     elif inspect.iscoroutinefunction(function):
-        made = _coroutine(function, begin, ajudge)
+
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            return (await ran(args, kwargs)).released()
+
+        made = awaited
     elif inspect.isgeneratorfunction(function):
-        made = _generator(function, begin, judge)
+
+        def yielded(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            released: Yielded = completed(ran(args, kwargs, blocks=True)).released()
+            yield from released.items
+            return released.returned
+
+        made = yielded
     else:
-        made = _plain(function, begin, judge)
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            return completed(ran(args, kwargs, blocks=True)).released()
+
+        made = called
     return cast("Callable[P, R]", functools.wraps(function)(made))
-
-
-def _plain(function: Callable[..., Any], begin: Begin, judge: Judge) -> Callable[..., Any]:
-    def called(*args: Any, **kwargs: Any) -> Any:
-        call = begin(args, kwargs)
-        given = call.admitted(judge(call.asked, call.context))
-        with _Run() as ran:
-            ran.result = function(*given.args, **given.kwargs)
-        if ran.errors:
-            raise _told(call, ran.errors.pop(), judge)
-        return call.released(judge(call.answered(ran.result), call.context))
-
-    return called
-
-
-def _coroutine(function: Callable[..., Any], begin: Begin, judge: AsyncJudge) -> Callable[..., Any]:
-    async def called(*args: Any, **kwargs: Any) -> Any:
-        call = begin(args, kwargs)
-        given = call.admitted(await judge(call.asked, call.context))
-        with _Run() as ran:
-            ran.result = await function(*given.args, **given.kwargs)
-        if ran.errors:
-            raise await _atold(call, ran.errors.pop(), judge)
-        return call.released(await judge(call.answered(ran.result), call.context))
-
-    return called
-
-
-def _generator(function: Callable[..., Any], begin: Begin, judge: Judge) -> Callable[..., Any]:
-    def called(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        call = begin(args, kwargs)
-        given = call.admitted(judge(call.asked, call.context))
-        with _Run() as ran, closing(function(*given.args, **given.kwargs)) as running:
-            ran.result = _drained(running)
-        if ran.errors:
-            raise _told(call, ran.errors.pop(), judge)
-        released: Yielded = call.released(judge(call.answered(ran.result), call.context))
-        yield from released.items
-        return released.returned
-
-    return called
 
 
 def _drained(running: Iterator[Any]) -> Yielded:
@@ -192,19 +174,3 @@ def _drained(running: Iterator[Any]) -> Yielded:
             items.append(next(running))
         except StopIteration as end:
             return Yielded(items, end.value)
-
-
-def _async_generator(function: Callable[..., Any], begin: Begin, judge: AsyncJudge) -> Callable[..., Any]:
-    async def called(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        call = begin(args, kwargs)
-        given = call.admitted(await judge(call.asked, call.context))
-        with _Run() as ran:
-            async with aclosing(function(*given.args, **given.kwargs)) as running:
-                ran.result = Yielded([item async for item in running])
-        if ran.errors:
-            raise await _atold(call, ran.errors.pop(), judge)
-        released: Yielded = call.released(await judge(call.answered(ran.result), call.context))
-        for item in released.items:
-            yield item
-
-    return called

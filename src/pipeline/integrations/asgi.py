@@ -14,6 +14,7 @@ from cmf.json.codec import dumps
 from cmf.message.security import SubjectExtension
 from pipeline.decisions.context import as_subject
 from pipeline.decisions.errors import ConfigError, DecisionError
+from pipeline.gateway.http.client_response import head
 from pipeline.gateway.http.incoming import SESSION_HEADER, Receive, Scope, Send, headers_of, session_of
 from pipeline.gateway.http.refusal import Refusal, of_decision
 from pipeline.guard import Guard, Subject
@@ -113,9 +114,7 @@ async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
         return
     body = dumps({"error": {"code": refusal.code, "message": refusal.message}})
     headers = {"content-type": "application/json", "x-cmf-code": refusal.code, **refusal.headers}
-    raw = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()]
-    length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": refusal.status, "headers": [*raw, length]})
+    await send(head(refusal.status, {**headers, "content-length": str(len(body))}))
     await send({"type": "http.response.body", "body": body})
 
 

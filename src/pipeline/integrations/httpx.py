@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -34,7 +34,7 @@ from pipeline.decisions.errors import (
 )
 from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.stage import Traffic
-from pipeline.gateway.http.client_response import decision_headers
+from pipeline.gateway.http.client_response import Answer, decision_headers, json_answer
 from pipeline.gateway.http.dialects import JSON, NDJSON, SSE, counted, streamed, without_usage_unless_asked
 from pipeline.gateway.http.endpoints import Endpoint, Operation, dialect_near, endpoint_of, nothing_there
 from pipeline.gateway.http.incoming import check_query, query_of
@@ -45,6 +45,7 @@ from pipeline.gateway.upstreams.upstream import CONTRADICTORY, CONTRADICTS
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import checked
 from pipeline.run.emit import emit, emit_events, with_provider
+from pipeline.run.offload import completed
 from pipeline.run.outcome import Outcome, raised
 
 MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
@@ -95,17 +96,8 @@ class Got:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The response for the client."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 Step: TypeAlias = Judge | Release | Send
-Turn: TypeAlias = Generator[Step, Any, Answered]
+Turn: TypeAlias = Generator[Step, Any, Answer]
 
 
 def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Turn:
@@ -125,7 +117,7 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
         request = read_request(incoming)
         if endpoint.operation is Operation.COUNT:
             tokens = adapters.get(dialect.name).estimate_input_tokens(request)
-            return Answered(200, _own({"x-cmf-estimated": "true"}), dumps(counted(dialect, tokens)))
+            return json_answer(200, counted(dialect, tokens), {"x-cmf-estimated": "true"})
         return (yield from _answer(incoming, request))
     except DecisionError as error:
         refusal = of_decision(error)
@@ -138,7 +130,7 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
     except CmfError as error:
         refusal = of_unreadable(error)
     reply_headers = {"x-should-retry": "false", **refusal.headers, "x-cmf-code": refusal.code}
-    return Answered(refusal.status, _own(reply_headers), dumps(dialect.error(refusal, f"req_{request_id}")))
+    return json_answer(refusal.status, dialect.error(refusal, f"req_{request_id}"), reply_headers)
 
 
 def _answer(incoming: IncomingRequest, request: Request) -> Turn:
@@ -164,18 +156,18 @@ def _answer(incoming: IncomingRequest, request: Request) -> Turn:
     return _written(incoming, request, outcome, kept)
 
 
-def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept: Mapping[str, str]) -> Answered:
+def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept: Mapping[str, str]) -> Answer:
     """The judged response in the client's format."""
     dialect, response = incoming.endpoint.dialect, outcome.response
     if response is None:
         raise Refusal(503, "pipeline.no-response", "A stage replaced the response with something else.")
-    reply_headers = {**kept, **decision_headers(outcome.decision)}
+    headers = {**kept, **decision_headers(outcome.decision)}
     if response.error is None and request.stream:
         events = without_usage_unless_asked(dialect, incoming.body, emit_events(outcome, dialect.name))
         media_type, data = streamed(dialect, events, as_array=incoming.endpoint.as_array)
-        return Answered(200, _own(reply_headers, media_type), data)
+        return Answer(status=200, media_type=media_type, body=data, headers=headers)
     status = 200 if response.error is None else response.error.status or 502
-    return Answered(status, _own(reply_headers), dumps(emit(outcome, dialect.name)))
+    return json_answer(status, emit(outcome, dialect.name), headers)
 
 
 def _endpoint(path: str, query: str, headers: Mapping[str, str]) -> Endpoint:
@@ -239,10 +231,6 @@ def _unreadable() -> Refusal:
     return Refusal(502, "upstream.unreadable", "The provider's response cannot be read.")
 
 
-def _own(headers: Mapping[str, str], media_type: str = JSON) -> dict[str, str]:
-    return {**headers, "content-type": media_type}
-
-
 Library = Literal["httpx2", "httpx"]
 _LIBRARIES: Final[Mapping[str, Library]] = {"httpx2": "httpx2", "httpx": "httpx"}
 # For an SDK's `websocket_base_url`: WebSockets bypass the HTTP client, and this scheme cannot be connected to.
@@ -269,36 +257,25 @@ def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -
     """
     http = _library(guard, library)
     inner = http.HTTPTransport() if inner is None else inner
-    if not hasattr(inner, "handle_request"):
-        raise ConfigError(
-            "the inner transport has the wrong type", code="integration.transport", hint="use async_transport"
-        )
+    _check_inner(inner, "handle_request", "use async_transport")
+
+    async def done(step: Step, request: Any) -> Any:
+        if isinstance(step, Judge):
+            return guard.run(step.value, context=step.context)
+        if isinstance(step, Release):
+            return guard.release(step.approval_id)
+        reply = inner.handle_request(_outgoing(http, request, step))
+        body = bytearray()
+        try:
+            for piece in reply.stream:
+                _add(body, piece)
+        finally:
+            reply.close()
+        return _got(reply, body)
 
     class CmfTransport(http.BaseTransport):  # type: ignore[misc, name-defined]  # of whichever library it is
         def handle_request(self, request: Any) -> Any:
-            steps = turn(*_request_parts(request, request.read()))
-            try:
-                step = next(steps)
-                while True:
-                    try:
-                        response = self._done(step, request)
-                    except (PipelineError, Refusal) as error:
-                        step = steps.throw(error)
-                    else:
-                        step = steps.send(response)
-            except StopIteration as end:
-                return _response(http, request, end.value)
-
-        def _done(self, step: Step, request: Any) -> Any:
-            if isinstance(step, Judge):
-                return guard.run(step.value, context=step.context)
-            if isinstance(step, Release):
-                return guard.release(step.approval_id)
-            reply = inner.handle_request(_outgoing(http, request, step))
-            try:
-                return _got(reply, b"".join(_bounded(reply.stream)))
-            finally:
-                reply.close()
+            return completed(_handled(http, request, request.read(), done))
 
         def close(self) -> None:
             inner.close()
@@ -310,39 +287,51 @@ def async_transport(guard: Guard, inner: Any = None, *, library: Library = "http
     """`transport`, for an asyncio client."""
     http = _library(guard, library)
     inner = http.AsyncHTTPTransport() if inner is None else inner
-    if not hasattr(inner, "handle_async_request"):
-        raise ConfigError("the inner transport has the wrong type", code="integration.transport", hint="use transport")
+    _check_inner(inner, "handle_async_request", "use transport")
+
+    async def done(step: Step, request: Any) -> Any:
+        if isinstance(step, Judge):
+            return await guard.arun(step.value, context=step.context)
+        if isinstance(step, Release):
+            return await guard.arelease(step.approval_id)
+        reply = await inner.handle_async_request(_outgoing(http, request, step))
+        body = bytearray()
+        try:
+            async for piece in reply.stream:
+                _add(body, piece)
+        finally:
+            await reply.aclose()
+        return _got(reply, body)
 
     class CmfAsyncTransport(http.AsyncBaseTransport):  # type: ignore[misc, name-defined]  # as above
         async def handle_async_request(self, request: Any) -> Any:
-            steps = turn(*_request_parts(request, await request.aread()))
-            try:
-                step = next(steps)
-                while True:
-                    try:
-                        response = await self._done(step, request)
-                    except (PipelineError, Refusal) as error:
-                        step = steps.throw(error)
-                    else:
-                        step = steps.send(response)
-            except StopIteration as end:
-                return _response(http, request, end.value)
-
-        async def _done(self, step: Step, request: Any) -> Any:
-            if isinstance(step, Judge):
-                return await guard.arun(step.value, context=step.context)
-            if isinstance(step, Release):
-                return await guard.arelease(step.approval_id)
-            reply = await inner.handle_async_request(_outgoing(http, request, step))
-            try:
-                return _got(reply, b"".join([piece async for piece in _abounded(reply.stream)]))
-            finally:
-                await reply.aclose()
+            return await _handled(http, request, await request.aread(), done)
 
         async def aclose(self) -> None:
             await inner.aclose()
 
     return CmfAsyncTransport()
+
+
+async def _handled(http: Any, request: Any, body: bytes, done: Callable[[Step, Any], Awaitable[Any]]) -> Any:
+    """The response to the client, once `done` has done all steps of the turn."""
+    target = request.extensions.get("target", request.url.raw_path)  # the extension replaces the URL's on the wire
+    raw, _, query = (target if isinstance(target, str) else target.decode("latin-1")).partition("?")
+    headers = {name.lower(): text for name, text in request.headers.items()}
+    steps = turn(request.method, raw, query, headers, body)
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = await done(step, request)
+            except (PipelineError, Refusal) as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        answer: Answer = end.value
+        given = {**answer.headers, "content-type": answer.media_type}
+        return http.Response(answer.status, headers=given, content=answer.body, request=request)
 
 
 def wrap(client: _C, guard: Guard) -> _C:
@@ -361,15 +350,11 @@ def wrap(client: _C, guard: Guard) -> _C:
     if library is None or with_options is None:
         raise ConfigError("not a client of a supported SDK", code="integration.client", hint="use transport")
     http = _library(guard, library)
-    made: Callable[..., Any]
-    if isinstance(own, http.AsyncClient):
-        made = http.AsyncClient
-        judging = async_transport(guard, library=library)
-    else:
-        made = http.Client
-        judging = transport(guard, library=library)
+    is_async = isinstance(own, http.AsyncClient)
+    judging = (async_transport if is_async else transport)(guard, library=library)
+    made = (http.AsyncClient if is_async else http.Client)(transport=judging, timeout=own.timeout, trust_env=False)
     refused = {"websocket_base_url": NO_WEBSOCKETS} if hasattr(client, "websocket_base_url") else {}
-    return with_options(http_client=made(transport=judging, timeout=own.timeout, trust_env=False), **refused)
+    return with_options(http_client=made, **refused)
 
 
 def _library(guard: Guard, library: Library) -> Any:
@@ -378,57 +363,36 @@ def _library(guard: Guard, library: Library) -> Any:
         return importlib.import_module(library)
 
 
-def _request_parts(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], bytes]:
-    target = request.extensions.get("target", request.url.raw_path)  # the extension replaces the URL's on the wire
-    raw, _, query = (target if isinstance(target, str) else target.decode("latin-1")).partition("?")
-    return request.method, raw, query, {name.lower(): text for name, text in request.headers.items()}, body
+def _check_inner(inner: Any, method: str, hint: str) -> None:
+    if not hasattr(inner, method):
+        raise ConfigError("the inner transport has the wrong type", code="integration.transport", hint=hint)
 
 
 def _outgoing(http: Any, request: Any, step: Send) -> Any:
-    headers = [(name, text) for name, text in request.headers.raw if not _is_own(name.lower().decode("ascii"))]
+    """The request to send; without the headers that are set here, or were meant for us only."""
+    headers = []
+    for raw, text in request.headers.raw:
+        name = raw.lower().decode("ascii")
+        if name not in _OWN and not name.startswith("x-cmf-"):
+            headers.append((raw, text))
     judged = {**step.headers, "content-type": JSON, "accept-encoding": "identity"}  # the body is rewritten, in UTF-8
     headers += [(name.encode(), text.encode()) for name, text in judged.items()]
     return http.Request(request.method, request.url, headers=headers, content=step.body, extensions=request.extensions)
 
 
-def _is_own(name: str) -> bool:
-    """Whether the header is set here, or was meant for us only."""
-    return name in _OWN or name.startswith("x-cmf-")
-
-
-def _bounded(stream: Iterable[bytes]) -> Iterator[bytes]:
-    size = 0
-    for piece in stream:
-        size += len(piece)
-        _check(size)
-        yield piece
-
-
-async def _abounded(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    size = 0
-    async for piece in stream:
-        size += len(piece)
-        _check(size)
-        yield piece
-
-
-def _check(size: int) -> None:
-    if size > MAX_REPLY_BYTES:
+def _add(body: bytearray, piece: bytes) -> None:
+    body += piece
+    if len(body) > MAX_REPLY_BYTES:
         raise Refusal(502, "upstream.too-large", "The provider's response is too large.")
 
 
-def _got(reply: Any, body: bytes) -> Got:
-    return Got(reply.status_code, {name.lower(): text for name, text in reply.headers.items()}, body)
-
-
-def _response(http: Any, request: Any, answered: Answered) -> Any:
-    return http.Response(answered.status, headers=dict(answered.headers), content=answered.body, request=request)
+def _got(reply: Any, body: bytearray) -> Got:
+    return Got(reply.status_code, {name.lower(): text for name, text in reply.headers.items()}, bytes(body))
 
 
 __all__ = [
     "MAX_REPLY_BYTES",
     "NO_WEBSOCKETS",
-    "Answered",
     "Got",
     "Judge",
     "Library",

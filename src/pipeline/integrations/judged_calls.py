@@ -13,6 +13,7 @@ from cmf.message.tools import ToolDefinition
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import CallError, ConfigError
 from pipeline.guard import Guard
+from pipeline.run.offload import completed
 from pipeline.run.outcome import Outcome, raised
 
 _T = TypeVar("_T")
@@ -28,6 +29,18 @@ def checked(guard: Guard) -> Guard:
 
 
 def judged_call(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
+    """`ajudged_call`, for whoever blocks."""
+
+    async def run(value: Request | Response, context: Context | None = None) -> Outcome:
+        return guard.run(value, context=context)
+
+    async def asked(admitted: Outcome) -> tuple[Response, _T]:
+        return ask(admitted)
+
+    return completed(_judged(run, request, asked))
+
+
+async def ajudged_call(guard: Guard, request: Request, ask: AsyncAsk[_T]) -> tuple[Outcome, _T]:
     """The outcome of the response, and the second result of `ask`.
 
     `ask` gets the outcome of the request, if that is allowed, and returns the response together with any value that the
@@ -38,16 +51,14 @@ def judged_call(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, 
         CallError: policy changed more of the request than messages, or a tool that it did not remove; `ask` was not
             called.
     """
-    admitted = raised(guard.run(request))
-    response, kept = ask(_unchanged_settings(admitted, request))
-    return raised(guard.run(response, context=_facts(admitted))), kept
+    return await _judged(guard.arun, request, ask)
 
 
-async def ajudged_call(guard: Guard, request: Request, ask: AsyncAsk[_T]) -> tuple[Outcome, _T]:
-    """`judged_call`, awaiting both."""
-    admitted = raised(await guard.arun(request))
+async def _judged(run: Callable[..., Awaitable[Outcome]], request: Request, ask: AsyncAsk[_T]) -> tuple[Outcome, _T]:
+    admitted = raised(await run(request))
     response, kept = await ask(_unchanged_settings(admitted, request))
-    return raised(await guard.arun(response, context=_facts(admitted))), kept
+    facts = Context(history=admitted.request, labels=admitted.labels)
+    return raised(await run(response, context=facts)), kept
 
 
 def _unchanged_settings(admitted: Outcome, request: Request) -> Outcome:
@@ -77,10 +88,6 @@ def kept_tools(admitted: Outcome, tools: Sequence[ToolDefinition]) -> list[bool]
         if kept[-1]:
             expected = next(left, None)
     return kept
-
-
-def _facts(admitted: Outcome) -> Context:
-    return Context(history=admitted.request, labels=admitted.labels)
 
 
 def as_json(value: Any) -> Any:

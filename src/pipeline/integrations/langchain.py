@@ -81,10 +81,12 @@ class _ModelCall:
 
     def __init__(self, request: ModelRequest[Any]) -> None:
         from langchain_core.messages import convert_to_openai_messages
+        from pydantic import TypeAdapter
 
         self._request = request
         self._adapter = adapters.get(_FORMAT)
-        self._model = f"{request.model._llm_type}:{_name_of(request.model)}"
+        name = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
+        self._model = f"{request.model._llm_type}:{name if isinstance(name, str) else type(request.model).__name__}"
         conversation = [*([request.system_message] if request.system_message is not None else []), *request.messages]
         body: dict[str, Any] = {
             "model": self._model,
@@ -95,10 +97,14 @@ class _ModelCall:
         if tools:
             body["tools"] = tools
         settings: dict[str, Any] = {"model_settings": as_settings(request.model_settings)}
-        if request.tool_choice is not None:
-            body["tool_choice"] = _choice(request.tool_choice)
+        choice = request.tool_choice
+        if isinstance(choice, str) and choice not in ("auto", "none", "required"):
+            choice = "required" if choice == "any" else {"type": "function", "function": {"name": choice}}
+        if choice is not None:
+            body["tool_choice"] = choice
         if request.response_format is not None:
-            settings["response_format"] = _schema_of(request.response_format)
+            schema: Any = getattr(request.response_format, "schema", request.response_format)
+            settings["response_format"] = schema if isinstance(schema, dict) else TypeAdapter(schema).json_schema()
         self.request: Request = self._adapter.from_wire_request(
             as_json({**body, "settings": settings}), model=self._model
         )
@@ -128,8 +134,8 @@ class _ModelCall:
             raise cannot_be_judged("a response that is not exactly one message")
         if answers[0].invalid_tool_calls:
             raise cannot_be_judged("a tool call that could not be parsed")
-        choice = {"index": 0, "message": convert_to_openai_messages(answers[0]), "finish_reason": None}
-        choice["finish_reason"] = "tool_calls" if answers[0].tool_calls else "stop"
+        reason = "tool_calls" if answers[0].tool_calls else "stop"
+        choice = {"index": 0, "message": convert_to_openai_messages(answers[0]), "finish_reason": reason}
         body: dict[str, Any] = {"object": "chat.completion", "model": self._model, "choices": [choice]}
         beside: dict[str, Any] = {"id": answers[0].id, "usage_metadata": answers[0].usage_metadata}
         body |= {name: item for name, item in beside.items() if item is not None}
@@ -169,11 +175,6 @@ def _without_streaming(model: Any) -> Any:
     return model.model_copy(update={"disable_streaming": True, "tags": tags})
 
 
-def _name_of(model: Any) -> str:
-    name = getattr(model, "model_name", None) or getattr(model, "model", None)
-    return name if isinstance(name, str) else type(model).__name__
-
-
 def _wire_tool(tool: Any) -> Any:
     """A tool in chat format, with whatever a model may get of it beside that.
 
@@ -201,19 +202,6 @@ def _is_run_here(tool: dict[str, Any]) -> bool:
     except CmfError:
         return False
     return read.executed_by == "client" and read.type is not None
-
-
-def _choice(choice: Any) -> Any:
-    if not isinstance(choice, str) or choice in ("auto", "none", "required"):
-        return choice
-    return "required" if choice == "any" else {"type": "function", "function": {"name": choice}}
-
-
-def _schema_of(form: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    schema = getattr(form, "schema", form)
-    return schema if isinstance(schema, dict) else TypeAdapter(schema).json_schema()
 
 
 __all__ = ["middleware"]

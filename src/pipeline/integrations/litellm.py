@@ -72,12 +72,11 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             named = {str(getattr(one, "value", one)) for one in ([hooks] if isinstance(hooks, str) else hooks)}
             dropped = any(options.get(one) for one in _DROPS_CHANGES)
             if not named >= _HOOKS or options.pop("default_on", True) is False or dropped:
-                hint = (
-                    "set mode: [pre_call, post_call] and default_on: true, without run_in_parallel and scan_raw_request"
+                wanted = (
+                    "mode: [pre_call, post_call] and default_on: true, without run_in_parallel and scan_raw_request"
                 )
-                raise ConfigError(
-                    "with these settings some traffic would go unjudged", code="integration.settings", hint=hint
-                )
+                what, hint = "with these settings some traffic would go unjudged", f"set {wanted}"
+                raise ConfigError(what, code="integration.settings", hint=hint)
             super().__init__(guardrail_name=guardrail_name, event_hook=sorted(named), default_on=True, **options)
 
         def __init_subclass__(cls, **_: Any) -> None:
@@ -159,26 +158,18 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
                 raise self._refused(error.user_message, error.code, status=503) from None
             except ApprovalRequired as error:
                 waits = f"{error.user_message} Waiting for approval {', '.join(error.approval_ids)}."
-                raise self._refused(waits, error.code, error.decision_id, is_verdict=True) from None
+                raise self._refused(waits, error.code, error.decision_id) from None
             except DecisionError as error:
-                raise self._refused(error.user_message, error.code, error.decision_id, is_verdict=True) from None
+                raise self._refused(error.user_message, error.code, error.decision_id) from None
 
-        def _refused(
-            self,
-            message: str,
-            code: str,
-            decision: str | None = None,
-            *,
-            status: int = 403,
-            is_verdict: bool = False,
-        ) -> Exception:
-            text = f"{message} [{code}]" + (f" (decision {decision})" if decision else "")
+        def _refused(self, message: str, code: str, decision: str | None = None, *, status: int = 403) -> Exception:
+            """The refusal; with a decision, LiteLLM knows that content was blocked."""
             refused: Exception = GuardrailRaisedException(
                 guardrail_name=self.guardrail_name,
-                message=text,
+                message=f"{message} [{code}]" + (f" (decision {decision})" if decision else ""),
                 should_wrap_with_default_message=False,
                 status_code=status,
-                blocked_content=is_verdict,
+                blocked_content=decision is not None,
             )
             return refused
 
@@ -194,10 +185,9 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         shown = {}
         for name, value in data.items():
             if name in _METADATA:
-                sent = ("user_id", "requester_metadata") if litellm.enable_preview_features else ("user_id",)
-                value = (
-                    {field: value[field] for field in sent if field in value} if isinstance(value, Mapping) else value
-                )
+                if isinstance(value, Mapping):
+                    sent = ("user_id", "requester_metadata") if litellm.enable_preview_features else ("user_id",)
+                    value = {field: value[field] for field in sent if field in value}
             elif name in _HEADERS or name == _SCOPED_HEADERS:
                 value = _without_credentials(value)
             elif _is_own(name):

@@ -5,14 +5,13 @@ await Runner.run(agent, "hello", run_config=run_config(guard))
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf import adapters
 from cmf.message.request import Request, Response
-from cmf.message.tools import ToolDefinition
 from pipeline.decisions.errors import ConfigError, needs
 from pipeline.guard import Guard
 from pipeline.integrations.judged_calls import (
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from agents import Model, ModelProvider, ModelResponse, RunConfig
 
 _FORMAT: Final = "openai_responses"
+_ADAPTER: Final = adapters.get(_FORMAT)
 _NAMES: Final = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
 
 
@@ -94,7 +94,8 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
         CallError: the request or the response contains something that cannot be judged.
     """
     agents = _package()
-    judged = _Conversion(checked(guard), agents, name or str(getattr(inner, "model", "unnamed")))
+    checked(guard)
+    judged = _Conversion(name or str(getattr(inner, "model", "unnamed")))
 
     class GuardedModel(agents.Model):  # type: ignore[misc, name-defined]  # as above
         is_guarded = True
@@ -107,18 +108,20 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
                 return judged.answer(answer, admitted), answer
 
             outcome, answer = await ajudged_call(guard, judged.request(given, stream=False), ask)
-            return replace(answer, output=judged.items(outcome))
+            items = [_made(item, "ResponseOutputItem") for item in emit(outcome, _FORMAT)["output"]]
+            return replace(answer, output=items)
 
         async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             given = dict(zip(_NAMES, args, strict=False)) | kwargs
 
             async def ask(admitted: Outcome) -> tuple[Response, None]:
                 events = [_json_of(event) async for event in inner.stream_response(**judged.given(given, admitted))]
-                return judged.folded(events, admitted), None
+                wire: list[Any] = [{"event": event["type"], "data": event} for event in events]
+                return _ADAPTER.from_wire_response(_ADAPTER.fold_events(wire), admitted.request), None
 
             outcome, _ = await ajudged_call(guard, judged.request(given, stream=True), ask)
-            for event in judged.events(outcome):
-                yield event
+            for event in emit_events(outcome, _FORMAT):
+                yield _made(event["data"], "ResponseStreamEvent")
 
         async def close(self) -> None:
             await inner.close()
@@ -132,11 +135,8 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
 class _Conversion:
     """Converts between the package's values and the Responses format."""
 
-    def __init__(self, guard: Guard, agents: Any, name: str) -> None:
-        self._guard = guard
-        self._agents = agents
+    def __init__(self, name: str) -> None:
         self._model = name if ":" in name else f"openai:{name.removeprefix('openai/')}"
-        self._adapter = adapters.get(_FORMAT)
 
     def request(self, given: dict[str, Any], *, stream: bool) -> Request:
         """The complete model request."""
@@ -160,29 +160,28 @@ class _Conversion:
             body["text"] = {"format": form}
         body |= merged_fields(settings)
         body["settings"] = as_settings({name: value for name, value in settings.items() if value is not None})
-        return self._adapter.from_wire_request(body, model=self._model)
+        return _ADAPTER.from_wire_request(body, model=self._model)
 
     def given(self, given: dict[str, Any], admitted: Outcome) -> dict[str, Any]:
         """The model's arguments after policy."""
+        from agents.models.interface import ModelTracing
+
         body = emit(admitted, _FORMAT)
-        offered = [(one, self._definitions(*one)) for one in self._offered(given)]
+        offered = []
+        for one in self._offered(given):
+            wire = {"model": self._model, "input": [], "tools": self._tool_parameters(*one)}
+            offered.append((one, _ADAPTER.from_wire_request(wire).tools))
         left = iter(kept_tools(admitted, [tool for _, definitions in offered for tool in definitions]))
         kept = [one for one, definitions in offered if all(list(islice(left, len(definitions))))]
+        tracing = given["tracing"]  # with data, the model's own span would export its response unjudged
         return {
             **given,
             "system_instructions": body.get("instructions"),
             "input": body["input"],
             "tools": [tool for tool, _ in kept if tool is not None],
             "handoffs": [handoff for _, handoff in kept if handoff is not None],
-            "tracing": self._without_data(given["tracing"]),
+            "tracing": ModelTracing.ENABLED_WITHOUT_DATA if tracing.include_data() else tracing,
         }
-
-    @staticmethod
-    def _without_data(tracing: Any) -> Any:
-        """Tracing without data: the model's own span would export its response unjudged."""
-        from agents.models.interface import ModelTracing
-
-        return ModelTracing.ENABLED_WITHOUT_DATA if tracing.include_data() else tracing
 
     def _offered(self, given: dict[str, Any]) -> list[tuple[Any, Any]]:
         return [(tool, None) for tool in given["tools"]] + [(None, handoff) for handoff in given["handoffs"]]
@@ -195,12 +194,6 @@ class _Conversion:
         )
         return [dict(one) for one in found.tools]
 
-    def _definitions(self, tool: Any, handoff: Any) -> Sequence[ToolDefinition]:
-        body = {"model": self._model, "input": [], "tools": self._tool_parameters(tool, handoff)}
-        return self._adapter.from_wire_request(body).tools
-
-    # -- responses -----------------------------------------------------------------------------------------------------
-
     def answer(self, answer: Any, admitted: Outcome) -> Response:
         """The model's response, including the surrounding fields that the caller receives."""
         body = {
@@ -208,24 +201,7 @@ class _Conversion:
             "output": [_json_of(item) for item in answer.output],
             "beside": as_json({one.name: getattr(answer, one.name) for one in fields(answer) if one.name != "output"}),
         }  # fmt: skip
-        return self._adapter.from_wire_response(body, admitted.request)
-
-    def folded(self, events: list[Any], admitted: Outcome) -> Response:
-        """The response that the stream's events add up to."""
-        wire: list[Any] = [{"event": event["type"], "data": event} for event in events]
-        return self._adapter.from_wire_response(self._adapter.fold_events(wire), admitted.request)
-
-    def items(self, outcome: Outcome) -> list[Any]:
-        """The response after policy, as the package's items."""
-        from openai.types.responses import ResponseOutputItem
-
-        return [_made(item, ResponseOutputItem) for item in emit(outcome, _FORMAT)["output"]]
-
-    def events(self, outcome: Outcome) -> list[Any]:
-        """The same as the events of a new stream."""
-        from openai.types.responses import ResponseStreamEvent
-
-        return [_made(event["data"], ResponseStreamEvent) for event in emit_events(outcome, _FORMAT)]
+        return _ADAPTER.from_wire_response(body, admitted.request)
 
 
 def _json_of(item: Any) -> Any:
@@ -236,11 +212,12 @@ def _json_of(item: Any) -> Any:
     return item.model_dump(mode="json", exclude_unset=True)
 
 
-def _made(body: Any, kind: Any) -> Any:
+def _made(body: Any, kind: str) -> Any:
     """The SDK's value, built as the SDK builds it from a server's response: absent fields stay unset."""
     from openai._models import construct_type
+    from openai.types import responses
 
-    return construct_type(value=body, type_=kind)
+    return construct_type(value=body, type_=getattr(responses, kind))
 
 
 def _package() -> Any:

@@ -6,7 +6,7 @@ agent = Agent("openai:gpt-5", capabilities=[capability(guard)])
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -143,13 +143,12 @@ def guarded_model(guard: Guard, inner: Model) -> Model:
                 raise cannot_be_judged("a batch of requests")
             return super().__getattr__(item)
 
+    def no_batch(_: Any) -> Any:
+        raise cannot_be_judged("a batch of requests")
+
     for name in [name for name in dir(WrapperModel) if "batch" in name and not name.startswith("__")]:
-        setattr(GuardedModel, name, property(_no_batch))
+        setattr(GuardedModel, name, property(no_batch))
     return GuardedModel(inner)
-
-
-def _no_batch(_: Any) -> Any:
-    raise cannot_be_judged("a batch of requests")
 
 
 class _ModelCall:
@@ -161,20 +160,31 @@ class _ModelCall:
         self._settings = settings
         self._parameters = parameters
         self._pieces: dict[str, Part] = {}
+        self._tools = tuple(_tool(tool) for kind in _TOOL_KINDS for tool in getattr(parameters, kind))
 
     def request(self) -> Request:
         """The complete model request."""
-        converted = [
-            self._message(Role.SYSTEM, TextPart(text=one.content, extra=_rest(one, _INSTRUCTION_FIELDS)), f"i.{at}")
+        pieces: list[tuple[str, Role, Part]] = [
+            (f"i.{at}", Role.SYSTEM, TextPart(text=one.content, extra=_rest(one, _INSTRUCTION_FIELDS)))
             for at, one in self._instructions()
         ]
-        for at, message in enumerate(self._messages):
-            for number, part in enumerate(message.parts):
-                for item, (role, piece) in enumerate(_pieces(part)):
-                    converted.append(self._message(role, piece, f"{at}.{number}.{item}"))
-        return Request(
-            model=self._name, messages=tuple(converted), tools=tuple(map(_tool, self._tools())), extra=self._extra()
-        )
+        pieces += [
+            (f"{at}.{number}.{item}", *piece)
+            for at, message in enumerate(self._messages)
+            for number, part in enumerate(message.parts)
+            for item, piece in enumerate(_pieces(part))
+        ]
+        self._pieces |= {name: piece for name, _, piece in pieces}
+        output, template = self._parameters.output_object, self._parameters.prompted_output_template
+        options = {
+            "settings": as_settings(self._settings or {}),
+            **merged_fields(self._settings or {}),
+            "output": None if output is None else vars(output),
+            **({"template": template} if template else {}),
+        }
+        messages = tuple(Message(id=name, role=role, content=(piece,)) for name, role, piece in pieces)
+        extra = FrozenDict(freeze({"pydantic_ai": as_json(options)}))
+        return Request(model=self._name, messages=messages, tools=self._tools, extra=extra)
 
     def left(self, admitted: Outcome) -> list[Any]:
         """The messages after policy."""
@@ -183,16 +193,15 @@ class _ModelCall:
         for at, message in enumerate(self._messages):
             parts = []
             for number, part in enumerate(message.parts):
-                count = sum(1 for _ in _pieces(part))
-                pieces = [(self._pieces[one], found.get(one)) for one in (f"{at}.{number}.{i}" for i in range(count))]
-                parts += _edited(part, pieces)
+                names = (f"{at}.{number}.{item}" for item in range(len(_pieces(part))))
+                parts += _edited(part, [(self._pieces[name], found.get(name)) for name in names])
             if parts:
                 made.append(_bare(message, parts))
         return made
 
     def offered(self, admitted: Outcome) -> Any:
         """The parameters, with tools and instructions after policy."""
-        left = iter(kept_tools(admitted, tuple(map(_tool, self._tools()))))
+        left = iter(kept_tools(admitted, self._tools))
         found = self._found(admitted)
         given: dict[str, Any] = {
             kind: [tool for tool in getattr(self._parameters, kind) if next(left)] for kind in _TOOL_KINDS
@@ -213,22 +222,6 @@ class _ModelCall:
             parts = [InstructionPart(content=text) for text in texts[-1:]]
         return list(enumerate(parts))
 
-    def _tools(self) -> list[Any]:
-        return [tool for kind in _TOOL_KINDS for tool in getattr(self._parameters, kind)]
-
-    def _message(self, role: Role, piece: Part, name: str) -> Message:
-        self._pieces[name] = piece
-        return Message(id=name, role=role, content=(piece,))
-
-    def _extra(self) -> FrozenDict | None:
-        output, template = self._parameters.output_object, self._parameters.prompted_output_template
-        options = {
-            "settings": as_settings(self._settings or {}),
-            **merged_fields(self._settings or {}),
-            "output": None if output is None else vars(output),
-        }
-        return FrozenDict(freeze({"pydantic_ai": as_json(options | ({"template": template} if template else {}))}))
-
     @staticmethod
     def _found(admitted: Outcome) -> dict[str, Part]:
         messages = () if admitted.request is None else admitted.request.messages
@@ -248,19 +241,20 @@ def _pieces(part: Any) -> list[tuple[Role, Part]]:
             items = [part.content] if isinstance(part.content, str) else list(part.content)
             return [(Role.USER, _item(item)) for item in items]
         case "tool-return":
-            content = freeze(_plain(part.content))
-            result = ToolResultPart(
-                tool_call_id=part.tool_call_id, tool_name=part.tool_name, content=content, extra=extra
-            )
-            return [(Role.TOOL, result)]
+            from pydantic_ai.messages import BinaryContent, FileUrl
+
+            returned = part.content if isinstance(part.content, list | tuple) else [part.content]
+            if any(isinstance(item, BinaryContent | FileUrl) for item in returned):  # these would go separately
+                raise cannot_be_judged("media in a tool's result")
+            named = {"tool_call_id": part.tool_call_id, "tool_name": part.tool_name}
+            return [(Role.TOOL, ToolResultPart(**named, content=freeze(as_json(part.content)), extra=extra))]
         case "retry-prompt" | "retry-feedback":
             text = part.model_response()
             name = getattr(part, "tool_name", None)
             if name is None:
                 return [(Role.USER, TextPart(text=text))]
-            return [
-                (Role.TOOL, ToolResultPart(tool_call_id=part.tool_call_id, tool_name=name, content=text, is_error=True))
-            ]
+            named = {"tool_call_id": part.tool_call_id, "tool_name": name}
+            return [(Role.TOOL, ToolResultPart(**named, content=text, is_error=True))]
         case "text":
             return [(Role.ASSISTANT, TextPart(text=part.content, extra=extra))]
         case "thinking":
@@ -269,20 +263,19 @@ def _pieces(part: Any) -> list[tuple[Role, Part]]:
             return [(Role.ASSISTANT, _call(part, extra))]
         case "file":
             piece = _item(part.content)
-            beside = FrozenDict({"pydantic_ai": FrozenDict(_own(piece.extra) | _own(extra))})
-            return [(Role.ASSISTANT, replaced(piece, extra=beside) if beside["pydantic_ai"] else piece)]
+            beside = {key: item for each in (piece.extra, extra) if each for key, item in each["pydantic_ai"].items()}
+            both = FrozenDict({"pydantic_ai": FrozenDict(beside)})
+            return [(Role.ASSISTANT, replaced(piece, extra=both) if beside else piece)]
     raise cannot_be_judged(f"a part of kind {part.part_kind}")
 
 
 def _call(part: Any, extra: FrozenDict | None) -> ToolCallPart:
-    arguments = part.args or {}
+    named, arguments = {"tool_call_id": part.tool_call_id, "name": part.tool_name}, part.args or {}
     if isinstance(arguments, str):
         raw, arguments = arguments, loads_object(arguments)  # strictly: other readers may take another of two keys
         if arguments is None:
-            return ToolCallPart(tool_call_id=part.tool_call_id, name=part.tool_name, arguments_raw=raw, extra=extra)
-    return ToolCallPart(
-        tool_call_id=part.tool_call_id, name=part.tool_name, arguments=frozen_mapping(arguments), extra=extra
-    )
+            return ToolCallPart(**named, arguments_raw=raw, extra=extra)
+    return ToolCallPart(**named, arguments=frozen_mapping(arguments), extra=extra)
 
 
 def _item(item: Any) -> Part:
@@ -309,20 +302,17 @@ def _edited(part: Any, pieces: list[tuple[Part, Part | None]]) -> list[Any]:
     if all(before == after for before, after in pieces):
         return [part]
     if part.part_kind == "user-prompt" and not isinstance(part.content, str):
-        items = [
-            item if before == after else _text(after)
-            for item, (before, after) in zip(part.content, pieces, strict=True)
-            if after is not None
-        ]
+        items = []
+        for item, (before, after) in zip(part.content, pieces, strict=True):
+            if before == after:
+                items.append(item)
+            elif isinstance(after, TextPart):
+                items.append(after.text)
+            elif after is not None:
+                raise cannot_be_judged("media that policy changed")
         return [type(part)(content=items)] if items else []
     after = pieces[0][1]
     return [] if after is None else [_made(part, after)]
-
-
-def _text(piece: Part) -> str:
-    if not isinstance(piece, TextPart):
-        raise cannot_be_judged("media that policy changed")
-    return piece.text
 
 
 def _made(part: Any, piece: Part) -> Any:
@@ -391,10 +381,8 @@ def _tool(tool: Any) -> ToolDefinition:
             input_schema=freeze(as_json(tool.parameters_json_schema)),
             extra=None if answers is None else FrozenDict(freeze(as_json(answers))),
         )
-    own = {field_.name: getattr(tool, field_.name) for field_ in fields(tool)}
-    return ToolDefinition(
-        name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze({"pydantic_ai": as_json(own)}))
-    )
+    own = {"pydantic_ai": as_json({field_.name: getattr(tool, field_.name) for field_ in fields(tool)})}
+    return ToolDefinition(name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze(own)))
 
 
 def _rest(part: Any, known: frozenset[str] = _PART_FIELDS) -> FrozenDict | None:
@@ -405,20 +393,6 @@ def _rest(part: Any, known: frozenset[str] = _PART_FIELDS) -> FrozenDict | None:
         if field_.init and field_.name not in known and getattr(part, field_.name) is not None
     }
     return FrozenDict(freeze({"pydantic_ai": as_json(own)})) if own else None
-
-
-def _own(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    return dict(extra["pydantic_ai"]) if extra is not None else {}
-
-
-def _plain(content: Any) -> Any:
-    """A tool's result as JSON; CallError if it contains media, which would reach the model separately."""
-    from pydantic_ai.messages import BinaryContent, FileUrl
-
-    items = content if isinstance(content, list | tuple) else [content]
-    if any(isinstance(item, BinaryContent | FileUrl) for item in items):
-        raise cannot_be_judged("media in a tool's result")
-    return as_json(content)
 
 
 def _package() -> None:

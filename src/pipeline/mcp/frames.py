@@ -48,29 +48,23 @@ class Refused(Exception):
         id_ = self.data.get("decision_id")
         return id_ if isinstance(id_, str) else None
 
-    @property
-    def outage(self) -> bool:
-        """Whether the cause is an outage and not a decision: a retry may help."""
-        return self.number in (UNAVAILABLE, CLOSED, TIMEOUT)
-
 
 def of_decision(error: DecisionError) -> Refused:
     """The refusal for a decision that blocks the message."""
-    decision = error.decision
+    number, message = REFUSED, error.user_message
     data: dict[str, Any] = {
         "decision_id": error.decision_id,
-        "verdict": decision.verdict.value,
+        "verdict": error.decision.verdict.value,
         "retryable": error.retryable,
     }
-    message = error.user_message
     if isinstance(error, PolicyUnavailable):
-        return Refused(UNAVAILABLE, error.code, f"{message} (decision {error.decision_id})", **data)
-    if isinstance(error, ApprovalRequired):
+        number = UNAVAILABLE
+    elif isinstance(error, ApprovalRequired):
+        number = APPROVAL
         if error.approval_ids:
             data["approval_ids"] = list(error.approval_ids)
             message = f"{message} Waiting for approval {', '.join(error.approval_ids)}."
-        return Refused(APPROVAL, error.code, f"{message} (decision {error.decision_id})", **data)
-    return Refused(REFUSED, error.code, f"{message} (decision {error.decision_id})", **data)
+    return Refused(number, error.code, f"{message} (decision {error.decision_id})", **data)
 
 
 def timed_out(who: str = "server") -> Refused:
@@ -78,21 +72,11 @@ def timed_out(who: str = "server") -> Refused:
     return Refused(TIMEOUT, "mcp.timeout", f"The {who} did not answer in time.", retryable=True)
 
 
-def client_disconnected() -> Refused:
-    """The refusal of a server's call whose client disconnected before it answered."""
-    return Refused(CLOSED, "mcp.client-disconnected", "The client left before it answered.", retryable=False)
-
-
 def of_unreadable(error: CmfError) -> Refused:
     """The refusal of a message that is not valid MCP, or cannot be expressed in MCP."""
     where = f" at {error.path}" if error.path else ""
     hint = f"; {error.hint}" if error.hint else ""
     return Refused(INVALID_PARAMS, error.code, f"{error.message}{where}{hint}")
-
-
-def of_frame(error: FrameError) -> dict[str, Any]:
-    """The answer to a message that could not be parsed."""
-    return error_body(error.id, Refused(error.number, error.code, error.message))
 
 
 def error_body(id: Id | None, refused: Refused) -> dict[str, Any]:
@@ -107,16 +91,12 @@ def refusal_body(id: Id, body: Mapping[str, Any], refused: Refused) -> dict[str,
     A refused tool call gets a tool result with `isError`, so that the model that called the tool reads the reason.
     Outages and all other calls get a JSON-RPC error.
     """
-    params = body.get("params") or {}
-    if body.get("method") != "tools/call" or refused.outage:
+    if body.get("method") != "tools/call" or refused.number in (UNAVAILABLE, CLOSED, TIMEOUT):
         return error_body(id, refused)
     meta_out = {f"cmf/{name.replace('_', '-')}": value for name, value in refused.data.items()}
-    result: dict[str, Any] = {
-        "content": [{"type": "text", "text": refused.message}],
-        "isError": True,
-        "_meta": meta_out,
-    }
-    meta = params.get("_meta")
+    text = {"type": "text", "text": refused.message}
+    result: dict[str, Any] = {"content": [text], "isError": True, "_meta": meta_out}
+    meta = (body.get("params") or {}).get("_meta")
     if isinstance(meta, Mapping) and VERSION_KEY in meta:
         result["resultType"] = "complete"  # required in every result since revision 2026-07-28
     return {"jsonrpc": "2.0", "id": id, "result": result}
@@ -141,19 +121,11 @@ class Kind(StrEnum):
     ANSWER = "answer"
 
 
-class FrameError(Exception):
-    """A message cannot be parsed.
-
-    Attributes:
-        number: the JSON-RPC error number. code: stable, for programs.
-        id: the id of the call to answer; None if the message has no usable id.
-    """
+class FrameError(Refused):
+    """A message cannot be parsed; `id` is that of the call to answer, None if the message has no usable one."""
 
     def __init__(self, number: int, code: str, message: str, id: Id | None = None) -> None:
-        super().__init__(code)
-        self.number = number
-        self.code = code
-        self.message = message
+        super().__init__(number, code, message)
         self.id = id
 
 
@@ -254,8 +226,9 @@ def _frame(body: Any) -> Frame:
     for key in _ambiguous(payload):
         shown = f"The key `{key}`" if key.isprintable() and len(key) <= 64 else "A key"
         raise FrameError(INVALID_REQUEST, "mcp.ambiguous-key", f"{shown} is like another one.", call_id)
-    if kind is Kind.ANSWER and "error" in body:
-        _check_error(payload)
+    is_error = kind is Kind.ANSWER and "error" in body
+    if is_error and (type(payload.get("code")) is not int or not isinstance(payload.get("message"), str)):
+        raise _invalid("An error has a number and a message.")
     return Frame(kind, body, message_id, method)
 
 
@@ -265,11 +238,6 @@ def _kind(body: dict[str, Any]) -> Kind:
     if ("result" in body) == ("error" in body):
         raise _invalid("The message is neither a call nor one answer.")
     return Kind.ANSWER
-
-
-def _check_error(error: dict[str, Any]) -> None:
-    if type(error.get("code")) is not int or not isinstance(error.get("message"), str):
-        raise _invalid("An error has a number and a message.")
 
 
 def is_id(id: Any) -> bool:

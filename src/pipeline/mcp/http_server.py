@@ -21,11 +21,11 @@ from yarl import URL
 
 from cmf import adapters
 from cmf.adapters.mcp.message import header_value
-from cmf.adapters.wire.base import WireEvent
 from cmf.adapters.wire.sse import SseReader
 from cmf.errors import CmfError
 from cmf.json.codec import MAX_BRACKETS, dumps, loads
 from pipeline.mcp.frames import CLOSED, MAX_MESSAGE_BYTES, REFUSED, Refused, timed_out
+from pipeline.media.fetch import bounded_body, plain_session
 from pipeline.run.offload import apart, arrived
 
 PREFIX: Final = "mcp-param-"
@@ -62,8 +62,15 @@ class ParamHeaders:
         known = self._by_tool.get(str(params.get("name"))) if isinstance(params, Mapping) else None
         if known is None or not isinstance(params, Mapping):
             return None
-        found = {name: _header_text(_at(params.get("arguments"), path)) for name, path in known.items()}
-        return {name: header_value(text) for name, text in found.items() if text is not None}
+        headers = {}
+        for name, path in known.items():
+            value = params.get("arguments")
+            for key in path:
+                value = value.get(key) if isinstance(value, Mapping) else None
+            if isinstance(value, str | int | float):
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                headers[name] = header_value(text)
+        return headers
 
 
 def _headers_of(schema: Any) -> dict[str, _Path]:
@@ -71,7 +78,8 @@ def _headers_of(schema: Any) -> dict[str, _Path]:
     headers: dict[str, _Path] = {}
     for path, declared, kind in _declared(schema, ()):
         name = f"{PREFIX}{declared}".lower()
-        if not isinstance(declared, str) or not _NAME.fullmatch(declared) or name in headers or kind not in _TYPES:
+        is_valid = isinstance(declared, str) and _NAME.fullmatch(declared) and isinstance(kind, str) and kind in _TYPES
+        if not is_valid or name in headers:
             return {}
         headers[name] = path
     return headers
@@ -83,24 +91,8 @@ def _declared(schema: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
     for key, inner in properties.items() if isinstance(properties, Mapping) else ():
         if isinstance(inner, Mapping):
             if _KEY in inner:
-                yield (*path, key), inner[_KEY], _hashable(inner.get("type"))
+                yield (*path, key), inner[_KEY], inner.get("type")
             yield from _declared(inner, (*path, key))
-
-
-def _hashable(kind: Any) -> str:
-    return kind if isinstance(kind, str) else ""
-
-
-def _at(arguments: Any, path: _Path) -> Any:
-    for key in path:
-        arguments = arguments.get(key) if isinstance(arguments, Mapping) else None
-    return arguments
-
-
-def _header_text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, str | int | float) else None
 
 
 _log: Final = logging.getLogger("pipeline.mcp")
@@ -126,14 +118,10 @@ class Address:
 
 @asynccontextmanager
 async def connections() -> AsyncIterator[aiohttp.ClientSession]:
-    """An HTTP session that ignores proxy environment variables, stores no cookies and decompresses nothing."""
-    async with aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-        auto_decompress=False,
-        skip_auto_headers=("user-agent", "accept", "content-type", "accept-encoding"),
-        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
-    ) as session:
+    """An HTTP session for MCP servers."""
+    skipped = ("user-agent", "accept", "content-type", "accept-encoding")
+    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
+    async with plain_session(skip_auto_headers=skipped, connector=connector) as session:
         yield session
 
 
@@ -141,7 +129,6 @@ class HttpServer:
     """One session with one server; `session` is the session id that the server assigned, if any.
 
     Args:
-        http: its connections. address: where it is.
         params: what is known of arguments that go in headers; pass one to share it between sessions.
     """
 
@@ -212,7 +199,10 @@ class HttpServer:
                 method, URL(where.url, encoded=True), data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as reply:
                 if first:
-                    self._begin(reply)
+                    ids = reply.headers.getall(SESSION, [])
+                    if len(ids) > 1 or any(not _SESSION_ID.fullmatch(id_) for id_ in ids):
+                        raise _unreadable()
+                    self.session = ids[0] if ids else None
                 async for value in self._read(reply, method, reads=reads):
                     yield value
         except TimeoutError:
@@ -221,12 +211,6 @@ class HttpServer:
             raise _closed("mcp.unreachable", "The server cannot be reached, or broke off.") from None
         except CmfError:
             raise _unreadable() from None
-
-    def _begin(self, reply: aiohttp.ClientResponse) -> None:
-        ids = reply.headers.getall(SESSION, [])
-        if len(ids) > 1 or any(not _SESSION_ID.fullmatch(id_) for id_ in ids):
-            raise _unreadable()
-        self.session = ids[0] if ids else None
 
     async def _read(self, reply: aiohttp.ClientResponse, method: str, *, reads: bool) -> AsyncGenerator[Any, None]:
         if any(coding.lower() != "identity" for coding in reply.headers.getall("content-encoding", [])):
@@ -239,7 +223,9 @@ class HttpServer:
         if reply.status == 404 and self.session is not None:
             raise _closed("mcp.session-lost", "The server knows this session no more.")
         if kind == JSON and method == "POST" and reads and reply.status in (200, 400, 404):
-            raw = await self._whole(reply)
+            raw = await bounded_body(reply, self._address.message_bytes)
+            if raw is None:
+                raise _closed("mcp.too-large", "The server's message is too large.")
             arrived(len(raw))
             yield await apart(partial(loads, raw, max_bytes=self._address.message_bytes, max_brackets=MAX_BRACKETS))
         elif kind == SSE and reply.status == 200:
@@ -251,14 +237,6 @@ class HttpServer:
             _log.info('{"mcp":"mcp.http-status","status":%d}', reply.status)
             raise _unreadable()
 
-    async def _whole(self, reply: aiohttp.ClientResponse) -> bytes:
-        pieces = bytearray()
-        async for chunk in reply.content.iter_any():
-            pieces += chunk
-            if len(pieces) > self._address.message_bytes:
-                raise _closed("mcp.too-large", "The server's message is too large.")
-        return bytes(pieces)
-
     async def _streamed(self, reply: aiohttp.ClientResponse, *, listens: bool) -> AsyncGenerator[Any, None]:
         reader = SseReader(max_event_bytes=self._address.message_bytes, max_stream_bytes=MAX_STREAM_BYTES)
         size = 0
@@ -267,14 +245,10 @@ class HttpServer:
             arrived(size, anew=listens)
             for event in await apart(reader.feed, chunk):
                 size = 0
-                if _is_message(event):
+                # One without data only sets the id to resume from.
+                if event.get("data", "") != "" and event.get("event", "message") == "message":
                     yield event["data"]
         # An event without the blank line that ends it may be half of one: it is not read.
-
-
-def _is_message(event: WireEvent) -> bool:
-    """Whether an event carries a message; one without data only sets the id to resume from."""
-    return event.get("data", "") != "" and event.get("event", "message") == "message"
 
 
 def _closed(code: str, message: str) -> Refused:

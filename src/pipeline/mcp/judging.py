@@ -13,7 +13,7 @@ from cmf.json.codec import dumps, loads_object
 from cmf.json.value import replace
 from cmf.message.digests import canonical_bytes
 from cmf.message.ids import TOOL_PREFIX
-from cmf.message.message import Message, Part, PromptRequestPart, RequestExtension, ToolCallPart
+from cmf.message.message import Part, PromptRequestPart, RequestExtension, ToolCallPart
 from cmf.message.request import Request, Response
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import DecisionError, EmissionError, PipelineError
@@ -23,7 +23,6 @@ from pipeline.mcp.frames import (
     INVALID_PARAMS,
     REFUSED,
     UNAVAILABLE,
-    FrameError,
     Refused,
     frame_of,
     of_decision,
@@ -40,17 +39,29 @@ _WRAPPERS: Final = frozenset({"result", "content"})  # keys that servers put aro
 def request_of(body: Mapping[str, Any], server: str | None) -> Request:
     """A call or notification as a request, with the server as namespace of the tools and prompts in it.
 
+    A tool call without `arguments` gets `{}`: policy and the tool both read an object.
+
     Raises:
         CmfError: it is not a valid MCP message.
     """
-    request = adapters.get(FORMAT).from_wire_request(_with_arguments(body))
+    params = body.get("params")
+    if body.get("method") == "tools/call" and isinstance(params, dict) and "arguments" not in params:
+        body = {**body, "params": {**params, "arguments": {}}}
+    request = adapters.get(FORMAT).from_wire_request(body)
     if server is None:
         return request
-    return replace(
-        request,
-        messages=tuple(_with_server(message, server) for message in request.messages),
-        tools=tuple(replace(tool, namespace=server) for tool in request.tools),
-    )
+
+    def named(part: Part) -> Part:
+        if isinstance(part, ToolCallPart):
+            return replace(part, namespace=server)
+        return replace(part, server_id=server) if isinstance(part, PromptRequestPart) else part
+
+    messages = []
+    for message in request.messages:
+        parts = tuple(map(named, message.content))
+        messages.append(message if parts == message.content else replace(message, content=parts))
+    tools = tuple(replace(tool, namespace=server) for tool in request.tools)
+    return replace(request, messages=tuple(messages), tools=tools)
 
 
 def response_of(body: Mapping[str, Any], asked: Request | None, server: str | None) -> Response:
@@ -59,27 +70,6 @@ def response_of(body: Mapping[str, Any], asked: Request | None, server: str | No
     if server is None or not response.tools:
         return response
     return replace(response, tools=tuple(replace(tool, namespace=server) for tool in response.tools))
-
-
-def _with_arguments(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tool call with `arguments: {}` if it has none: policy and the tool both read an object."""
-    params = body.get("params")
-    if body.get("method") != "tools/call" or not isinstance(params, dict) or "arguments" in params:
-        return body
-    return {**body, "params": {**params, "arguments": {}}}
-
-
-def _with_server(message: Message, server: str) -> Message:
-    parts = tuple(_part(part, server) for part in message.content)
-    return message if parts == message.content else replace(message, content=parts)
-
-
-def _part(part: Part, server: str) -> Part:
-    if isinstance(part, ToolCallPart):
-        return replace(part, namespace=server)
-    if isinstance(part, PromptRequestPart):
-        return replace(part, server_id=server)
-    return part
 
 
 # -- structured content that repeats a text ----------------------------------------------------------------------------
@@ -150,13 +140,17 @@ def _repeated(structured: Any, texts: list[str | None]) -> Repeated | None:
 
 
 def _form(value: Any, text: str | None) -> bool | None:
-    """Whether `text` is the value itself; False where it is its JSON, None where it says anything else."""
+    """Whether `text` is the value itself; False where it is its JSON, None where it says anything else.
+
+    JSON in which the values stand in their own characters: a rule that looks for some of these finds them there.
+    """
     if text is None:
         return None
     if isinstance(value, str):
         return True if value == text else None
-    same = isinstance(value, dict) and _same(loads_object(text), value)
-    return False if same and _is_literal(text, value) else None
+    read = loads_object(text) if isinstance(value, dict) and "\\" not in text else None
+    same = read is not None and canonical_bytes(read) == canonical_bytes(value)
+    return False if same and "".join(text.split()) == "".join(dumps(value).decode().split()) else None
 
 
 def _text(block: Any) -> str | None:
@@ -167,15 +161,6 @@ def _text(block: Any) -> str | None:
 def _is_finished_task(result: Any) -> TypeGuard[dict[str, Any]]:
     """Whether the result of its call is in it."""
     return isinstance(result, dict) and isinstance(result.get("result"), dict)
-
-
-def _same(left: Any, right: Any) -> bool:
-    return left is not None and canonical_bytes(left) == canonical_bytes(right)
-
-
-def _is_literal(text: str, structured: Any) -> bool:
-    """Whether the text has the values in their own characters: a rule that looks for some of these finds them there."""
-    return "\\" not in text and "".join(text.split()) == "".join(dumps(structured).decode().split())
 
 
 MAX_ASKED: Final = 32  # `inputRequests` in one result
@@ -191,12 +176,7 @@ class Sent:
 
 
 class Judge:
-    """Evaluates single messages with a guard.
-
-    Args:
-        context: the context of every run.
-        server: the namespace of the tools and prompts.
-    """
+    """Evaluates single messages with a guard."""
 
     def __init__(self, guard: Guard, context: Context, server: str | None) -> None:
         self._guard = guard
@@ -230,8 +210,14 @@ class Judge:
         try:
             outcome = raised(await self._guard.arun(await apart(read), context=context))
             written: dict[str, Any] = await apart(emit, outcome, FORMAT)
-        except (CmfError, PipelineError) as error:
-            raise _refusal_of(error) from None
+        except DecisionError as error:
+            raise of_decision(error) from None
+        except EmissionError as error:
+            raise Refused(UNAVAILABLE, error.code, error.message, retryable=True) from None
+        except CmfError as error:
+            raise of_unreadable(error) from None
+        except PipelineError as error:
+            raise Refused(UNAVAILABLE, error.code, "This could not be judged.", retryable=True) from None
         return outcome, written
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
@@ -251,7 +237,7 @@ class Judge:
         asked = {}
         for name, question in _bounded(questions):
             whole = {**_object(question), "jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}"}
-            _check_message(whole)
+            frame_of(whole)  # Refused as a message of its own would be
             left = (await self.call(whole)).body
             asked[name] = {key: item for key, item in left.items() if key in ("method", "params")}
         return {**body, "result": {**_object(result), "inputRequests": asked}}
@@ -265,20 +251,10 @@ class Judge:
         left = {}
         for name, answer in _bounded(answers):
             whole = {"jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}", "result": _object(answer)}
-            _check_message(whole)
+            frame_of(whole)  # Refused as a message of its own would be
             _, judged = await self._judged(partial(response_of, whole, None, None), self._context_of(whole))
             left[name] = judged.get("result", {})
         return {**body, "params": {**_object(params), "inputResponses": left}}
-
-
-def _refusal_of(error: CmfError | PipelineError) -> Refused:
-    if isinstance(error, DecisionError):
-        return of_decision(error)
-    if isinstance(error, EmissionError):
-        return Refused(UNAVAILABLE, error.code, error.message, retryable=True)
-    if isinstance(error, CmfError):
-        return of_unreadable(error)
-    return Refused(UNAVAILABLE, error.code, "This could not be judged.", retryable=True)
 
 
 def _is_same_message(written: Any, body: Mapping[str, Any]) -> bool:
@@ -296,11 +272,3 @@ def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise Refused(INVALID_PARAMS, "mcp.invalid", "This is no object.")
     return dict(value)
-
-
-def _check_message(body: dict[str, Any]) -> None:
-    """Raise Refused if this would be refused as a message of its own."""
-    try:
-        frame_of(body)
-    except FrameError as error:
-        raise Refused(error.number, error.code, error.message) from None

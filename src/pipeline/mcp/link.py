@@ -88,8 +88,10 @@ class Tasks:
         An id that two calls were given names neither: with the other call's name, the result would be judged as the
         result of another tool.
         """
-        task_id = _begun_id(result)
-        if task_id is None:
+        # In revision 2025-11-25 the task is within `task`, since then beside `resultType`.
+        task = result if result.get("resultType") == "task" else result.get("task")
+        task_id = task.get("taskId") if isinstance(task, Mapping) else None
+        if not isinstance(task_id, str):
             return
         call = self._calls.setdefault(task_id, sent)
         if call is None or call.body is not sent.body:
@@ -104,13 +106,6 @@ class Tasks:
         """The call that began the task which `params` name; None if it is unknown, or is not one call."""
         task_id = params.get("taskId")
         return self._calls.get(task_id) if isinstance(task_id, str) else None
-
-
-def _begun_id(result: Mapping[str, Any]) -> str | None:
-    """The id of the task that a result begins: in revision 2025-11-25 within `task`, since then beside `resultType`."""
-    task = result if result.get("resultType") == "task" else result.get("task")
-    task_id = task.get("taskId") if isinstance(task, Mapping) else None
-    return task_id if isinstance(task_id, str) else None
 
 
 @dataclass(slots=True)
@@ -141,12 +136,7 @@ class _Caller:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What later messages of a client depend on.
-
-    Attributes:
-        stripped: the names of tools that policy removed from the list.
-        tasks: the client's calls that began tasks.
-    """
+    """What later messages of a client depend on."""
 
     stripped: set[str] = field(default_factory=set)
     tasks: Tasks = field(default_factory=Tasks)
@@ -156,12 +146,7 @@ class Link:
     """Evaluates the messages of both directions and matches answers to calls.
 
     Args:
-        guard: the policies.
-        context: the context of every run: the client and its session.
         server: the name of the server, which is the namespace of its tools; None for no namespace.
-        pins: the pinned definitions of its tools.
-        clock: the time in seconds, for timeouts.
-        answer_seconds: how long a call may wait for an answer or for progress.
         enforce: whether a changed tool is removed from the list; otherwise it is only logged.
         memory: what later messages depend on; pass one to share it between links.
     """
@@ -206,14 +191,17 @@ class Link:
     async def receive(self, side: Side, received: Frame | Batch) -> Step:
         """Decide on a message of `side`. Cancelling this undoes it: the calls it would have answered stay open."""
         if isinstance(received, Batch) and self.version != BATCHING:
-            return Step(back=(error_body(None, _batch(self.version)),))
+            of_this = f"Revision {self.version}" if self.version else "MCP before both sides agreed on a revision"
+            message = f"{of_this} knows no batches: send one message at a time."
+            return Step(back=(error_body(None, Refused(INVALID_REQUEST, "mcp.batch", message)),))
         frames = (received,) if isinstance(received, Frame) else received.frames
+        decide = {Kind.CALL: self._call, Kind.ANSWER: self._answer, Kind.NOTIFICATION: self._notification}
         asked = self._callers[side.other].open
         answered = {str(frame.id): asked[str(frame.id)] for frame in frames if str(frame.id) in asked}
         steps: list[Step] = []
         try:
             for frame in frames:
-                steps.append(await self._receive_frame(side, frame))
+                steps.append(await decide[frame.kind](side, frame))
         except BaseException:
             self._undo(side, steps, answered)
             raise
@@ -221,13 +209,6 @@ class Link:
             onward=tuple(body for step in steps for body in step.onward),
             back=tuple(body for step in steps for body in step.back),
         )
-
-    async def _receive_frame(self, side: Side, frame: Frame) -> Step:
-        if frame.kind is Kind.CALL:
-            return await self._call(side, frame)
-        if frame.kind is Kind.ANSWER:
-            return await self._answer(side, frame)
-        return await self._notification(side, frame)
 
     def _undo(self, side: Side, steps: Sequence[Step], answered: Mapping[str, _Open]) -> None:
         """Close the calls of steps that will not be sent, and reopen those whose answers will not be sent."""
@@ -290,12 +271,11 @@ class Link:
     def _of_task(self, caller: _Caller, sent: Sent) -> Sent:
         """The call whose result `sent` asks for. Refused if it is unknown: so are the labels that its result brings."""
         call = caller.tasks.call_of(sent.body.get("params", {}))
-        if call is not None:
-            context = replace(call.context, labels=call.context.labels | sent.context.labels)
-            return Sent(call.body, call.request, context)
-        if self._enforce:
-            raise _unknown_task()
-        return sent
+        if call is None:
+            self._refuse_unknown_task()
+            return sent
+        context = replace(call.context, labels=call.context.labels | sent.context.labels)
+        return Sent(call.body, call.request, context)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -324,7 +304,10 @@ class Link:
         judged = await self._judge.answer(body, sent)
         result = judged.get("result", {})
         if lists_tools:
-            self._remember_stripped(body, result)
+            # Calls of tools that policy removed from the list are refused.
+            before, left = _names_of_tools(body.get("result", {})), _names_of_tools(result)
+            self._stripped -= left
+            self._stripped |= before - left
         if opened.method != TASK_GET:
             caller.tasks.begun(result, sent)
         if opened.method == "initialize" and "result" in judged:
@@ -353,13 +336,6 @@ class Link:
         meta = {**(meta if isinstance(meta, dict) else {}), "cmf/stripped": stripped}
         return {**body, "result": {**result, "tools": kept, "_meta": meta}}
 
-    def _remember_stripped(self, offered: dict[str, Any], result: dict[str, Any]) -> None:
-        """Remember the tools that policy removed from the list: calls of them are refused."""
-        before = {tool["name"] for tool in _tools(offered.get("result", {}))}
-        left = {tool["name"] for tool in _tools(result)}
-        self._stripped -= left
-        self._stripped |= before - left
-
     # -- notifications -------------------------------------------------------------------------------------------------
 
     async def _notification(self, side: Side, frame: Frame) -> Step:
@@ -384,18 +360,22 @@ class Link:
         """The notification of how a task stands, after policy: what it says is what `tasks/get` would answer."""
         call = self._callers[side.other].tasks.call_of(frame.params)
         if call is None:
-            if self._enforce:
-                raise _unknown_task()
+            self._refuse_unknown_task()
             return (await self._judge.call(frame.body)).body
         answer = {"jsonrpc": "2.0", "id": call.body["id"], "result": frame.params}
         judged = await self._judge.answer(answer, call)
         return {**frame.body, "params": judged["result"]}
 
+    def _refuse_unknown_task(self) -> None:
+        if self._enforce:
+            message = "No call that is known here began this task, or more than one did."
+            raise _refused("mcp.unknown-task", message)
+
     def _call_to_cancel(self, side: Side, frame: Frame) -> str:
         """The forwarded id of the call that the notification cancels."""
         original = frame.params.get("requestId")
-        key = (type(original), original) if isinstance(original, str | int) else None
-        minted = self._callers[side].ids.get(key) if key is not None else None
+        ids = self._callers[side].ids
+        minted = ids.get((type(original), original)) if isinstance(original, str | int) else None
         if minted is None:
             raise _refused("mcp.nothing-to-cancel", "No call of this id is in work.")
         return minted
@@ -437,9 +417,8 @@ class Link:
 
     def ended(self) -> tuple[dict[str, Any], ...]:
         """The errors for all open calls of the client, after the server ended."""
-        return tuple(
-            self._close(Side.CLIENT, minted, _server_ended()) for minted in list(self._callers[Side.CLIENT].open)
-        )
+        left = list(self._callers[Side.CLIENT].open)
+        return tuple(self._close(Side.CLIENT, minted, _server_ended()) for minted in left)
 
     def _close(self, side: Side, minted: str, refused: Refused) -> dict[str, Any]:
         opened = self._callers[side].open.pop(minted)
@@ -454,26 +433,17 @@ def _token(body: dict[str, Any]) -> tuple[type, Id] | None:
     return (type(token), token) if isinstance(token, str | int) else None
 
 
-def _tools(result: dict[str, Any]) -> list[dict[str, Any]]:
-    tools = result.get("tools")
-    return [tool for tool in tools if _is_tool(tool)] if isinstance(tools, list) else []
-
-
 def _is_tool(item: Any) -> bool:
     return isinstance(item, dict) and isinstance(item.get("name"), str)
 
 
+def _names_of_tools(result: dict[str, Any]) -> set[str]:
+    tools = result.get("tools")
+    return {tool["name"] for tool in tools if _is_tool(tool)} if isinstance(tools, list) else set()
+
+
 def _refused(code: str, message: str) -> Refused:
     return Refused(REFUSED, code, message, retryable=False)
-
-
-def _unknown_task() -> Refused:
-    return _refused("mcp.unknown-task", "No call that is known here began this task, or more than one did.")
-
-
-def _batch(version: str | None) -> Refused:
-    which = f"Revision {version}" if version is not None else "MCP before both sides agreed on a revision"
-    return Refused(INVALID_REQUEST, "mcp.batch", f"{which} knows no batches: send one message at a time.")
 
 
 def _server_ended() -> Refused:

@@ -94,19 +94,13 @@ def _locked(file: Path) -> Iterator[None]:
     except OSError:
         raise _unwritable(file) from None
     try:
-        _lock(home)
+        with suppress(ImportError, OSError):  # not on every platform or file system: there, the last writer wins
+            import fcntl
+
+            fcntl.flock(home, fcntl.LOCK_EX)
         yield
     finally:
         os.close(home)
-
-
-def _lock(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover - not on every platform
-        return
-    with suppress(OSError):  # some file systems cannot lock directories: there, the last writer wins
-        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def digest_of(tool: Any) -> str:
@@ -121,15 +115,13 @@ def _read(file: Path) -> _Pinned:
         return {}
     except (OSError, CmfError):
         raise _unusable(file) from None
-    if not isinstance(body, dict) or not all(_is_pins(pins) for pins in body.values()):
+    servers = list(body.values()) if isinstance(body, dict) else [None]
+    digests = [digest for pins in servers if isinstance(pins, dict) for digest in pins.values()]
+    are_pins = all(isinstance(pins, dict) for pins in servers)
+    if not are_pins or not all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in digests):
         raise _unusable(file)
-    return body
-
-
-def _is_pins(pins: Any) -> bool:
-    return isinstance(pins, dict) and all(
-        isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in pins.values()
-    )
+    pinned: _Pinned = body
+    return pinned
 
 
 def _write(file: Path, pins: _Pinned) -> None:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from cmf.json.codec import dumps
 from pipeline.decisions.errors import ConfigError
@@ -23,8 +23,8 @@ from pipeline.mcp.frames import (
     Frame,
     FrameError,
     Refused,
+    error_body,
     frame_of,
-    of_frame,
     read,
 )
 from pipeline.mcp.link import Link, Side, note
@@ -54,11 +54,7 @@ class Process:
 
     @classmethod
     async def begin(cls, command: Sequence[str], environment: Mapping[str, str] | None, message_bytes: int) -> Process:
-        """Start `command` in a process group of its own.
-
-        Raises:
-            ConfigError: there is no such command.
-        """
+        """Start `command` in a process group of its own; ConfigError if there is no such command."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -95,6 +91,19 @@ class Process:
             for line in lines.feed(chunk):
                 yield line
 
+    async def received(self) -> AsyncGenerator[FromServer, None]:
+        """Its messages until it ends; lines that do not start like JSON are stray prints and skipped.
+
+        Raises:
+            FrameError: an invalid message: nothing after it is read.
+        """
+        async for line in self.lines():
+            if line.lstrip()[:1] in (b"{", b"["):
+                arrived(len(line), anew=True)
+                yield await apart(read, line)
+            else:
+                note("mcp.stray-line", Side.SERVER)
+
     async def end(self) -> int:
         """Stop the process group and return the exit code: close standard input, then SIGTERM, then SIGKILL."""
         self._input.close()
@@ -108,13 +117,9 @@ class Process:
         self._signal(signal.SIGKILL)  # also children that it left behind
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
-                await self._drained()
+                while await self._output.read(_CHUNK):
+                    pass  # to its end: asyncio would keep a full pipe open
         return await self._process.wait()
-
-    async def _drained(self) -> None:
-        """Read the output pipe to its end: asyncio would keep a full pipe open."""
-        while await self._output.read(_CHUNK):
-            pass
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -257,46 +262,6 @@ class Cut:
 FromServer = Frame | Batch | Cut
 
 
-class Server(Protocol):
-    """The server side of the proxy."""
-
-    async def send(self, body: Mapping[str, Any]) -> None:
-        """Send a message. ServerDisconnected if the server does not read it."""
-        ...
-
-    def received(self) -> AsyncGenerator[FromServer, None]:
-        """Its messages until it ends. FrameError for an invalid message: nothing after it is read."""
-        ...
-
-    async def end(self) -> None:
-        """Stop the server or end the session."""
-        ...
-
-
-class ProcessServer:
-    """A server that is a child process."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    async def send(self, body: Mapping[str, Any]) -> None:
-        """See `Server`."""
-        await self._process.send(body)
-
-    async def received(self) -> AsyncGenerator[FromServer, None]:
-        """See `Server`. Lines that do not start like JSON are stray prints and skipped."""
-        async for line in self._process.lines():
-            if line.lstrip()[:1] in (b"{", b"["):
-                arrived(len(line), anew=True)
-                yield await apart(read, line)
-            else:
-                note("mcp.stray-line", Side.SERVER)
-
-    async def end(self) -> None:
-        """See `Server`."""
-        await self._process.end()
-
-
 class UrlServer:
     """A server over HTTP: merges the replies to requests and the server's own stream into one sequence."""
 
@@ -307,7 +272,7 @@ class UrlServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, body: Mapping[str, Any]) -> None:
-        """See `Server`."""
+        """Send a message; its failure is noted."""
         if self._link.version is not None and body.get("method") != "initialize":
             self._server.version = self._link.version
         post = self._post(dict(body))
@@ -319,7 +284,7 @@ class UrlServer:
             self._begin(self._listen())
 
     async def received(self) -> AsyncGenerator[FromServer, None]:
-        """See `Server`."""
+        """Its messages, as for a process."""
         while True:
             item, size = await self._received.get()
             arrived(size, anew=True)
@@ -328,7 +293,7 @@ class UrlServer:
             yield item
 
     async def end(self) -> None:
-        """See `Server`."""
+        """End the session."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -383,7 +348,7 @@ def owned(value: Any, asked: Mapping[str, Any] | None) -> Any:
 class StdioProxy:
     """The proxy of one client and one server."""
 
-    def __init__(self, link: Link, client: Pipes, server: Server) -> None:
+    def __init__(self, link: Link, client: Pipes, server: Process | UrlServer) -> None:
         self._link = link
         self._client = client
         self._server = server
@@ -433,14 +398,14 @@ class StdioProxy:
             except StopAsyncIteration:
                 return
             except FrameError as error:
-                await self._client.write(dumps(of_frame(error)))
+                await self._client.write(dumps(error_body(error.id, error)))
                 raise
             arrived(len(line), anew=True)
             try:
                 message = await apart(read, line)
             except FrameError as error:
                 note(error.code, Side.CLIENT)
-                await self._client.write(dumps(of_frame(error)))
+                await self._client.write(dumps(error_body(error.id, error)))
                 continue
             step = await self._link.receive(Side.CLIENT, message)
             await self._send(step.onward, step.back)

@@ -12,7 +12,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -27,8 +27,6 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses that a host name has, as text."""
 
 MAX_URL_CHARS: Final = 2_048
-_READ_BYTES: Final = 64 * 1024
-
 # Only what all URL readers read alike: no user, no backslash, no fragment, no character that needs an escape.
 _URL: Final = re.compile(
     r"(?P<scheme>(?i:https?))://(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
@@ -73,11 +71,26 @@ class FetchSettings:
     inner_networks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    url: str
-    host: str
-    port: int
+_REFUSALS: Final = {
+    "bad-url": ("not a plain http(s) URL", "no user, fragment or odd character"),
+    "url-not-allowed": ("the URL is not on the list", "list it in media.allow"),
+    "unresolvable": ("the host has no address", "check the name of the host"),
+    "address-refused": (
+        "the host is not in public address space",
+        "list its network in media.inner_networks, if it is yours",
+    ),
+    "redirected": ("the URL redirects", "name the URL that it leads to"),
+    "not-served": ("the URL answers with {}", "name a URL that answers with 200"),
+    "encoded": ("the body is compressed", "have it served without Content-Encoding"),
+    "too-large": ("more than {} bytes", "name a smaller one, or raise media.max_bytes"),
+    "timeout": ("the URL took too long", "try again, or raise media.timeout_seconds"),
+    "unreachable": ("the URL cannot be reached", "try again, or check the URL"),
+}
+
+
+def _refused(code: str, figure: int = 0) -> MediaError:
+    what, hint = _REFUSALS[code]
+    return MediaError(what.format(figure), code=f"media.{code}", hint=hint)
 
 
 class Fetcher:
@@ -106,14 +119,13 @@ class Fetcher:
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
         """The status with which `url` answers `body`; a redirection is an answer. Raises as `fetch`."""
 
-        async def status(session: aiohttp.ClientSession, target: _Target) -> int:
-            where = URL(target.url, encoded=True)
+        async def status(session: aiohttp.ClientSession, where: URL) -> int:
             async with session.post(where, data=body, headers=headers, allow_redirects=False) as answer:
                 return answer.status
 
         return await self._exchanged(url, status)
 
-    async def _exchanged(self, url: str, exchange: Callable[[aiohttp.ClientSession, _Target], Awaitable[_T]]) -> _T:
+    async def _exchanged(self, url: str, exchange: Callable[[aiohttp.ClientSession, URL], Awaitable[_T]]) -> _T:
         """What comes of an exchange with `url`, if that is allowed, at an address that may be reached, in time."""
         target = self._target(url)
         try:
@@ -121,50 +133,37 @@ class Fetcher:
                 connector = aiohttp.TCPConnector(
                     resolver=_Pinned(await self._addresses(target)), use_dns_cache=False, force_close=True, limit=1
                 )
-                async with aiohttp.ClientSession(
-                    connector=connector,
-                    trust_env=False,
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    auto_decompress=False,
-                    headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "cmf-pipeline"},
-                ) as session:
-                    return await exchange(session, target)
+                headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "cmf-pipeline"}
+                async with plain_session(connector=connector, headers=headers) as session:
+                    return await exchange(session, URL(target[0], encoded=True))
         except TimeoutError:
-            raise MediaError(
-                "the URL took too long", code="media.timeout", hint="try again, or raise media.timeout_seconds"
-            ) from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            if isinstance(error, MediaError):
-                raise
-            raise MediaError(
-                "the URL cannot be reached", code="media.unreachable", hint="try again, or check the URL"
-            ) from None
+            raise _refused("timeout") from None
+        except MediaError:
+            raise
+        except (aiohttp.ClientError, OSError, ValueError):
+            raise _refused("unreachable") from None
 
-    def _target(self, url: str) -> _Target:
+    def _target(self, url: str) -> re.Match[str]:
         """The URL in its one spelling, if it is allowed; what was matched is what is fetched."""
         plain = len(url) <= MAX_URL_CHARS and _URL.match(url) is not None
         if not plain or not (match := _URL.match(uris.normalise(url))):
-            raise MediaError("not a plain http(s) URL", code="media.bad-url", hint="no user, fragment or odd character")
-        scheme, port = match["scheme"], int(match["port"] or (443 if match["scheme"] == "https" else 80))
-        allowed = (pattern for pattern in self._settings.allow if pattern.startswith(f"{scheme}://"))
+            raise _refused("bad-url")
+        allowed = (pattern for pattern in self._settings.allow if pattern.startswith(f"{match['scheme']}://"))
         if not any(uris.matches(match[0], pattern) for pattern in allowed):
-            raise MediaError("the URL is not on the list", code="media.url-not-allowed", hint="list it in media.allow")
-        return _Target(match[0], match["host"].strip("[]"), port)
+            raise _refused("url-not-allowed")
+        return match
 
-    async def _addresses(self, target: _Target) -> list[str]:
+    async def _addresses(self, target: re.Match[str]) -> list[str]:
         """Where the host is, asked once; refused if any of its addresses is not for everybody."""
+        host, port = target["host"].strip("[]"), int(target["port"] or (443 if target["scheme"] == "https" else 80))
         try:
-            addresses = [str(ipaddress.ip_address(target.host))]
+            addresses = [str(ipaddress.ip_address(host))]
         except ValueError:
-            addresses = list(await self._resolve(target.host, target.port))
+            addresses = list(await self._resolve(host, port))
         if not addresses:
-            raise MediaError("the host has no address", code="media.unresolvable", hint="check the name of the host")
+            raise _refused("unresolvable")
         if not all(self._may_reach(address) for address in addresses):
-            raise MediaError(
-                "the host is not in public address space",
-                code="media.address-refused",
-                hint="list its network in media.inner_networks, if it is yours",
-            )
+            raise _refused("address-refused")
         return addresses
 
     def _may_reach(self, text: str) -> bool:
@@ -172,38 +171,21 @@ class Fetcher:
             address = ipaddress.ip_address(text)
         except ValueError:
             return False
-        if any(address in network for network in self._inner):
-            return True
-        return is_public(address)
+        return any(address in network for network in self._inner) or is_public(address)
 
-    async def _body(self, session: aiohttp.ClientSession, target: _Target) -> bytes:
-        async with session.get(URL(target.url, encoded=True), allow_redirects=False) as answer:
-            if 300 <= answer.status < 400:
-                raise MediaError("the URL redirects", code="media.redirected", hint="name the URL that it leads to")
-            if answer.status != 200:
-                raise MediaError(
-                    f"the URL answers with {answer.status}",
-                    code="media.not-served",
-                    hint="name a URL that answers with 200",
-                )
-            if answer.headers.get("Content-Encoding", "identity") != "identity":
-                raise MediaError(
-                    "the body is compressed", code="media.encoded", hint="have it served without Content-Encoding"
-                )
-            return await self._read(answer)
-
-    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+    async def _body(self, session: aiohttp.ClientSession, where: URL) -> bytes:
         limit = self._settings.max_bytes
-        body = bytearray()
-        async for chunk in answer.content.iter_chunked(_READ_BYTES):
-            body += chunk
-            if len(body) > limit:
-                raise MediaError(
-                    f"more than {limit} bytes",
-                    code="media.too-large",
-                    hint="name a smaller one, or raise media.max_bytes",
-                )
-        return bytes(body)
+        async with session.get(where, allow_redirects=False) as answer:
+            if 300 <= answer.status < 400:
+                raise _refused("redirected")
+            if answer.status != 200:
+                raise _refused("not-served", answer.status)
+            if answer.headers.get("Content-Encoding", "identity") != "identity":
+                raise _refused("encoded")
+            body = await bounded_body(answer, limit)
+            if body is None:
+                raise _refused("too-large", limit)
+            return body
 
 
 def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
@@ -227,15 +209,9 @@ class _Pinned(AbstractResolver):
         port: int = 0,
         family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002  (the addresses say which)
     ) -> list[ResolveResult]:
+        known = {"hostname": host, "port": port, "proto": socket.IPPROTO_TCP, "flags": socket.AI_NUMERICHOST}
         return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
+            ResolveResult(**known, host=address, family=socket.AF_INET6 if ":" in address else socket.AF_INET)  # type: ignore[typeddict-item]  # mypy knows no keys of `known`
             for address in self._addresses
         ]
 
@@ -243,11 +219,24 @@ class _Pinned(AbstractResolver):
         """Nothing is open."""
 
 
+def plain_session(**options: Any) -> aiohttp.ClientSession:
+    """A session that ignores proxies of the environment, stores no cookies and decompresses nothing."""
+    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False, **options)
+
+
+async def bounded_body(reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """The whole body; None if it has more than `limit` bytes."""
+    body = bytearray()
+    async for chunk in reply.content.iter_any():
+        body += chunk
+        if len(body) > limit:
+            return None
+    return bytes(body)
+
+
 async def _system_resolve(host: str, port: int) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        raise MediaError(
-            "the host has no address", code="media.unresolvable", hint="check the name of the host"
-        ) from None
+        raise _refused("unresolvable") from None
     return [str(address[0]) for *_, address in found]

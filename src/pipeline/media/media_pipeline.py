@@ -33,7 +33,6 @@ class MediaPipeline:
     """Prepares the media of whole values.
 
     Args:
-        limits: bounds on each medium.
         fetcher: what fetches, and from where; by default URLs are fetched from nowhere.
         open_file: what knows the bytes of file references; by default none are known.
     """
@@ -63,11 +62,8 @@ class MediaPipeline:
         parts = part_paths(value)
         references = {path: part for path, part in parts if isinstance(part, MediaPart) and not carries_bytes(part)}
         if len(references) > MAX_REFERENCES:
-            raise MediaError(
-                f"more than {MAX_REFERENCES} references to media",
-                code="media.too-many-references",
-                hint="send fewer at once",
-            )
+            what, code = f"more than {MAX_REFERENCES} references to media", "media.too-many-references"
+            raise MediaError(what, code=code, hint="send fewer at once")
         turn = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             tasks = {path: group.create_task(self._outcome(part, path, turn)) for path, part in references.items()}
@@ -89,11 +85,8 @@ class MediaPipeline:
                 if part.type == "url":
                     return await self._fetcher.fetch(part.data)
                 if self._open_file is None:
-                    raise MediaError(
-                        "nothing here knows file references",
-                        code="media.file-not-known",
-                        hint="give MediaPipeline an open_file",
-                    )
+                    hint = "give MediaPipeline an open_file"
+                    raise MediaError("nothing here knows file references", code="media.file-not-known", hint=hint)
                 return await self._open_file(part)
             except MediaError as error:
                 error.at(path)

@@ -39,7 +39,7 @@ from pipeline.mcp.frames import APPROVAL, REFUSED
 from pipeline.mcp.http_server import Address, HttpServer, connections
 from pipeline.mcp.link import Link
 from pipeline.mcp.pins import Pins
-from pipeline.mcp.stdio import ProcessServer, Server, StdioProxy, UrlServer
+from pipeline.mcp.stdio import Process, StdioProxy, UrlServer
 from pipeline.run.assembly import Config
 
 MODES: Final = ("json", "stream", "alone", "stdio", "url", "check")
@@ -159,7 +159,7 @@ class HttpClient:
         assert status == 202, raw
 
 
-class _Process:
+class _Process(Process):
     """A process without one: its lines are what the zoo says."""
 
     def __init__(self, zoo: Zoo) -> None:
@@ -183,11 +183,8 @@ async def at_pipes(guard: Guard, zoo: Zoo, session: str, url: str | None) -> Asy
     """The client of a proxy at pipes."""
     link = Link(guard, Context(session=session), server="zoo", pins=Pins(), clock=time.monotonic, answer_seconds=60)
     async with connections() as http, pipe_ends() as (pipes, client):
-        server: Server
-        if url is None:
-            server = ProcessServer(_Process(zoo))  # type: ignore[arg-type]
-        else:
-            server = UrlServer(HttpServer(http, Address(url=url, headers={})), link)
+        server: Process | UrlServer
+        server = _Process(zoo) if url is None else UrlServer(HttpServer(http, Address(url=url, headers={})), link)
         running = asyncio.ensure_future(StdioProxy(link, pipes, server).run(asyncio.Event()))
         try:
             yield client

@@ -15,8 +15,8 @@ from tests.pipeline.gateway.servers import script
 from tests.pipeline.gateway.test_cut_anywhere import Cut
 from tests.pipeline.new_store import migrated
 
+from pipeline.gateway import mcp
 from pipeline.gateway.config.settings import Settings
-from pipeline.gateway.mcp import mcp
 from pipeline.gateway.service import built
 
 DENY = 'deny contains {"code": "no.word", "reason": "No."} if contains(input.content, "forbidden")'

@@ -16,8 +16,9 @@ from cmf.message.message import Message, TextPart
 from cmf.message.request import Request, Response
 from pipeline import Context, Guard
 from pipeline.decisions.errors import ApprovalError, CallError, EmissionError, StoreError
+from pipeline.gateway.http.client_response import Answer
 from pipeline.integrations import httpx as turns
-from pipeline.integrations.httpx import Answered, Got, Judge, Release, Send, Turn, turn
+from pipeline.integrations.httpx import Got, Judge, Release, Send, Turn, turn
 from pipeline.integrations.judged_calls import ajudged_call, as_json, as_settings, judged_call
 
 JSON = {"content-type": "application/json"}
@@ -37,11 +38,11 @@ def begun(path: str = CHAT, kind: str = "text", **headers: str) -> Turn:
     return turn("POST", path, "", JSON | named, json.dumps(body).encode())
 
 
-def ended(running: Turn, said: Any) -> Answered:
+def ended(running: Turn, said: Any) -> Answer:
     """What the client gets once the turn was told this."""
     with pytest.raises(StopIteration) as end:
         running.throw(said) if isinstance(said, Exception) else running.send(said)
-    answered: Answered = end.value.value
+    answered: Answer = end.value.value
     return answered
 
 

@@ -18,8 +18,8 @@ from pipeline.mcp.frames import (
     Frame,
     FrameError,
     Kind,
+    error_body,
     frame_of,
-    of_frame,
     read,
 )
 from pipeline.mcp.stdio import Lines
@@ -52,7 +52,7 @@ def test_what_is_no_strict_json_is_not_read(raw: bytes) -> None:
     error = refused(raw)
 
     assert (error.number, error.code, error.id) == (PARSE_ERROR, "mcp.unreadable", None)
-    body = of_frame(error)
+    body = error_body(error.id, error)
     assert (body["id"], body["error"]["code"], body["error"]["data"]) == (None, PARSE_ERROR, {"code": "mcp.unreadable"})
 
 

@@ -36,8 +36,6 @@ from pipeline.mcp.stdio import (
     FromServer,
     Pipes,
     Process,
-    ProcessServer,
-    Server,
     ServerDisconnected,
     StdioProxy,
     UrlServer,
@@ -93,8 +91,8 @@ class Parrot:
 
 @asynccontextmanager
 async def proxied(
-    guard: Guard, server: Server | None = None, *, url: str | None = None, message_bytes: int = MAX_MESSAGE_BYTES,
-    answer_seconds: float = 30.0,
+    guard: Guard, server: Process | UrlServer | None = None, *, url: str | None = None,
+    message_bytes: int = MAX_MESSAGE_BYTES, answer_seconds: float = 30.0,
 ) -> AsyncIterator[tuple[LineClient, asyncio.Future[bool], asyncio.Event]]:  # fmt: skip
     """A client of a proxy, what the proxy's run gives, and what stops it."""
     link = Link(
@@ -368,7 +366,7 @@ def test_threads_end_with_the_loop() -> None:
 @pytest.mark.slow
 @pytest.mark.spec("MCPX-4")
 async def test_stray_output_of_a_server_is_skipped(guard: Guard) -> None:
-    async with proxied(guard, ProcessServer(await begun("stray"))) as (client, running, _):
+    async with proxied(guard, await begun("stray")) as (client, running, _):
         assert await client.ask(call("ping")) == [FINE]
         client.leave()
 

@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cmf.message.security import SubjectExtension
 from pipeline.gateway.config.access import PROXY_SECRET_HEADER, Key, Proxy
@@ -42,7 +42,6 @@ class TrustedProxy:
     """A proxy in front that authenticates people.
 
     Args:
-        settings: its addresses and headers.
         secret: the shared secret that it sends; None if its address is enough.
     """
 
@@ -56,42 +55,30 @@ class TrustedProxy:
         Raises:
             Refusal: 401 for such headers from elsewhere, or for invalid names in them.
         """
-        mapped = [name for name in self._settings.headers if name in headers]
-        if not mapped:
+        settings, address = self._settings, _address(peer)
+        if not any(name in headers for name in settings.headers):
             return None
-        if not self._is_it(headers, peer):
+        is_it = address is not None and any(address in network for network in settings.peers)
+        if is_it and self._secret is not None:
+            secret = headers.get(PROXY_SECRET_HEADER, "")
+            is_it = hmac.compare_digest(secret.encode("latin-1"), self._secret.encode())
+        if not is_it:
             raise Refusal(401, "auth.untrusted-header", "Identity headers are accepted from the trusted proxy only.")
-        fields: dict[str, Any] = {"id": headers.get(self._settings.id, "").strip()}
-        if not is_name(fields["id"]):
-            raise Refusal(401, "auth.header", "An identity header holds no valid name.")
-        fields["id"] = self._settings.prefix + fields["id"]
+        named: dict[str, list[str]] = {"id": [headers.get(settings.id, "").strip()]}
         for field in ("roles", "permissions", "teams"):
-            name = getattr(self._settings, field)
+            name = getattr(settings, field)
             if name in headers:
-                names = {word.strip() for word in headers[name].split(",")} - {""}
-                if not all(map(is_name, names)):
-                    raise Refusal(401, "auth.header", "An identity header holds no valid name.")
-                fields[field] = sorted(names)
-        return SubjectExtension.model_validate(fields)
-
-    def _is_it(self, headers: Mapping[str, str], peer: str | None) -> bool:
-        address = _address(peer)
-        if address is None or not any(address in network for network in self._settings.peers):
-            return False
-        secret = headers.get(PROXY_SECRET_HEADER, "")
-        return self._secret is None or hmac.compare_digest(secret.encode("latin-1"), self._secret.encode())
+                named[field] = sorted({word.strip() for word in headers[name].split(",")} - {""})
+        if not all(is_name(name) for names in named.values() for name in names):
+            raise Refusal(401, "auth.header", "An identity header holds no valid name.")
+        return SubjectExtension.model_validate({**named, "id": settings.prefix + named["id"][0]})
 
 
 class Identities:
     """Finds the subject of a request.
 
     Args:
-        keys: the clients' keys.
-        anonymous: whether requests without any are accepted.
         hosts: the host names under which they are, besides loopback ones; None for any.
-        origins: of the pages in browsers that may send them.
-        tokens: of issuers; None if none are accepted.
-        proxy: the trusted proxy, if there is one.
     """
 
     def __init__(
@@ -121,11 +108,8 @@ class Identities:
     ) -> SubjectExtension | None:
         """The subject of a request; None for an anonymous one, if allowed.
 
-        Args:
-            headers: the request's, by lower-case name.
-            peer: the address that the connection comes from.
-            pages: further origins whose pages may ask without a key.
-            relayed: whether the headers are those of a request to somebody else, which a proxy asks about.
+        `pages` are further origins whose pages may ask without a key; `relayed` headers are those of a request to
+        somebody else, which a proxy asks about.
 
         Raises:
             Refusal: 401 for no or an unknown key; 400 for two different ones; 503 if a token cannot be checked now;
@@ -137,41 +121,31 @@ class Identities:
             raise Refusal(400, "auth.ambiguous", "The request presents two different identities.")
         if from_proxy is not None:
             return from_proxy
+        if not presented and not self._anonymous:
+            message = "Present a key of this gateway, as a bearer token or in x-api-key."
+            raise Refusal(401, "auth.missing", message, headers=_CHALLENGE)
         if not presented:
-            if self._anonymous:
-                if not relayed:
-                    self._check_names(headers, pages)
-                return None
-            raise Refusal(
-                401,
-                "auth.missing",
-                "Present a key of this gateway, as a bearer token or in x-api-key.",
-                headers=_CHALLENGE,
-            )
-        return await self._known(presented.pop())
-
-    def _check_names(self, headers: Mapping[str, str], pages: Collection[str]) -> None:
-        """Refuse what a page in a browser sends, unless its origin is listed [GW-167]."""
-        self.check_host(headers)
-        origin = headers.get("origin")
-        if origin is not None and origin not in self._origins and origin not in pages:
-            message = "Pages of this origin may not ask without a key: list it in `listen.origins`."
-            raise Refusal(403, "http.origin", message)
+            if not relayed:
+                self.check_host(headers)
+                origin = headers.get("origin")  # a page in a browser sends it
+                if origin is not None and origin not in self._origins and origin not in pages:
+                    message = "Pages of this origin may not ask without a key: list it in `listen.origins`."
+                    raise Refusal(403, "http.origin", message)
+            return None
+        key = presented.pop()
+        # The hash is looked up, not the key: how long that takes reveals nothing about any key.
+        subject = self._subjects.get(hash_of(key))
+        if subject is not None:
+            return subject
+        if self._tokens is not None and is_token(key):
+            return await self._tokens.subject(key)
+        raise Refusal(401, "auth.unknown", "This key is not known to this gateway.", headers=_CHALLENGE)
 
     def check_host(self, headers: Mapping[str, str], *, or_address: bool = False) -> None:
         """Nothing where a request without a key may come by this host name; else Refusal 421. See `is_own_name`."""
         if self._hosts is not None and not is_own_name(headers, self._hosts, or_address=or_address):
             message = "Without a key this gateway is not served under this host name: list it in `listen.hosts`."
             raise Refusal(421, "http.host", message)
-
-    async def _known(self, presented: str) -> SubjectExtension:
-        # The hash is looked up, not the key: how long that takes reveals nothing about any key.
-        subject = self._subjects.get(hash_of(presented))
-        if subject is not None:
-            return subject
-        if self._tokens is not None and is_token(presented):
-            return await self._tokens.subject(presented)
-        raise Refusal(401, "auth.unknown", "This key is not known to this gateway.", headers=_CHALLENGE)
 
 
 def presented_in(headers: Mapping[str, str]) -> Iterable[str]:

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -23,6 +22,7 @@ from pipeline.decisions.errors import ConfigError, needs
 from pipeline.gateway.auth.identity import is_name, is_token
 from pipeline.gateway.config.access import Issuer, KeySource
 from pipeline.gateway.http.refusal import Refusal, later
+from pipeline.media.fetch import bounded_body, plain_session
 
 with needs("gateway"):
     import jwt
@@ -42,26 +42,15 @@ _KINDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 }
 
 
+_Keys = Mapping[tuple[str, str], Mapping[str, Any]]  # by kid and kty
+
+
 class KeysUnavailable(Exception):
     """There are no keys to check a token with: it is neither valid nor invalid."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A set as it was read, and when, by the key sets' clock."""
-
-    keys: Mapping[tuple[str, str], Mapping[str, Any]]  # by kid and kty
-    read_at: float
-
-
 class KeySet:
-    """The keys of one issuer.
-
-    Args:
-        source: where they are, and for how long they hold.
-        fetch: what gives the bytes at a URL.
-        clock: seconds that only grow.
-    """
+    """The keys of one issuer."""
 
     def __init__(
         self,
@@ -73,7 +62,8 @@ class KeySet:
         self._source = source
         self._fetch = fetch or fetched
         self._clock = clock
-        self._held: _Held | None = None
+        self._keys: _Keys | None = None  # as they were read, and when, by the clock
+        self._read_at = 0.0
         self._tried_at = float("-inf")
         self._reading = asyncio.Lock()
 
@@ -107,31 +97,29 @@ class KeySet:
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             return None
 
-    async def _current(self, missing: tuple[str, str] | None) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+    async def _current(self, missing: tuple[str, str] | None) -> _Keys:
         if self._reading.locked() or self._is_due(missing):
             async with self._reading:
                 if self._is_due(missing):  # whoever waited here has what the first one read
                     await self._read()
-        held = self._held
-        if held is None or self._clock() - held.read_at >= self._source.stale_seconds:
+        if self._keys is None or self._clock() - self._read_at >= self._source.stale_seconds:
             raise KeysUnavailable
-        return held.keys
+        return self._keys
 
     def _is_due(self, missing: tuple[str, str] | None) -> bool:
         now = self._clock()
         if now - self._tried_at < self._source.again_seconds:
             return False
-        held = self._held
-        if held is None or now - held.read_at >= self._source.refresh_seconds:
+        if self._keys is None or now - self._read_at >= self._source.refresh_seconds:
             return True
-        return missing is not None and missing not in held.keys
+        return missing is not None and missing not in self._keys
 
     async def _read(self) -> None:
         self._tried_at = self._clock()
         try:
             url = self._source.url
             raw = await asyncio.to_thread(_bytes_of, self._source) if url is None else await self._fetch(url)
-            self._held = _Held(_keys_in(raw), self._clock())
+            self._keys, self._read_at = _keys_in(raw), self._clock()
         except (DecodeError, OSError, ValueError, aiohttp.ClientError, TimeoutError) as error:
             _log.warning("the keys of an issuer cannot be read: %s", type(error).__name__)
 
@@ -142,7 +130,7 @@ def _bytes_of(source: KeySource) -> bytes:
         return stream.read(MAX_SET_BYTES + 1)
 
 
-def _keys_in(raw: bytes) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+def _keys_in(raw: bytes) -> _Keys:
     """The public keys for signatures, by id and type; those without an id, or for something else, are passed over."""
     if len(raw) > MAX_SET_BYTES:
         raise ValueError("it is too large")
@@ -159,15 +147,10 @@ def _keys_in(raw: bytes) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         name = (key["kid"], str(key.get("kty")))
         if name in keys:
             raise ValueError("two keys have one id")
-        if not _is_short(key):
+        modulus = key.get("n")  # base64 has six bits a letter; a shorter RSA key can be broken
+        if key.get("kty") != "RSA" or (isinstance(modulus, str) and len(modulus) * 6 >= MIN_RSA_BITS):
             keys[name] = key
     return keys
-
-
-def _is_short(key: Mapping[str, Any]) -> bool:
-    """Whether it is an RSA key that can be broken; base64 has six bits a letter."""
-    modulus = key.get("n")
-    return key.get("kty") == "RSA" and (not isinstance(modulus, str) or len(modulus) * 6 < MIN_RSA_BITS)
 
 
 async def fetched(url: str) -> bytes:
@@ -176,22 +159,17 @@ async def fetched(url: str) -> bytes:
     Raises:
         ClientError, TimeoutError, OSError: it cannot be reached. ValueError: it gave something else.
     """
-    timeout = aiohttp.ClientTimeout(total=FETCH_SECONDS)
     headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "cmf-pipeline"}
     async with (
-        aiohttp.ClientSession(
-            timeout=timeout, trust_env=False, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
-        ) as session,
+        plain_session(timeout=aiohttp.ClientTimeout(total=FETCH_SECONDS)) as session,
         session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as reply,
     ):
         if reply.status != 200:
             raise ValueError("it is not there")
-        raw = bytearray()
-        async for piece in reply.content.iter_any():
-            raw += piece
-            if len(raw) > MAX_SET_BYTES:
-                raise ValueError("it is too large")
-        return bytes(raw)
+        body = await bounded_body(reply, MAX_SET_BYTES)
+        if body is None:
+            raise ValueError("it is too large")
+        return body
 
 
 _log: Final = logging.getLogger("pipeline.gateway")
@@ -211,12 +189,7 @@ _WHY: Final[Mapping[type[Exception], str]] = {
 
 
 class Tokens:
-    """What issuers signed.
-
-    Args:
-        issuers: those that are taken.
-        key_sets: the keys of each, by the issuer's name; by default as its settings say.
-    """
+    """What issuers signed."""
 
     def __init__(self, issuers: Iterable[Issuer], *, key_sets: Mapping[str, KeySet] | None = None) -> None:
         self._issuers = {issuer.issuer: issuer for issuer in issuers}
@@ -244,7 +217,9 @@ class Tokens:
             raise _refused("its algorithm is none of the issuer's `algorithms`")
         if not isinstance(kid, str) or "crit" in header:
             raise _refused("its header names no key (kid), or what has to be understood (crit)")
-        if not all(_is_time(claims[name]) for name in _TIMES if name in claims):
+        # A time is a NumericDate (RFC 7519, 2). PyJWT takes texts and booleans as well.
+        times = [claims[name] for name in _TIMES if name in claims]
+        if not all(type(time) in (int, float) and 0 <= time <= _LATEST for time in times):
             raise _refused(f"a time in it ({', '.join(_TIMES)}) is no number of seconds")
         try:
             key = await self._key_sets[issuer.name].key(kid, algorithm)
@@ -267,11 +242,6 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(header, dict) or not isinstance(claims, dict):
         raise _refused(_UNREADABLE)
     return header, claims
-
-
-def _is_time(claim: Any) -> bool:
-    """Whether it is a NumericDate (RFC 7519, 2). PyJWT takes texts and booleans as well."""
-    return isinstance(claim, int | float) and not isinstance(claim, bool) and 0 <= claim <= _LATEST
 
 
 def _verify(token: str, key: jwt.PyJWK, algorithm: str, issuer: Issuer) -> None:

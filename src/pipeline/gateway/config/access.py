@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cmf.message.security import SubjectExtension
-from pipeline.gateway.config.settings_base import Name, Seconds, Secret, Section, address, is_loopback
+from pipeline.gateway.config.settings_base import Name, Seconds, Secret, Section, over_tls
 
 # Signatures with a public key alone: whoever can check a token cannot make one, and `none` is no signature.
 Algorithm = Literal[
@@ -43,21 +43,12 @@ class Key(Section):
         return self
 
 
-def _fetched(url: str) -> str:
-    parts = address(url)
-    if not parts.hostname or parts.username is not None or parts.fragment:
-        raise ValueError("write https://host/path")
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
-        raise ValueError("keys are fetched over https; http only from this machine")
-    return url
-
-
 class KeySource(Section):
     """Where an issuer's public keys (a JWK set) are: in a file, or at the one URL that is ever fetched for it."""
 
     file: Path | None = None
     """A file with the JWK set."""
-    url: Annotated[str, AfterValidator(_fetched)] | None = None
+    url: Annotated[str, AfterValidator(over_tls)] | None = None
     """The URL of the JWK set; https, or http on this machine."""
     refresh_seconds: Seconds = 300.0
     """After how long the keys are read again."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 from urllib.parse import unquote, urlsplit
 
 import pydantic
@@ -42,8 +42,8 @@ class Loaded:
 
     def effective(self) -> Iterator[tuple[str, str, str]]:
         """Each value: its path, the value, where it is from. Secrets are named, never read."""
-        for path, value in _leaves(self.settings, ""):
-            yield path, value, _source(path, self.sources)
+        for path, value in _leaves(self.settings):
+            yield path, "-" if value in (None, {}, (), []) else str(value), _source(path, self.sources)
 
 
 def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
@@ -52,9 +52,8 @@ def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
     Raises:
         ConfigError: `config.unreadable`, `config.unknown-key` with a suggestion, or `config.invalid`, with the place.
     """
-    text = _text(file)
-    body = _mapping(text, file)
-    sources = {path: "file" for path, _ in _plain_leaves(body, "")}
+    text, body = _read(file)
+    sources = {path: "file" for path, _ in _leaves(body)}
     known = os.environ if environment is None else environment
     _add_upstreams(body, known, sources)
     _override(body, known, sources)
@@ -87,50 +86,46 @@ def secret_of(secret: Secret, environment: Mapping[str, str] | None = None, *, s
     return text
 
 
-def _text(file: Path) -> str:
+def _read(file: Path) -> tuple[str, dict[str, Any]]:
+    """The text of the file, and the mapping in it."""
+
+    def unreadable(why: str, hint: str, where: str = "") -> ConfigError:
+        return ConfigError(why, path=f"{file}{where}", code="config.unreadable", hint=hint)
+
     try:
         with file.open("rb") as stream:
             raw = stream.read(MAX_FILE_BYTES + 1)
         if len(raw) > MAX_FILE_BYTES:
-            raise ConfigError("too large", path=str(file), code="config.unreadable", hint="it is settings, not data")
-        return raw.decode("utf-8")
+            raise unreadable("too large", "it is settings, not data")
+        text = raw.decode("utf-8")
+        body = load_yaml(text)
     except FileNotFoundError:
         hint = "`cmf config new` prints one to begin with; `cmf serve --demo` needs none"
-        raise ConfigError("there is no such file", path=str(file), code="config.unreadable", hint=hint) from None
+        raise unreadable("there is no such file", hint) from None
     except OSError as error:
-        why = f"it cannot be read ({error.strerror})"
-        raise ConfigError(why, path=str(file), code="config.unreadable", hint="look at the path") from None
+        raise unreadable(f"it cannot be read ({error.strerror})", "look at the path") from None
     except UnicodeDecodeError:
-        raise ConfigError("not UTF-8", path=str(file), code="config.unreadable", hint="save it as UTF-8") from None
-
-
-def _mapping(text: str, file: Path) -> dict[str, Any]:
-    try:
-        body = load_yaml(text)
+        raise unreadable("not UTF-8", "save it as UTF-8") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-        twice = getattr(error, "problem", None) == DUPLICATE_KEY
-        why = DUPLICATE_KEY if twice else "this is no YAML"
-        hint = "take one of them out" if twice else "look at quotes, brackets and indentation there and above"
-        raise ConfigError(why, path=f"{file}{where}", code="config.unreadable", hint=hint) from None
+        if getattr(error, "problem", None) == DUPLICATE_KEY:
+            raise unreadable(DUPLICATE_KEY, "take one of them out", where) from None
+        hint = "look at quotes, brackets and indentation there and above"
+        raise unreadable("this is no YAML", hint, where) from None
     if not isinstance(body, dict):
-        hint = "write `routes:` and the like; `cmf config new` prints one to begin with"
-        raise ConfigError("not a mapping", path=str(file), code="config.unreadable", hint=hint)
-    return body
+        raise unreadable("not a mapping", "write `routes:` and the like; `cmf config new` prints one to begin with")
+    return text, body
 
 
 def _add_upstreams(body: dict[str, Any], environment: Mapping[str, str], sources: dict[str, str]) -> None:
     """Put the upstreams of the environment beside those of the file, or over what these say of address and key."""
-    for one in _upstreams_in(environment):
+    for variable, name, said in _upstreams_in(environment):
         there = body.setdefault("upstreams", {})
-        if not isinstance(there, dict) or not isinstance(there.setdefault(one.name, {}), dict):
+        if not isinstance(there, dict) or not isinstance(there.setdefault(name, {}), dict):
             continue  # it is refused as it is
-        said: dict[str, Any] = {"dialect": one.dialect, "base_url": one.base_url}
-        # No key goes to an address that it was not given for: without one here, the file's is dropped.
-        said["key"] = {"env": one.variable} if one.is_keyed else None
-        there[one.name] |= said
-        sources |= {f"upstreams.{one.name}.{key}": one.variable for key in said}
+        there[name] |= said
+        sources |= {f"upstreams.{name}.{key}": variable for key in said}
 
 
 def _override(body: dict[str, Any], environment: Mapping[str, str], sources: dict[str, str]) -> None:
@@ -250,35 +245,18 @@ def _source(path: str, sources: Mapping[str, str]) -> str:
     return "default"
 
 
-def _plain_leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value in settings, or in what a file says of them, with its path; secrets are named, never read."""
+    if isinstance(value, BaseModel) and not isinstance(value, Secret):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _plain_leaves(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from _plain_leaves(item, f"{path}[{index}]")
-    else:
-        yield path, value
-
-
-def _leaves(section: BaseModel, path: str) -> Iterator[tuple[str, str]]:
-    for name in type(section).model_fields:
-        yield from _shown(getattr(section, name), f"{path}.{name}" if path else name)
-
-
-def _shown(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Secret):
-        yield path, str(value)
-    elif isinstance(value, BaseModel):
-        yield from _leaves(value, path)
-    elif isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _shown(item, f"{path}.{key}")
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, tuple | list) and value:
         for index, item in enumerate(value):
-            yield from _shown(item, f"{path}[{index}]")
+            yield from _leaves(item, f"{path}[{index}]")
     else:
-        yield path, "-" if value in (None, (), []) else str(value)
+        yield path, value
 
 
 # -- upstreams in variables: `LLM_CLAUDE=anthropic://key@api.anthropic.com` [GW-7] -------------------------------------
@@ -289,18 +267,8 @@ _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _NAME: Final = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}")
 
 
-class _Named(NamedTuple):
-    """An upstream named by an environment variable; `is_keyed` if the variable holds its key."""
-
-    variable: str
-    name: str
-    dialect: str
-    base_url: str
-    is_keyed: bool
-
-
-def _upstreams_in(environment: Mapping[str, str]) -> Iterator[_Named]:
-    """The upstreams in variables `LLM_<NAME>`. Variables that hold no provider's address are left alone."""
+def _upstreams_in(environment: Mapping[str, str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The upstreams in variables `LLM_<NAME>`: the variable, the name, what it says. Others are left alone."""
     for variable in sorted(environment):
         name = variable.removeprefix(UPSTREAM_PREFIX)
         scheme, separator, rest = environment[variable].strip().partition("://")
@@ -311,8 +279,10 @@ def _upstreams_in(environment: Mapping[str, str]) -> Iterator[_Named]:
             continue
         keyed, at, place = rest.rpartition("@")
         plain = transport == "http" or (not transport and _host_in(place) in _HERE)
+        # No key goes to an address that it was not given for: without one here, the file's is dropped.
+        key = {"env": variable} if at and keyed else None
         url = f"{'http' if plain else 'https'}://{place.rstrip('/')}"
-        yield _Named(variable, name.lower(), _DIALECTS[kind], url, bool(at and keyed))
+        yield variable, name.lower(), {"dialect": _DIALECTS[kind], "base_url": url, "key": key}
 
 
 def _host_in(place: str) -> str | None:

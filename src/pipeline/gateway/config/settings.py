@@ -25,6 +25,7 @@ from pipeline.gateway.config.routing import Chain, Destinations, HealthSettings,
 from pipeline.gateway.config.settings_base import (
     Host,
     HostName,
+    Judged,
     Name,
     PageOrigin,
     Seconds,
@@ -34,6 +35,7 @@ from pipeline.gateway.config.settings_base import (
     address,
     is_loopback,
     origin,
+    over_tls,
     repeated_end,
 )
 from pipeline.provenance.claims import HistoryTrust
@@ -53,12 +55,9 @@ class RouteApprovals(Section):
 
 
 def _receiver(url: str) -> str:
-    parts = address(url)
-    if not parts.hostname or parts.username is not None or parts.fragment or "/" not in url.partition("://")[2]:
+    if "/" not in url.partition("://")[2]:
         raise ValueError("write https://host/path")
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
-        raise ValueError("messages go out over https; over http only to this machine")
-    return url
+    return over_tls(url, "messages go out over https; over http only to this machine")
 
 
 class Webhook(Section):
@@ -117,19 +116,13 @@ def endpoint(url: str) -> str:
 Endpoint = Annotated[str, AfterValidator(endpoint)]
 
 
-class McpServer(Section):
+class McpServer(Judged):
     """A server over streamable HTTP, served at `/mcp/<its name>`."""
 
     url: Endpoint
     """The server's URL (streamable HTTP)."""
     key: Secret | None = None
     """Where the server's key is read from."""
-    policies: tuple[Path, ...] | None = None
-    """Policy directories or bundles; by default those of the gateway."""
-    mode: Mode | None = None
-    """`enforce` or `observe`; by default that of the gateway."""
-    inference: InferenceMode | None = None
-    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
     pins: Path | None = None
     """A file that keeps the tool definitions first seen; by default they are kept as long as the process."""
     origins: tuple[PageOrigin, ...] = ()
@@ -238,7 +231,7 @@ class RouteLimits(Section):
 _LONG_NAME: Final = 1_000  # characters: longer than any pattern, so only one with `*` matches
 
 
-class Route(Destinations):
+class Route(Judged, Destinations):
     """Which requests go to which upstream, and which policies judge them. The first route that fits is used."""
 
     name: Name
@@ -247,12 +240,6 @@ class Route(Destinations):
     """The clients' formats that it takes; by default all."""
     models: tuple[str, ...] = ("*",)
     """Patterns of the model names that it takes, with `*` and `?`."""
-    policies: tuple[Path, ...] | None = None
-    """Policy directories or bundles; by default those of the gateway."""
-    mode: Mode | None = None
-    """`enforce`, or `observe`: recorded, and nothing refused; by default that of the gateway."""
-    inference: InferenceMode | None = None
-    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
     limits: RouteLimits = RouteLimits()
     """Limits of this route."""
     approvals: RouteApprovals = RouteApprovals()
@@ -306,15 +293,9 @@ class LitellmCheck(Section):
     """Whether LiteLLM gets changed answers; not if it streams them unchanged."""
 
 
-class Check(Section):
+class Check(Judged):
     """`POST /v1/check`: the verdict on a body, which is sent nowhere."""
 
-    policies: tuple[Path, ...] | None = None
-    """Policy directories or bundles; by default those of the gateway."""
-    mode: Mode | None = None
-    """`enforce` or `observe`; by default that of the gateway."""
-    inference: InferenceMode | None = None
-    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
     limits: RouteLimits = RouteLimits()
     """Limits of checks."""
     answers: HistoryTrust = "claimed"
@@ -513,6 +494,7 @@ class Settings(Section):
         check_routing({route.name: route for route in self.routes}, self.aliases, self.upstreams)
         _check_used(self.routes)
         judged = (self, *self.routes, *([self.check] if self.check is not None else ()))
+        authenticates = self.keys or self.issuers or self.proxy
         if any(one.mode is Mode.OFF for one in judged):
             raise ValueError("every route is judged: mode is enforce or observe")
         if self.mcp and self.workers > 1:
@@ -525,13 +507,12 @@ class Settings(Section):
             raise ValueError("every MCP server is judged: mode is enforce or observe")
         if self.admin is not None and self.admin.port == self.listen.port != 0:
             raise SettingError("`listen` has this port too", "admin", "port", hint="give it a port of its own")
-        if not (self.keys or self.issuers or self.proxy or self.anonymous):
-            raise ValueError(
-                "nobody could send requests: give `keys` (cmf config key), `issuers`, or `anonymous: true`"
-            )
+        if not (authenticates or self.anonymous):
+            why = "nobody could send requests: give `keys` (cmf config key), `issuers`, or `anonymous: true`"
+            raise ValueError(why)
         if self.review is not None and self.admin is None:
             raise ValueError("the review site is served on the port of `admin`: give one")
-        if self.review is not None and not (self.keys or self.issuers or self.proxy):
+        if self.review is not None and not authenticates:
             raise ValueError("nobody could enter the review site: give `keys`, `issuers` or `proxy`")
         if isinstance(self.store, str) and self.audit.key_file is None:
             raise ValueError("a store on a server needs `audit.key_file`: the key that signs its records")
@@ -540,25 +521,22 @@ class Settings(Section):
 
 def _check_unique(settings: Settings) -> None:
     """Check that names, hashes and issuers are unique. SettingError gives the place of the second one."""
-    admins = settings.admin.keys if settings.admin else ()
-    for what, held in (
-        ("route", [(one.name, "routes", index) for index, one in enumerate(settings.routes)]),
-        ("key", [(one.name, "keys", index) for index, one in enumerate(settings.keys)]),
-        (
-            "hash",
-            [
-                *((one.hash, "keys", index) for index, one in enumerate(settings.keys)),
-                *((one.hash, "admin", "keys", index) for index, one in enumerate(admins)),
-            ],
-        ),
-        ("issuer", [(one.name, "issuers", index) for index, one in enumerate(settings.issuers)]),
-        ("issuer", [(one.issuer, "issuers", index) for index, one in enumerate(settings.issuers)]),
-    ):
-        seen: set[int | str] = set()
-        for name, *place in held:
+    seen: set[tuple[str, str]] = set()
+    admin_keys = settings.admin.keys if settings.admin else ()
+    held: tuple[tuple[str, str, Sequence[Section], tuple[str, ...]], ...] = (
+        ("route", "name", settings.routes, ("routes",)),
+        ("key", "name", settings.keys, ("keys",)),
+        ("hash", "hash", settings.keys, ("keys",)),
+        ("hash", "hash", admin_keys, ("admin", "keys")),
+        ("issuer", "name", settings.issuers, ("issuers",)),
+        ("issuer", "issuer", settings.issuers, ("issuers",)),
+    )
+    for what, field, items, place in held:
+        for index, item in enumerate(items):
+            name = (f"{what}.{field}", getattr(item, field))
             if name in seen:
                 hint = "make a key of its own: `cmf config key`" if what == "hash" else f"give each {what} its own name"
-                raise SettingError(f"a {what} is given twice", *place, hint=hint)
+                raise SettingError(f"a {what} is given twice", *place, index, hint=hint)
             seen.add(name)
 
 

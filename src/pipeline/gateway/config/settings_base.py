@@ -14,6 +14,8 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from cmf.errors import CmfError
+from pipeline.decisions.decision import Mode
+from pipeline.provenance.inference import InferenceMode
 
 Step = int | str
 ELSE: Final = "`cmf schema config` has all that may stand there"
@@ -162,10 +164,8 @@ def _bindable(host: str) -> str:
         try:
             IPv6Address(host)
         except ValueError:
-            why = "this is no address to listen on"
-            raise SettingError(
-                why, hint="write the host alone (IPv6 without brackets), and its port as `port`"
-            ) from None
+            hint = "write the host alone (IPv6 without brackets), and its port as `port`"
+            raise SettingError("this is no address to listen on", hint=hint) from None
     return host
 
 
@@ -209,6 +209,27 @@ def origin(url: str) -> str:
     return url.rstrip("/")
 
 
+def over_tls(url: str, why: str = "keys are fetched over https; http only from this machine") -> str:
+    """The URL unchanged, if it is https or leads to this machine; ValueError says what is wrong with any other."""
+    parts = address(url)
+    if not parts.hostname or parts.username is not None or parts.fragment:
+        raise ValueError("write https://host/path")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        raise ValueError(why)
+    return url
+
+
+class Judged(Section):
+    """What is judged, by which policies and how."""
+
+    policies: tuple[Path, ...] | None = None
+    """Policy directories or bundles; by default those of the gateway."""
+    mode: Mode | None = None
+    """`enforce`, or `observe`: recorded, and nothing refused; by default that of the gateway."""
+    inference: InferenceMode | None = None
+    """Whether tools without a profile are known by their definitions; by default as for the gateway."""
+
+
 _APIS: Final = re.compile(r"/(?:api/)?(?:v1|v1beta)(?:/(?:chat|chat/completions|responses|messages|models))?$")
 _ENDPOINTS: Final = re.compile(r"/(?:api|api/chat|chat/completions)$")
 
@@ -216,5 +237,6 @@ _ENDPOINTS: Final = re.compile(r"/(?:api|api/chat|chat/completions)$")
 def repeated_end(dialect: str, base_url: str) -> str:
     """The end of `base_url` that repeats what the dialect adds; empty if there is none."""
     found = _APIS.search(base_url) or _ENDPOINTS.search(base_url)
-    is_own = found is not None and (found[0] != "/api" or dialect in ("ollama", "openrouter"))
-    return found[0] if found is not None and is_own else ""
+    if found is None or (found[0] == "/api" and dialect not in ("ollama", "openrouter")):
+        return ""
+    return found[0]

@@ -39,29 +39,29 @@ class Reply:
     """The client's side of one request.
 
     Args:
-        send: ASGI's.
-        headers: sent with every answer to this request.
         timeout: how long a client may leave what was sent unread.
 
     Attributes:
         begun: whether the head of an answer was sent, so that there can be no other.
         over: whether its last piece was sent, or at least begun.
-        decision: the decision behind a stream. code: that of the refusal that ended it.
-        upstream: the name, in the settings, of the upstream asked last; "-" before any was asked.
+        status, code, decision: of the answer, or of the refusal that ended a stream, for the access log and counters.
+        route, dialect: of the request, for the same. upstream: the name of the upstream asked last.
     """
+
+    begun = over = False
+    status = 0
+    code: str | None = None
+    route = dialect = upstream = decision = "-"
 
     def __init__(self, send: Send, headers: Mapping[str, str], *, timeout: SharedTimeout) -> None:
         self._send = send
         self._headers = dict(headers)
         self._timeout = timeout
-        self.begun = False
-        self.over = False
-        self.decision: str | None = None
-        self.code: str | None = None
-        self.upstream = "-"
 
     async def whole(self, answer: Answer) -> None:
         """Send a whole answer. Raises ClientDisconnected, as every method here does."""
+        self.code = answer.headers.get("x-cmf-code", self.code)
+        self.decision = answer.headers.get("x-cmf-decision-id", "-")
         length = {"content-length": str(len(answer.body))}
         start = self._start(answer.status, answer.media_type, {**answer.headers, **length})
         await self._sent(start, {"type": "http.response.body", "body": answer.body})
@@ -85,9 +85,8 @@ class Reply:
         return self._head(status, {"content-type": media_type, "cache-control": "no-store", **headers})
 
     def _head(self, status: int, headers: Mapping[str, str]) -> Event:
-        own = {**headers, **self._headers}
-        raw = [(name.encode("latin-1"), _UNFIT.sub("?", text).encode("ascii")) for name, text in own.items()]
-        return {"type": "http.response.start", "status": status, "headers": raw}
+        self.status = status
+        return head(status, {**headers, **self._headers})
 
     async def _sent(self, *events: Event) -> None:
         try:
@@ -97,3 +96,9 @@ class Reply:
                     self.begun = True
         except (TimeoutError, OSError):
             raise ClientDisconnected from None
+
+
+def head(status: int, headers: Mapping[str, str]) -> Event:
+    """What begins an answer."""
+    raw = [(name.encode("latin-1"), _UNFIT.sub("?", text).encode("ascii")) for name, text in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": raw}

@@ -23,9 +23,7 @@ class Dialect:
     name: str
     error: Callable[[Refusal, str], Any]  # the body for a refusal; takes the request's id too
     error_type: Callable[[int], str]  # the dialect's name for an error of that status
-    details: Callable[[str, Mapping[str, Any]], Any] = lambda _code, _body: (
-        None
-    )  # of a refusal, for its code and request
+    details: Callable[[str, Any], Any] = lambda *_: None  # of a refusal, for its code and request
     answers: frozenset[int] = frozenset()  # statuses of refusals that are sent with status 200
     frame: Callable[[WireEvent], bytes] = sse_bytes
     stream_type: str = SSE
@@ -69,7 +67,7 @@ def _openai_error(refusal: Refusal, _request_id: str) -> Any:
     return {"error": {"message": refusal.message, "type": kind, "param": None, "code": refusal.code}}
 
 
-def _anthropic_details(code: str, body: Mapping[str, Any]) -> dict[str, str]:
+def _anthropic_details(code: str, body: Any) -> dict[str, str]:
     """What makes Anthropic's SDK send the whole history, if it continued a thread that is not known here [GW-39]."""
     thread = body.get("thread")
     continues = isinstance(thread, dict) and thread.get("type") == "continue"
@@ -84,13 +82,9 @@ def _anthropic_error(refusal: Refusal, request_id: str) -> Any:
 
 
 def _gemini_error(refusal: Refusal, _request_id: str) -> Any:
-    detail: dict[str, Any] = {
-        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-        "reason": refusal.code,
-        "domain": "cmf",
-    }
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": refusal.code, "domain": "cmf"}
     state = gemini_state(refusal.status)
-    return {"error": {"code": refusal.status, "message": refusal.message, "status": state, "details": [detail]}}
+    return {"error": {"code": refusal.status, "message": refusal.message, "status": state, "details": [info]}}
 
 
 def _ollama_error(refusal: Refusal, _request_id: str) -> Any:
@@ -170,18 +164,14 @@ def streamed(dialect: Dialect, events: Sequence[WireEvent], *, as_array: bool) -
 
 
 def without_usage_unless_asked(dialect: Dialect, body: Any, events: list[WireEvent]) -> list[WireEvent]:
-    """The events that the client wants: of a chat, without usage unless `body` asks for it."""
-    if dialect is not CHAT or _wants_usage(body):
-        return events
-    return [event for event in events if not _only_usage(event)]
+    """The events that the client wants: of a chat, without usage unless `body` asks for it.
 
-
-def _wants_usage(body: Any) -> bool:
+    Clients that did not ask for usage fail on a chunk that has usage and no choices.
+    """
     options = body.get("stream_options") if isinstance(body, dict) else None
-    return isinstance(options, dict) and options.get("include_usage") is True
-
-
-def _only_usage(event: WireEvent) -> bool:
-    """Whether a chunk has usage and no choices. Clients that did not ask for usage fail on such a chunk."""
-    data = event.get("data")
-    return isinstance(data, dict) and data.get("choices") == [] and "usage" in data
+    if dialect is not CHAT or (isinstance(options, dict) and options.get("include_usage") is True):
+        return events
+    datas = ((event, event.get("data")) for event in events)
+    return [
+        event for event, data in datas if not (isinstance(data, dict) and data.get("choices") == [] and "usage" in data)
+    ]

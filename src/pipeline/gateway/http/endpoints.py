@@ -74,35 +74,28 @@ _ENDS: Final = (
     ("/api/chat", "/chat"),
 )  # served paths, with the end of paths that probably mean them
 _NOT_SERVED: Final = {
-    "embeddings": "Embeddings are",
-    "files": "Files are",
-    "uploads": "Files are",
-    "batches": "Batches are",
-    "images": "Image generation is",
-    "audio": "Audio is",
-    "realtime": "Realtime sessions are",
-    "completions": "Bare completions are",
-    "generate": "Bare completions are",
-    "embed": "Embeddings are",
-    "embedContent": "Embeddings are",
-    "batchEmbedContents": "Embeddings are",
-    "batchGenerateContent": "Batches are",
-    "assistants": "Assistants are",
-    "threads": "Assistants are",
-    "conversations": "Conversations that a provider keeps are",
-    "responses": "Responses that a provider keeps are",
-    "compact": "Compaction without an answer is",
-    "input_tokens": "Counting the tokens of a response is",
-    "interactions": "Interactions are",
-    "cachedContents": "Content that a provider keeps is",
-    "containers": "Content that a provider keeps is",
-    "vector_stores": "Content that a provider keeps is",
-    "skills": "Skills are",
-    "moderations": "Moderation is",
-    "videos": "Video generation is",
-    "fine_tuning": "Fine-tuning is",
-    "ps": "Managing Ollama's models is",
-    "pull": "Managing Ollama's models is",
+    word: what
+    for what, words in {
+        "Embeddings are": "embeddings embed embedContent batchEmbedContents",
+        "Files are": "files uploads",
+        "Batches are": "batches batchGenerateContent",
+        "Image generation is": "images",
+        "Audio is": "audio",
+        "Realtime sessions are": "realtime",
+        "Bare completions are": "completions generate",
+        "Assistants are": "assistants threads",
+        "Conversations that a provider keeps are": "conversations",
+        "Responses that a provider keeps are": "responses",
+        "Compaction without an answer is": "compact",
+        "Counting the tokens of a response is": "input_tokens",
+        "Interactions are": "interactions",
+        "Content that a provider keeps is": "cachedContents containers vector_stores skills",
+        "Moderation is": "moderations",
+        "Video generation is": "videos",
+        "Fine-tuning is": "fine_tuning",
+        "Managing Ollama's models is": "ps pull",
+    }.items()
+    for word in words.split()
 }
 """What is not supported, by a word of the path; the last such word decides."""
 
@@ -111,26 +104,21 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
     """The endpoint at a path, which is as it was sent; None where nothing is served."""
     if path.startswith(ENVOY_PREFIX):
         endpoint = endpoint_of(path.removeprefix(ENVOY_PREFIX), query, headers)
-        return (
-            None
-            if endpoint is None or endpoint.operation not in _JUDGED
-            else replace(endpoint, operation=Operation.ENVOY, untyped=False)
-        )
+        if endpoint is None or endpoint.operation not in _JUDGED:
+            return None
+        return replace(endpoint, operation=Operation.ENVOY, untyped=False)
     models = _MODEL_PATH.fullmatch(path)
     if models is not None and not _GEMINI_METHOD.search(path):
         return _about_models(models[1], models[2], headers)
-    endpoint = PATHS.get(path)
-    if endpoint is not None:
-        return endpoint
+    if path in PATHS:
+        return PATHS[path]
     match = _GEMINI_PATH.fullmatch(path)
-    if match is None:
+    model = "" if match is None else unquote(match[1]).removeprefix("models/")  # one name for one model
+    if match is None or not _MODEL.fullmatch(model):
         return None
-    model, method = unquote(match[1]).removeprefix("models/"), match[2]  # one name for one model
-    if not _MODEL.fullmatch(model):
-        return None
-    if method == "countTokens":
+    if match[2] == "countTokens":
         return Endpoint(operation=Operation.COUNT, dialect=GEMINI, model=model, query={})
-    stream = method == "streamGenerateContent"
+    stream = match[2] == "streamGenerateContent"
     return Endpoint(
         operation=Operation.ANSWER,
         dialect=GEMINI,
@@ -156,23 +144,24 @@ def _about_models(path: str, name: str | None, headers: Mapping[str, str]) -> En
 
 def nothing_there(path: str) -> Refusal:
     """The 404 for a path. It names the path that was probably meant, or what is not supported, if it can tell."""
-    if path == CHECK_PATH:
-        return Refusal(404, "route.not-served", "Checks are not enabled: add `check` to the gateway's settings.")
-    if path == LITELLM_PATH:
-        message = "LiteLLM's checks are not enabled: add `check.litellm` to the gateway's settings."
-        return Refusal(404, "route.not-served", message)
-    if path.startswith(ENVOY_PREFIX):
-        message = "Nothing to check: that takes `check.envoy` in the gateway's settings, and the path of a model's API."
-        return Refusal(404, "route.not-served", message)
     probable = next((one for one, end in _ENDS if path.rstrip("/").endswith(end)), None)
-    if probable is not None:
-        message = f"Nothing is served at this path. Did you mean {probable}? Check the client's base URL."
-        return Refusal(404, "route.unknown", message)
     words = path.strip("/").replace(":", "/").split("/")[::-1]
     known = next((_NOT_SERVED[word] for word in words if word in _NOT_SERVED), None)
-    if known is not None:
-        return Refusal(404, "route.not-served", f"{known} not supported: what cannot be judged is not served.")
-    return Refusal(404, "route.unknown", "Nothing is served at this path: what cannot be judged is not passed on.")
+    code = "route.not-served"
+    if path == CHECK_PATH:
+        message = "Checks are not enabled: add `check` to the gateway's settings."
+    elif path == LITELLM_PATH:
+        message = "LiteLLM's checks are not enabled: add `check.litellm` to the gateway's settings."
+    elif path.startswith(ENVOY_PREFIX):
+        message = "Nothing to check: that takes `check.envoy` in the gateway's settings, and the path of a model's API."
+    elif probable is not None:
+        code = "route.unknown"
+        message = f"Nothing is served at this path. Did you mean {probable}? Check the client's base URL."
+    elif known is not None:
+        message = f"{known} not supported: what cannot be judged is not served."
+    else:
+        code, message = "route.unknown", "Nothing is served at this path: what cannot be judged is not passed on."
+    return Refusal(404, code, message)
 
 
 def dialect_near(path: str) -> Dialect:

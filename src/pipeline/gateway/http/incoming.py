@@ -23,9 +23,6 @@ class SharedTimeout:
 
     One timer serves them all, as whichever began first expires first. Nearly all end in time, most without waiting at
     all; a timer for each, made and cancelled, costs four times as much, as the loop keeps cancelled timers for a while.
-
-    Args:
-        seconds: how long a block may take.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -124,9 +121,8 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         else:
             raise Refusal(400, "http.duplicate-header", f"The header `{_shown(key)}` is given twice.", headers=_LAST)
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise Refusal(
-            400, "http.two-lengths", "The request has both Content-Length and Transfer-Encoding.", headers=_LAST
-        )
+        message = "The request has both Content-Length and Transfer-Encoding."
+        raise Refusal(400, "http.two-lengths", message, headers=_LAST)
     return headers
 
 
@@ -169,11 +165,8 @@ def check_uncut(headers: Mapping[str, str]) -> None:
     """Refusal unless Envoy declares that it sent the whole body: 413 for a cut one, 400 without that header."""
     partial = headers.get(_PARTIAL)
     if partial == "true":
-        raise Refusal(
-            413,
-            "envoy.cut-body",
-            "Envoy cut this body short; the rest would go on unjudged. Raise `max_request_bytes`.",
-        )
+        message = "Envoy cut this body short; the rest would go on unjudged. Raise `max_request_bytes`."
+        raise Refusal(413, "envoy.cut-body", message)
     if partial != "false":
         message = "Envoy sent no body, or does not say that it is complete: set `with_request_body`."
         raise Refusal(400, "envoy.no-body", message)
@@ -204,16 +197,26 @@ async def bytes_of(
         raise Refusal(415, "http.media-type", "Send JSON, with the header `content-type: application/json`.")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Refusal(415, "http.content-encoding", "Send the body uncompressed.")
-    length = headers.get("content-length")
-    if length is not None and not _DIGITS.fullmatch(length):
+    length = headers.get("content-length", "0")
+    if not _DIGITS.fullmatch(length):
         raise Refusal(400, "http.length", "Content-Length is not a number.")
-    if length is not None and int(length) > limits.body_bytes:
-        raise _too_large(limits)
+    pieces: list[bytes] = []
+    size, received, more = int(length), 0, True
     try:
         with in_time.block():
-            return await _bytes(receive, limits)
+            while size <= limits.body_bytes and more:
+                event = await receive()
+                if event["type"] == "http.disconnect":
+                    raise ClientDisconnected
+                pieces.append(event.get("body", b""))
+                size = received = received + len(pieces[-1])
+                more = event.get("more_body", False)
     except TimeoutError:
         raise Refusal(408, "http.slow-body", "The body did not arrive in time.") from None
+    if size > limits.body_bytes:
+        message = f"The body is larger than {limits.body_bytes} bytes (`limits.body_bytes`)."
+        raise Refusal(413, "http.too-large", message, headers=FINAL)
+    return b"".join(pieces)
 
 
 def json_of(raw: bytes, limits: Limits) -> Any:
@@ -239,29 +242,18 @@ def size_of(headers: Mapping[str, str], body: Any) -> int:
     return len(dumps(body)) if length is None else int(length)
 
 
-async def _bytes(receive: Receive, limits: Limits) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise ClientDisconnected
-        piece = event.get("body", b"")
-        size += len(piece)
-        if size > limits.body_bytes:
-            raise _too_large(limits)
-        pieces.append(piece)
-        if not event.get("more_body", False):
-            return b"".join(pieces)
-
-
 async def until_disconnect(receive: Receive, work: Awaitable[_T]) -> _T:
     """The result of `work`. If the client disconnects first, `work` is cancelled, and ClientDisconnected raised.
 
     A cancellation from elsewhere, as by `asyncio.timeout`, is passed on as such.
     """
+
+    async def disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
     own = cast("asyncio.Task[object]", asyncio.current_task())
-    disconnected = asyncio.ensure_future(_disconnected(receive))
+    disconnected = asyncio.ensure_future(disconnect())
     disconnected.add_done_callback(cancel_work := lambda _: own.cancel())
     try:
         return await work
@@ -274,18 +266,15 @@ async def until_disconnect(receive: Receive, work: Awaitable[_T]) -> _T:
         disconnected.cancel()
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _too_large(limits: Limits) -> Refusal:
-    return Refusal(
-        413,
-        "http.too-large",
-        f"The body is larger than {limits.body_bytes} bytes (`limits.body_bytes`).",
-        headers=FINAL,
-    )
+async def lifespan(receive: Receive, send: Send, **acts: Callable[[], Awaitable[None]]) -> None:
+    """Answer a server's `startup` and `shutdown`, each once its act is done."""
+    while True:
+        kind = (await receive())["type"].removeprefix("lifespan.")
+        if kind in acts:
+            await acts[kind]()
+        await send({"type": f"lifespan.{kind}.complete"})
+        if kind == "shutdown":
+            return
 
 
 def _shown(name: str) -> str:

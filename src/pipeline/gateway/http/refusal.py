@@ -26,14 +26,7 @@ class Refusal(Exception):
         details: what the SDK of the client's dialect reads of an error; most dialects have none.
     """
 
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(code)
         self.status = status
         self.code = code

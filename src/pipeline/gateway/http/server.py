@@ -45,11 +45,7 @@ CODED: Final = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 
 
 class StrictBuffer(ReceiveBuffer):
-    """Received bytes: a head of limited size, with one kind of line ending, no folded line and one length [GW-162].
-
-    Args:
-        connection: what reads from here.
-    """
+    """Received bytes: a head of limited size, with one kind of line ending, no folded line and one length [GW-162]."""
 
     def __init__(self, connection: h11.Connection) -> None:
         super().__init__()
@@ -118,8 +114,9 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel all timers."""
-        self._cancel_head_timer()
-        self._cancel_stall_timer()
+        for timer in (self._head_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -173,12 +170,7 @@ class BoundedProtocol(H11Protocol):
 
 
 class Joining(asyncio.Transport):
-    """A transport that joins what is written in one step of the event loop, as a head and its body [GW-165].
-
-    Args:
-        transport: sends the bytes.
-        loop: the event loop.
-    """
+    """A transport that joins what is written in one step of the event loop, as a head and its body [GW-165]."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -230,9 +222,11 @@ class Server(uvicorn.Server):
 
     Attributes:
         on_stop: called once it stops, before it waits for the requests in progress.
+        beside: whether it runs in the event loop of another server, which handles the signals for both.
     """
 
     on_stop: Callable[[], None] = staticmethod(lambda: None)
+    beside = False
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, let requests in progress end, and end."""
@@ -242,7 +236,7 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """A block in which SIGINT and SIGTERM stop the server; a second SIGINT cancels requests in progress too."""
-        if threading.current_thread() is not threading.main_thread():
+        if self.beside or threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
@@ -253,29 +247,15 @@ class Server(uvicorn.Server):
                 signal.signal(one, handler)
 
 
-class BesideServer(Server):
-    """A server in the event loop of another one, which handles the signals for both."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """A block without signal handlers."""
-        yield
-
-
 def server_of(
     app: Any, limits: Limits | None = None, *, grace_seconds: float = GRACE_SECONDS, beside: bool = False
 ) -> Server:
-    """The HTTP server for `app`, an ASGI application.
-
-    Args:
-        app: with a lifespan of its own.
-        limits: bounds on what a connection can cost.
-        grace_seconds: how long requests in progress may take once it is stopped; then they are cancelled.
-        beside: whether it runs in the event loop of another server.
-    """
-    known = limits or Limits()
-    _silence_uvicorn()
-    protocol = type("Protocol", (BoundedProtocol,), {"limits": known})
+    """The HTTP server for `app`, an ASGI application; requests in progress get `grace_seconds` once it is stopped."""
+    logging.getLogger("uvicorn.access").disabled = True  # its lines hold paths, which the client chose
+    errors = logging.getLogger("uvicorn.error")
+    if not any(isinstance(one, _TypesAlone) for one in errors.filters):
+        errors.addFilter(_TypesAlone())
+    protocol = type("Protocol", (BoundedProtocol,), {"limits": limits or Limits()})
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -291,14 +271,9 @@ def server_of(
         timeout_graceful_shutdown=max(1, round(grace_seconds)),
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
-    return BesideServer(config) if beside else Server(config)
-
-
-def _silence_uvicorn() -> None:
-    logging.getLogger("uvicorn.access").disabled = True  # its lines hold paths, which the client chose
-    errors = logging.getLogger("uvicorn.error")
-    if not any(isinstance(one, _TypesAlone) for one in errors.filters):
-        errors.addFilter(_TypesAlone())
+    server = Server(config)
+    server.beside = beside
+    return server
 
 
 class _TypesAlone(logging.Filter):

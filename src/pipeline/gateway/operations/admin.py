@@ -8,13 +8,14 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from pipeline.gateway.auth.identity import hash_of, is_own_name, presented_in
-from pipeline.gateway.http.client_response import Answer, json_answer
-from pipeline.gateway.http.incoming import Receive, Scope, Send, headers_of, path_of
+from pipeline.gateway.http.client_response import Answer, head, json_answer
+from pipeline.gateway.http.incoming import Receive, Scope, Send, headers_of, lifespan, path_of
 from pipeline.gateway.http.refusal import Refusal
-from pipeline.gateway.operations import metrics as measured
+from pipeline.gateway.operations.metrics import MEDIA_TYPE
 from pipeline.gateway.operations.operations import Operations
 
 REVIEW: Final = "/review"
+RELOAD: Final = "/admin/reload"
 BY: Final = "x-cmf-by"
 """The header by which one process of a gateway tells another who asked: a percent-encoded id."""
 
@@ -25,10 +26,8 @@ class AdminApp:
     """The operators' port, as an ASGI application.
 
     Args:
-        operations: what it serves.
         admins: the admins, by the hashes of their keys; None if everybody who reaches the port may act, for whoever
             `BY` names.
-        review: the review site, which authenticates by itself; None if there is none.
         hosts: the host names under which it answers, besides IP addresses and `localhost`; None for any, on a socket
             that no browser reaches.
 
@@ -53,7 +52,7 @@ class AdminApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or the server's startup and shutdown."""
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await lifespan(receive, send)
         elif scope["type"] == "http":
             is_review = self._review is not None and f"{scope['path']}/".startswith(f"{REVIEW}/")
             try:
@@ -65,7 +64,10 @@ class AdminApp:
             except Refusal as refusal:
                 error = {"code": refusal.code, "message": refusal.message}
                 answer = json_answer(refusal.status, {"error": error}, refusal.headers)
-            await _send(send, answer)
+            size = str(len(answer.body))
+            own = {"content-type": answer.media_type, "content-length": size, "cache-control": "no-store"}
+            await send(head(answer.status, {**own, **answer.headers}))
+            await send({"type": "http.response.body", "body": answer.body})
 
     def _check_page(self, scope: Scope, *, is_review: bool) -> None:
         """Refuse what pages in a browser send; the review site has pages of its own, and looks at `Origin` [GW-168]."""
@@ -85,14 +87,10 @@ class AdminApp:
             raise Refusal(404, "route.unknown", "Nothing is served at this path.")
         if method not in wanted:
             raise Refusal(405, "http.method", f"Use {wanted[0]}.", headers={"allow": ", ".join(wanted)})
-        if path == "/metrics":
-            text = await self._operations.metrics()
-            return Answer(status=200, media_type=measured.MEDIA_TYPE, body=text.encode(), headers={})
-        if path == "/healthz":
-            return json_answer(200, {"status": "ok"})
-        if path == "/readyz":
-            is_ready, report = (False, _ENDING) if self.is_ending() else await self._operations.ready()
-            return json_answer(200 if is_ready else 503, report)
+        if path == "/readyz" and self.is_ending():
+            return json_answer(503, {"status": "ending"})
+        if path != RELOAD:
+            return await probed(self._operations, path)
         by = self._admitted(headers_of(scope["headers"]))
         entries = await self._operations.reload(by=by)
         refused = any("refused" in entry for entry in entries)
@@ -113,27 +111,18 @@ class AdminApp:
         return admins[0]
 
 
-_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
-    "/metrics": ("GET", "HEAD"),
-    "/healthz": ("GET", "HEAD"),
-    "/readyz": ("GET", "HEAD"),
-    "/admin/reload": ("POST",),
-}
+_READ: Final = ("GET", "HEAD")
+_METHODS: Final = {"/metrics": _READ, "/healthz": _READ, "/readyz": _READ, RELOAD: ("POST",)}
 
 
-_ENDING: Final = {"status": "ending"}
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        kind = (await receive())["type"].removeprefix("lifespan.")
-        await send({"type": f"lifespan.{kind}.complete"})
-        if kind == "shutdown":
-            return
-
-
-async def _send(send: Send, answer: Answer) -> None:
-    own = {"content-type": answer.media_type, "content-length": str(len(answer.body)), "cache-control": "no-store"}
-    headers = [(name.encode(), text.encode()) for name, text in {**own, **answer.headers}.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+async def probed(operations: Operations, path: str, *, shown: Collection[str] | None = None) -> Answer:
+    """The answer to a probe; of readiness with what is `shown`, or all of it."""
+    if path == "/metrics":
+        text = await operations.metrics()
+        return Answer(status=200, media_type=MEDIA_TYPE, body=text.encode(), headers={})
+    if path == "/healthz":
+        return json_answer(200, {"status": "ok"})
+    is_ready, report = await operations.ready()
+    if shown is not None:
+        report = {name: report[name] for name in shown if name in report}
+    return json_answer(200 if is_ready else 503, report)

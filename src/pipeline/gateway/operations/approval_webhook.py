@@ -15,6 +15,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from cmf.errors import DecodeError, MediaError
@@ -48,26 +50,15 @@ _log: Final = logging.getLogger("pipeline.gateway")
 def signature(secret: str, name: str, timestamp: str, body: bytes) -> str:
     """`v1,` and the HMAC-SHA-256 of id, time and body, in base64, as Standard Webhooks has it."""
     signed = b".".join((name.encode(), timestamp.encode(), body))
-    return "v1," + base64.b64encode(hmac.digest(_key(secret), signed, hashlib.sha256)).decode()
-
-
-def _key(secret: str) -> bytes:
-    """The key that a secret stands for: what follows `whsec_` is base64, anything else is the key itself."""
-    if secret.startswith("whsec_"):
-        try:
-            return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-        except binascii.Error:
-            pass
-    return secret.encode()
+    key = secret.encode()
+    if secret.startswith("whsec_"):  # what follows is base64; anything else is the key itself
+        with suppress(binascii.Error):
+            key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
 class ApprovalWebhook:
-    """Delivers a message for each new question, on a thread with an event loop of its own.
-
-    Args:
-        settings: how. url: where to. secret: signs.
-        sessions: where the approvals are. site: the address of the review site, for links.
-    """
+    """Delivers a message for each new question, on a thread with an event loop of its own."""
 
     def __init__(self, settings: Webhook, url: str, secret: str, sessions: SessionStore, site: str | None) -> None:
         self._settings = settings
@@ -92,31 +83,33 @@ class ApprovalWebhook:
 
     def on_event(self, event: Event) -> None:
         """For `Events.subscribe`: begins to deliver what is asked; never waits."""
+
+        def begin(approval_id: str) -> None:
+            if len(self._deliveries) >= MAX_PENDING:
+                self.counts[DROPPED] += 1
+                return
+            task = self._loop.create_task(self._deliver(approval_id))
+            self._deliveries.add(task)
+            task.add_done_callback(self._deliveries.discard)
+
         if isinstance(event, ApprovalAsked):
-            self._loop.call_soon_threadsafe(self._begin, event.id)
+            self._loop.call_soon_threadsafe(begin, event.id)
 
     def close(self) -> None:
         """Wait a moment for messages on their way, and end."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+
+        async def end() -> None:
+            if self._deliveries:
+                _, late = await asyncio.wait(self._deliveries, timeout=CLOSE_SECONDS)
+                for task in late:
+                    task.cancel()
+                self.counts[FAILED] += len(late)
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
         self._offload.close()
-
-    async def _end(self) -> None:
-        if self._deliveries:
-            _, late = await asyncio.wait(self._deliveries, timeout=CLOSE_SECONDS)
-            for task in late:
-                task.cancel()
-            self.counts[FAILED] += len(late)
-
-    def _begin(self, approval_id: str) -> None:
-        if len(self._deliveries) >= MAX_PENDING:
-            self.counts[DROPPED] += 1
-            return
-        task = self._loop.create_task(self._deliver(approval_id))
-        self._deliveries.add(task)
-        task.add_done_callback(self._deliveries.discard)
 
     async def _deliver(self, approval_id: str) -> None:
         async with self._places:
@@ -199,13 +192,7 @@ def _plain(text: str) -> dict[str, Any]:
 
 
 class ApprovalAnswers:
-    """Takes signed answers: who holds the secret is trusted to say who answers.
-
-    Args:
-        approvals: decides.
-        secret: what answers are signed with.
-        clock: seconds since the epoch.
-    """
+    """Takes signed answers: who holds the secret is trusted to say who answers."""
 
     def __init__(
         self,
@@ -232,11 +219,9 @@ class ApprovalAnswers:
         """
         self._check(headers, body)
         named, approves, scope, who = _read(body)
+        decide = partial(self._approvals.approve, scope=scope) if approves else self._approvals.deny
         try:
-            if approves:
-                decided = await self._offload(lambda: self._approvals.approve(named, who, scope=scope))
-            else:
-                decided = await self._offload(self._approvals.deny, named, who)
+            decided = await self._offload(decide, named, who)
         except ApprovalError as error:
             status = {"approval.unknown": 404, "approval.own-request": 403}.get(error.code, 409)
             raise Refusal(status, error.code, error.message) from None

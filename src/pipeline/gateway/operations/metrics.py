@@ -110,7 +110,6 @@ class Counted(SharingRecords):
     """Records that call a function once they are durable.
 
     Args:
-        records: where they are written.
         on_record: called with each record; it must not raise.
     """
 
@@ -139,15 +138,7 @@ class Counted(SharingRecords):
 
 
 class Metrics:
-    """What a gateway counted since it started. Every request received counts once, under its outcome.
-
-    Args:
-        revisions: the current policy revision of each route.
-        audit: figures of the audit log, by name.
-        upstreams: whether each upstream is in use.
-        waiting: how many requests wait for people's answers.
-        notices: how many messages about what waits were sent, by outcome.
-    """
+    """What a gateway counted since it started. Every request received counts once, under its outcome."""
 
     def __init__(
         self,
@@ -165,17 +156,14 @@ class Metrics:
         self._notices = notices
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._refusals: Counter[str] = Counter()
-        self._unrecorded: Counter[str] = Counter()
+        self._unrecorded = Counter({"refused": 0, "released": 0})
         self._decisions: Counter[tuple[str, str]] = Counter()
         self._rules: Counter[str] = Counter()
-        self._on_failure = 0
-        self._unevaluated = 0
-        self._overridden = 0
-        self._inferred = 0
+        self._on_failure = self._unevaluated = self._overridden = self._inferred = 0
         self._runs = _Histogram(RUN_BUCKETS)
         self._seconds = _Histogram(BUCKETS)
         self._pauses = _Histogram(PAUSE_BUCKETS)
-        self._reloads: Counter[str] = Counter()
+        self._reloads = Counter({"done": 0, "refused": 0})
         self._reload_failed = 0
         self._revisions = revisions
 
@@ -225,27 +213,26 @@ class Metrics:
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
-        revisions, ups = sorted(self._revisions().items()), sorted(self._upstreams().items())
         yield from _counters("cmf_gateway_requests_total", self._requests, "route", "dialect", "outcome")
         yield from _counters("cmf_gateway_refusals_total", self._refusals, "code")
-        yield from _family("cmf_gateway_in_flight", "gauge", [({}, self.in_flight)])
-        yield from _family("cmf_gateway_waiting", "gauge", [({}, self._waiting())])
+        yield from _figure("cmf_gateway_in_flight", self.in_flight)
+        yield from _figure("cmf_gateway_waiting", self._waiting())
         yield from _counters("cmf_approval_notices_total", self._notices(), "outcome")
-        yield from _counters("cmf_gateway_unrecorded_total", _each(self._unrecorded, "refused", "released"), "outcome")
+        yield from _counters("cmf_gateway_unrecorded_total", self._unrecorded, "outcome")
         for name, figure in self._audit().items():
-            kind = "counter" if name.endswith("_total") else "gauge"
-            yield from _family(f"cmf_audit_{name}", kind, [({}, figure)])
-        infos = [({"route": route, "revision": revision}, 1) for route, revision in revisions]
+            yield from _figure(f"cmf_audit_{name}", figure)
+        infos = [({"route": route, "revision": revision}, 1) for route, revision in sorted(self._revisions().items())]
         yield from _family("cmf_policy_info", "gauge", infos)
-        yield from _counters("cmf_policy_reloads_total", _each(self._reloads, "done", "refused"), "outcome")
-        yield from _family("cmf_policy_reload_failed", "gauge", [({}, self._reload_failed)])
+        yield from _counters("cmf_policy_reloads_total", self._reloads, "outcome")
+        yield from _figure("cmf_policy_reload_failed", self._reload_failed)
         yield from _counters("cmf_decisions_total", self._decisions, "verdict", "action")
         yield from _counters("cmf_rule_hits_total", self._rules, "rule")
-        yield from _family("cmf_forwarded_on_failure_total", "counter", [({}, self._on_failure)])
-        yield from _family("cmf_forwarded_unevaluated_total", "counter", [({}, self._unevaluated)])
-        yield from _family("cmf_decisions_overridden_total", "counter", [({}, self._overridden)])
-        yield from _family("cmf_inferred_calls_total", "counter", [({}, self._inferred)])
-        yield from _family("cmf_upstream_up", "gauge", [({"upstream": name}, int(is_up)) for name, is_up in ups])
+        yield from _figure("cmf_forwarded_on_failure_total", self._on_failure)
+        yield from _figure("cmf_forwarded_unevaluated_total", self._unevaluated)
+        yield from _figure("cmf_decisions_overridden_total", self._overridden)
+        yield from _figure("cmf_inferred_calls_total", self._inferred)
+        ups = [({"upstream": name}, int(is_up)) for name, is_up in sorted(self._upstreams().items())]
+        yield from _family("cmf_upstream_up", "gauge", ups)
         yield from self._runs.lines("cmf_decision_seconds")
         yield from self._seconds.lines("cmf_gateway_seconds")
         yield from self._pauses.lines("cmf_loop_pause_seconds")
@@ -281,18 +268,8 @@ def rules_in(record: Record) -> frozenset[str]:
 
 def outcome_of(status: int) -> str:
     """The outcome of a request, by the status of its answer: `gone` if the client disconnected."""
-    if status == 200:
-        return "answered"
-    if status == CLIENT_CLOSED:
-        return "gone"
-    if status == 403:
-        return "denied"
-    return "refused" if status < 500 else "failed"
-
-
-def _each(counts: Counter[str], *keys: str) -> dict[str, int]:
-    """The counts of these keys, of those too that were never counted."""
-    return {key: counts[key] for key in keys}
+    known = {200: "answered", CLIENT_CLOSED: "gone", 403: "denied"}
+    return known.get(status, "refused" if status < 500 else "failed")
 
 
 def _counters(name: str, counts: Mapping[Any, int], *labels: str) -> Iterator[str]:
@@ -306,12 +283,13 @@ def _head(name: str, kind: str) -> Iterator[str]:
     yield f"# TYPE {name} {kind}"
 
 
+def _figure(name: str, figure: int) -> Iterator[str]:
+    return _family(name, "counter" if name.endswith("_total") else "gauge", [({}, figure)])
+
+
 def _family(name: str, kind: str, rows: Iterable[tuple[Mapping[str, str], int]]) -> Iterator[str]:
     yield from _head(name, kind)
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
     for labels, value in rows:
-        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        pairs = ",".join(f'{key}="{text.translate(escapes)}"' for key, text in labels.items())
         yield f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

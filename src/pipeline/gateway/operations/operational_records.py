@@ -39,9 +39,7 @@ class Readiness:
     """The readiness of a store, by the result of its last operation. Safe to use from any thread.
 
     Args:
-        sessions: what has to be read for every judgement.
         store: where records go; None where nothing has to be kept before something goes out.
-        clock: seconds that only grow.
     """
 
     def __init__(
@@ -66,17 +64,14 @@ class Readiness:
         failure = None if self._store is None else self._store.writer.failure
         if self._store is None or failure is None:
             return
-        if not self._is_due():
-            raise StoreError(failure.message, hint=failure.hint, code=failure.code)
-        waited(self._store.writer.call(touch), TRY_SECONDS)
-
-    def _is_due(self) -> bool:
         with self._gate:
             now = self._clock()
-            if now < self._again:
-                return False
-            self._again = now + AGAIN_SECONDS
-            return True
+            is_due = now >= self._again
+            if is_due:
+                self._again = now + AGAIN_SECONDS
+        if not is_due:
+            raise StoreError(failure.message, hint=failure.hint, code=failure.code)
+        waited(self._store.writer.call(touch), TRY_SECONDS)
 
 
 SWEEP_SECONDS: Final = 3_600.0
@@ -86,13 +81,7 @@ _BY_DIGEST: Final = ("keys", "issuers", "proxy", "admin")
 
 
 class Chronicle:
-    """Writes these records. A thread counts and sweeps until `close`.
-
-    Args:
-        store: the store of records.
-        settings: the gateway's.
-        tally: counts its requests.
-    """
+    """Writes these records. A thread counts and sweeps until `close`."""
 
     def __init__(self, store: Store, settings: Settings, tally: Tally, clock: Clock = wall_clock) -> None:
         self._store = store
@@ -170,13 +159,10 @@ class Chronicle:
         _log.error("%s could not be put on record: %s", what, error.code)
 
     def _policies(self, action: str, guard: Guard, details: Mapping[str, Any], by: str | None = None) -> None:
-        policies = guard.policies
-        brought = (
-            details.get("before") != details["revision"]
-        )  # only then is somebody the subject of the record, on which [REV-43] relies
-        row = self._row(
-            "policy", action, details if by is None else {**details, "by": {"id": by}}, by if brought else None
-        )
+        # Only then is somebody the subject of the record, on which [REV-43] relies.
+        subject = by if details.get("before") != details["revision"] else None
+        named = details if by is None else {**details, "by": {"id": by}}
+        policies, row = guard.policies, self._row("policy", action, named, subject)
         keep_policies(self._store, policies.revision, packed(policies.bundle()), row)
 
     def _keep(self, kind: str, action: str, details: Mapping[str, Any]) -> None:

@@ -48,54 +48,40 @@ class GuardedRoutes:
     is_watched: bool
 
 
+@dataclass(frozen=True)
 class OwnOperations(Operations):
     """The operations of this process.
 
-    Args:
-        guarded: all guards.
-        counted: the metrics.
+    Attributes:
         check: raises PipelineError unless requests can be judged and put on record.
-        is_open: whether requests are answered.
-        audit: figures of the audit log, by name.
     """
 
-    def __init__(
-        self,
-        guarded: Sequence[GuardedRoutes],
-        counted: Metrics,
-        check: Callable[[], None],
-        is_open: Callable[[], bool],
-        audit: Callable[[], Mapping[str, int]] = dict[str, int],
-    ) -> None:
-        self._audit = audit
-        self._guarded = tuple(guarded)
-        self._counted = counted
-        self._check = check
-        self._is_open = is_open
+    guarded: Sequence[GuardedRoutes]
+    counted: Metrics
+    check: Callable[[], None]
+    is_open: Callable[[], bool]
+    audit: Callable[[], Mapping[str, int]] = dict[str, int]
 
     async def metrics(self) -> str:
         """See `Operations`."""
-        return self._counted.text()
+        return self.counted.text()
 
     async def ready(self) -> tuple[bool, dict[str, Any]]:
         """See `Operations`."""
-        if not self._is_open():
+        if not self.is_open():
             return False, {"status": "not open"}
-        revisions = {route: one.guard.revision for one in self._guarded for route in one.routes}
+        revisions = {route: one.guard.revision for one in self.guarded for route in one.routes}
         try:
-            await asyncio.to_thread(self._check)
+            await asyncio.to_thread(self.check)
         except PipelineError as error:
             return False, {"status": error.code, "store": error.code, "reason": error.hint, "revisions": revisions}
-        return True, {"status": "ok", "store": "ok", "revisions": revisions, "audit": dict(self._audit())}
+        return True, {"status": "ok", "store": "ok", "revisions": revisions, "audit": dict(self.audit())}
 
     async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
         """See `Operations`. Requests are judged meanwhile by the policies in force."""
-        return await asyncio.to_thread(self._reload, by)
+        return await asyncio.to_thread(lambda: [self._reload(one, by) for one in self.guarded])
 
-    def _reload(self, by: str | None) -> list[dict[str, Any]]:
-        return [self._reload_one(one, by) for one in self._guarded]
-
-    def _reload_one(self, one: GuardedRoutes, by: str | None) -> dict[str, Any]:
+    def _reload(self, one: GuardedRoutes, by: str | None) -> dict[str, Any]:
         try:
             revision, refused = one.guard.reload(by=by), None
         except PipelineError as error:
@@ -109,7 +95,7 @@ class OwnOperations(Operations):
     def watching(self) -> Iterator[None]:
         """A block in which policies are read again when their files change."""
         with ExitStack() as watchers:
-            for one in self._guarded:
+            for one in self.guarded:
                 if one.is_watched:
                     watchers.enter_context(one.guard.watch())
             yield
@@ -123,13 +109,8 @@ def merged(texts: Mapping[str, str]) -> str:
         for line in text.splitlines():
             if line.startswith("#"):
                 family = families.setdefault(line, [])
-            else:
-                family.append(_labelled(line, worker))
+                continue
+            name, _, value = line.rpartition(" ")
+            labels = f'{name[:-1]},worker="{worker}"}}' if name.endswith("}") else f'{name}{{worker="{worker}"}}'
+            family.append(f"{labels} {value}")
     return "".join(f"{head}\n" + "".join(f"{line}\n" for line in lines) for head, lines in families.items())
-
-
-def _labelled(line: str, worker: str) -> str:
-    name, _, value = line.rpartition(" ")
-    if name.endswith("}"):
-        return f'{name[:-1]},worker="{worker}"}} {value}'
-    return f'{name}{{worker="{worker}"}} {value}'

@@ -32,13 +32,7 @@ Application = Callable[[Scope, Receive, Send], Any]
 
 
 class Telemetry:
-    """Where spans and metrics go.
-
-    Args:
-        tracers: of the SDK, or of the host.
-        meters: the same.
-        genai_names: also say things in the names of the draft conventions for guardrails.
-    """
+    """Where spans and metrics go."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, *, genai_names: bool = False) -> None:
         self._tracer = tracers.get_tracer(_SCOPE)
@@ -60,16 +54,6 @@ class Telemetry:
 
         if record.kind != "decision":
             return
-        seconds = (record.run_ns or 0) / 1e9
-        end = time_ns()
-        span = self._tracer.start_span(
-            "run_guardrail cmf", kind=SpanKind.INTERNAL, start_time=end - round(seconds * 1e9),
-            attributes=self._attributes_of(record),
-        )  # fmt: skip
-        span.end(end)
-        self._decisions.record(seconds, {"cmf.verdict": record.verdict, "cmf.action": record.action})
-
-    def _attributes_of(self, record: Record) -> dict[str, Any]:
         attributes: dict[str, Any] = {
             "cmf.decision.id": record.id,
             "cmf.verdict": record.verdict,
@@ -84,7 +68,10 @@ class Telemetry:
                 "gen_ai.guardrail.action.type": _ACTIONS.get(record.action, "block"),
                 "gen_ai.security.policy.id": record.revision,
             }
-        return attributes
+        end, seconds = time_ns(), (record.run_ns or 0) / 1e9
+        begin, kind = end - round(seconds * 1e9), SpanKind.INTERNAL
+        self._tracer.start_span("run_guardrail cmf", kind=kind, start_time=begin, attributes=attributes).end(end)
+        self._decisions.record(seconds, {"cmf.verdict": record.verdict, "cmf.action": record.action})
 
     def around(self, application: Application) -> Application:
         """The application with a span and a measurement around each of its requests."""
@@ -97,9 +84,7 @@ class Telemetry:
 
                 async def send_observed(event: Event) -> None:
                     if event["type"] == "http.response.start":
-                        observe(
-                            event["status"], {name.decode(): text.decode("latin-1") for name, text in event["headers"]}
-                        )
+                        observe(event["status"], _texts(event["headers"]))
                     await send(event)
 
                 await application(scope, receive, send_observed)
@@ -108,16 +93,22 @@ class Telemetry:
 
     @contextmanager
     def _request(self, scope: Scope) -> Iterator[Callable[[int, Mapping[str, str]], None]]:
+        from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        headers = _decoded(scope["headers"])
+        headers = _texts(scope["headers"])
+        # The caller's span, where `traceparent` names one in the form that everybody reads alike.
+        parent, caller = headers.get("traceparent", ""), Context()
+        if _PARENT.fullmatch(parent):
+            caller = TraceContextTextMapPropagator().extract({"traceparent": parent}, context=caller)
         endpoint = endpoint_of(scope["path"], [], headers)
         dialect = "-" if endpoint is None else endpoint.dialect.name
         operation = "unknown" if endpoint is None else endpoint.operation.value
         begin = time_ns()
         status = 0
         with self._tracer.start_as_current_span(
-            f"gateway {operation}", context=_context(headers), kind=SpanKind.SERVER,
+            f"gateway {operation}", context=caller, kind=SpanKind.SERVER,
             attributes={"http.request.method": scope["method"] if endpoint else "_OTHER", "cmf.dialect": dialect},
             record_exception=False, set_status_on_exception=False,
         ) as span:  # fmt: skip
@@ -147,19 +138,8 @@ _HEADERS: Final = {
 }
 
 
-def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def _texts(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1"): text.decode("latin-1") for name, text in headers}
-
-
-def _context(headers: Mapping[str, str]) -> Any:
-    """The caller's span, where `traceparent` names one in the form that everybody reads alike."""
-    from opentelemetry.context import Context
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    parent = headers.get("traceparent", "")
-    if not _PARENT.fullmatch(parent):
-        return Context()
-    return TraceContextTextMapPropagator().extract({"traceparent": parent}, context=Context())
 
 
 @contextmanager

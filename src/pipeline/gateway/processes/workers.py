@@ -11,14 +11,13 @@ import contextlib
 import ctypes
 import gc
 import logging
-import os
 import secrets
 import signal
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -55,15 +54,7 @@ async def run(
     operators: AdminApp | None,
     beside: socket.socket | None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, let requests in progress end, and return.
-
-    Args:
-        service: the gateway.
-        settings: limits, and how long requests in progress may take.
-        clients: the socket for clients.
-        operators: answers on `beside`; None for nothing.
-        beside: the socket for operators.
-    """
+    """Serve until SIGTERM or SIGINT, let requests in progress end, and return."""
     gc.collect()
     gc.freeze()  # all of this stays: no collection needs to look at it again
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
@@ -71,21 +62,29 @@ async def run(
     collecting = asyncio.create_task(collect_at_rest())
     server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
     server.on_stop = service.gateway.end_waits
+    if operators is not None:
+        operators.is_ending = lambda: server.should_exit
     try:
         with hanging_up(service.operations):
-            if operators is None or beside is None:
+            async with served_beside(operators, beside):
                 await server.serve(sockets=[clients])
-                return
-            operators.is_ending = lambda: server.should_exit
-            other = server_of(operators, beside=True)
-            work = asyncio.create_task(other.serve(sockets=[beside]))
-            try:
-                await server.serve(sockets=[clients])
-            finally:
-                other.should_exit = True
-                await work
     finally:
         collecting.cancel()
+
+
+@contextlib.asynccontextmanager
+async def served_beside(app: AdminApp | None, beside: socket.socket | None) -> AsyncIterator[None]:
+    """A block in which `app` answers on the socket `beside`, where there are both."""
+    if app is None or beside is None:
+        yield
+        return
+    server = server_of(app, beside=True)
+    work = asyncio.create_task(server.serve(sockets=[beside]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await work
 
 
 async def collect_at_rest(every: float = 1.0) -> None:
@@ -163,10 +162,7 @@ class Crew(Operations):
     """The worker processes, from their start to their end.
 
     Args:
-        settings: what each of them serves, and how many there are (`workers`).
-        clients: the listening socket that they share.
         home: a private directory, for the sockets on which they are asked about their state.
-        quiet: whether they log no line for each request.
     """
 
     def __init__(self, settings: Settings, clients: socket.socket, home: Path, *, quiet: bool = False) -> None:
@@ -231,7 +227,7 @@ class Crew(Operations):
                     await self._ending.wait()
 
     async def _begin(self, number: int) -> asyncio.subprocess.Process:
-        path = self._place(number)
+        path = self._home / f"{number}.sock"
         path.unlink(missing_ok=True)
         fd = self._clients.fileno()
         process = await asyncio.create_subprocess_exec(
@@ -286,8 +282,9 @@ class Crew(Operations):
         for number in range(self._settings.workers):
             body = _json(answers[number][1]) if number in answers else None
             policies = body.get("policies") if isinstance(body, dict) else None
-            silent = [{"routes": [], "refused": "worker.silent"}]
-            entries += [{"worker": number, **entry} for entry in policies or silent]
+            entries += [
+                {"worker": number, **entry} for entry in policies or [{"routes": [], "refused": "worker.silent"}]
+            ]
         return entries
 
     async def _ask_all(
@@ -305,7 +302,7 @@ class Crew(Operations):
         try:
             async with (
                 aiohttp.ClientSession(
-                    connector=aiohttp.UnixConnector(path=str(self._place(number))),
+                    connector=aiohttp.UnixConnector(path=str(self._home / f"{number}.sock")),
                     timeout=aiohttp.ClientTimeout(total=seconds),
                 ) as session,
                 session.request(method, f"http://worker{path}", headers=headers) as reply,
@@ -313,9 +310,6 @@ class Crew(Operations):
                 return reply.status, await reply.read()
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
-
-    def _place(self, number: int) -> Path:
-        return self._home / f"{number}.sock"
 
 
 def _send_signal(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
@@ -347,27 +341,15 @@ async def serve(
     """
     with tempfile.TemporaryDirectory(prefix="cmf-") as directory:  # nobody else may look into it
         home = Path(directory)
-        crew = Crew(_sealed(settings, home), clients, home, quiet=quiet)
-        loop = asyncio.get_running_loop()
+        if settings.seal_key is None:  # one for all workers, so that one can release what another kept for a person
+            file = home / "seal"
+            file.touch(0o600, exist_ok=False)
+            file.write_text(secrets.token_hex(32), encoding="ascii")
+            settings = settings.model_copy(update={"seal_key": Secret(file=file)})
+        crew = Crew(settings, clients, home, quiet=quiet)
         app = admin_app(settings, crew, review)
         if app is not None:
             app.is_ending = lambda: crew.is_ending
-        other = None if app is None or beside is None else server_of(app, beside=True)
-        admin = None if other is None or beside is None else loop.create_task(other.serve(sockets=[beside]))
         with on_signal(signal.SIGTERM, crew.end), on_signal(signal.SIGINT, crew.end), hanging_up(crew):
-            try:
+            async with served_beside(app, beside):
                 await crew.work()
-            finally:
-                if other is not None and admin is not None:
-                    other.should_exit = True
-                    await admin
-
-
-def _sealed(settings: Settings, home: Path) -> Settings:
-    """The settings with one seal key for all workers, so that one can release what another kept for a person."""
-    if settings.seal_key is not None:
-        return settings
-    file = home / "seal"
-    with open(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-        stream.write(secrets.token_hex(32))
-    return settings.model_copy(update={"seal_key": Secret(file=file)})

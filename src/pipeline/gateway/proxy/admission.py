@@ -24,12 +24,7 @@ class _Bucket:
 
 
 class Admission:
-    """Enforces the limits of a route.
-
-    Args:
-        limits: of the route.
-        clock: monotonic seconds.
-    """
+    """Enforces the limits of a route."""
 
     def __init__(self, limits: RouteLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
@@ -51,9 +46,8 @@ class Admission:
             message = f"On this route a body has at most {limits.body_bytes} bytes."
             raise Refusal(413, "http.too-large", message, headers=FINAL)
         if limits.concurrent is not None and self._inside >= limits.concurrent:
-            raise Refusal(
-                503, "route.busy", "Too many requests are in progress on this route: try again.", headers=later(1)
-            )
+            message = "Too many requests are in progress on this route: try again."
+            raise Refusal(503, "route.busy", message, headers=later(1))
         if limits.per_minute is not None:
             self._take("" if subject is None else f"id:{subject}")
         self._inside += 1
@@ -66,7 +60,9 @@ class Admission:
         now = self._clock()
         bucket = self._buckets.get(who)
         if bucket is None:
-            self._forget(now)
+            if len(self._buckets) >= MAX_SUBJECTS:  # a new one would be full, too: these need not be kept
+                left = {who: one for who, one in self._buckets.items() if self._left(one, now) < self._burst}
+                self._buckets = left
             if len(self._buckets) >= MAX_SUBJECTS:
                 raise _too_many(1)
             bucket = self._buckets[who] = _Bucket(self._burst, now)
@@ -78,13 +74,6 @@ class Admission:
 
     def _left(self, bucket: _Bucket, now: float) -> float:
         return min(self._burst, bucket.left + (now - bucket.at) * self._per_second)
-
-    def _forget(self, now: float) -> None:
-        """Drop full buckets once there are many: a new one would be full too."""
-        if len(self._buckets) >= MAX_SUBJECTS:
-            self._buckets = {
-                who: bucket for who, bucket in self._buckets.items() if self._left(bucket, now) < self._burst
-            }
 
 
 def _too_many(seconds: float) -> Refusal:

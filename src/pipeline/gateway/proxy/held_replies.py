@@ -26,8 +26,6 @@ class HeldReplies:
     """Waits for the answers to approvals.
 
     Args:
-        sessions: where the approvals are.
-        most: how many may wait at once.
         ping_seconds: after how long without an answer the client is to hear something.
     """
 
@@ -76,24 +74,22 @@ class HeldReplies:
         """Look at the store as long as something waits."""
         while self._waiting:
             await asyncio.sleep(LOOK_SECONDS)
+            names = frozenset().union(*self._waiting.values())
             try:
-                stands = await self._offload(self._stands, frozenset().union(*self._waiting.values()))
+                found = await self._offload(lambda names=names: [self._sessions.approval(name) for name in names])
             except StoreError as error:  # it may come back in time; until then nothing goes on
                 _log.warning("what waits for approval could not be looked up: %s", error.code)
                 continue
-            self._answer_all({one: "" for one, asked in self._waiting.items() if _is_answered(asked, stands)})
-
-    def _stands(self, approvals: Collection[str]) -> dict[str, ApprovalStatus]:
-        found = {name: self._sessions.approval(name) for name in approvals}
-        return {name: one.status for name, one in found.items() if one is not None}
+            answered = []
+            known = {name: one.status for name, one in zip(names, found, strict=True) if one is not None}
+            for waiting, asked in self._waiting.items():
+                # One that was asked for meanwhile was not looked up yet.
+                stands = [known.get(name, ApprovalStatus.PENDING) for name in asked]
+                if ApprovalStatus.DENIED in stands or ApprovalStatus.PENDING not in stands:
+                    answered.append(waiting)
+            self._answer_all(dict.fromkeys(answered, ""))
 
     def _answer_all(self, answers: Mapping[asyncio.Future[str], str]) -> None:
         for answered, why in answers.items():
             if not answered.done():
                 answered.set_result(why)
-
-
-def _is_answered(asked: Collection[str], stands: Mapping[str, ApprovalStatus]) -> bool:
-    """Whether all were decided, or one was denied; one that was asked for meanwhile is not known to the reader yet."""
-    found = [stands.get(name, ApprovalStatus.PENDING) for name in asked]
-    return ApprovalStatus.DENIED in found or ApprovalStatus.PENDING not in found

@@ -17,7 +17,6 @@ from typing import Any, Final
 from cmf import adapters
 from cmf.adapters.wire.base import WireEvent
 from cmf.errors import CmfError
-from cmf.json.codec import dumps
 from cmf.json.frozen import frozen_mapping
 from cmf.json.value import replace, trusted
 from cmf.message.message import RequestExtension
@@ -37,8 +36,8 @@ from pipeline.decisions.ids import made_at
 from pipeline.engines.circuit_breaker import Breaker
 from pipeline.gateway.config.routing import WindowMode
 from pipeline.gateway.config.settings import Route, RouteLimits
-from pipeline.gateway.http.client_response import Answer, Reply, decision_headers
-from pipeline.gateway.http.dialects import JSON, streamed, without_usage_unless_asked
+from pipeline.gateway.http.client_response import Answer, Reply, decision_headers, json_answer
+from pipeline.gateway.http.dialects import streamed, without_usage_unless_asked
 from pipeline.gateway.http.endpoints import Endpoint
 from pipeline.gateway.http.incoming import Receive, until_disconnect
 from pipeline.gateway.http.refusal import FINAL, Refusal, ending, later, of_decision, of_unreadable, retry_after
@@ -154,39 +153,43 @@ async def exchange(
         ClientDisconnected: the client left; the upstream call was cancelled.
     """
     try:
-        return await _answer(runtime, incoming, request, receive, reply)
-    except Refusal as refusal:
-        raise _with_details(refusal, incoming) from None
+        if (session := await runtime.links.session(incoming)) != incoming.session:
+            incoming = replaced(incoming, session=session)
+        context = incoming.context(runtime.route.name)
+        approval = incoming.headers.get(APPROVAL_HEADER)
+        if approval is None:
+            return await _answer(runtime, incoming, request, context, receive, reply)
+        released = raised(await runtime.guard.arelease(approval, context=context))
+        await runtime.links.keep(incoming, released.response)
+        return await apart(_written, incoming, request, released)
     except ApprovalError as error:
         status = 404 if error.code == "approval.unknown" else 403
         raise Refusal(status, error.code, error.message, headers=FINAL) from None
-    except (DecisionError, StoreError) as error:
-        raise _with_details(_refusal_for(error), incoming) from None
+    except (DecisionError, StoreError, Refusal) as error:
+        refusal = _refusal_for(error)
+        # what the SDK of the client's dialect needs to go on
+        refusal.details = incoming.endpoint.dialect.details(refusal.code, incoming.body)
+        raise refusal from None
 
 
-def _with_details(refusal: Refusal, incoming: IncomingRequest) -> Refusal:
-    """The refusal, with what the SDK of the client's dialect needs to go on."""
-    refusal.details = incoming.endpoint.dialect.details(refusal.code, incoming.body)
-    return refusal
-
-
-def _refusal_for(error: DecisionError | StoreError) -> Refusal:
+def _refusal_for(error: DecisionError | StoreError | Refusal | _TryNext) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, _TryNext):
+        return error.refusal
     if isinstance(error, DecisionError):
         return of_decision(error, releases=True)
     return Refusal(503, error.code, "The store cannot be reached.", headers=later())
 
 
 async def _answer(
-    runtime: RouteRuntime, incoming: IncomingRequest, request: Request, receive: Receive, reply: Reply
+    runtime: RouteRuntime,
+    incoming: IncomingRequest,
+    request: Request,
+    context: Context,
+    receive: Receive,
+    reply: Reply,
 ) -> Answer | None:
-    if (session := await runtime.links.session(incoming)) != incoming.session:
-        incoming = replaced(incoming, session=session)
-    context = incoming.context(runtime.route.name)
-    approval = incoming.headers.get(APPROVAL_HEADER)
-    if approval is not None:
-        released = raised(await runtime.guard.arelease(approval, context=context))
-        await runtime.links.keep(incoming, released.response)
-        return await apart(_written, incoming, request, released)
     refusal: Refusal | None = None
     waits: list[float] = []
     used_approvals: set[str] = set()
@@ -198,7 +201,8 @@ async def _answer(
         try:
             return await attempt.answer(is_last=backend is runtime.backends[-1])
         except _TryNext as error:
-            refusal = _more_telling(refusal, error.refusal)
+            if refusal is None or (_may_pass(error.refusal) and not _may_pass(refusal)):
+                refusal = error.refusal
     if refusal is None:
         wait = later(max(1, round(min(waits))))
         raise Refusal(503, "upstream.unwell", "No upstream of this route is healthy: try again.", headers=wait)
@@ -213,53 +217,41 @@ class _TryNext(Exception):
         self.refusal = refusal
 
 
-def _more_telling(before: Refusal | None, now: Refusal) -> Refusal:
-    """Which of two refusals the client gets: an outage or limit, which may pass, rather than what will not."""
-    return now if before is None or (_may_pass(now) and not _may_pass(before)) else before
-
-
 def _may_pass(refusal: Refusal) -> bool:
+    """Whether it is an outage or a limit; of several refusals, the client rather gets such a one."""
     return refusal.status >= 500 or refusal.status == 429
 
 
+@dataclass(slots=True)
 class _Attempt:
     """One request tried at one backend. `used_approvals` are those that let it through, here or at a backend before."""
 
-    def __init__(
-        self,
-        runtime: RouteRuntime,
-        backend: Backend,
-        incoming: IncomingRequest,
-        request: Request,
-        context: Context,
-        receive: Receive,
-        reply: Reply,
-        used_approvals: set[str],
-    ) -> None:
-        self._runtime = runtime
-        self._backend = backend
-        self._incoming = incoming
-        self._request = request
-        self._context = context
-        self._receive = receive
-        self._reply = reply
-        self._used_approvals = used_approvals
+    runtime: RouteRuntime
+    backend: Backend
+    incoming: IncomingRequest
+    request: Request
+    context: Context
+    receive: Receive
+    reply: Reply
+    used_approvals: set[str]
 
     async def answer(self, *, is_last: bool) -> Answer | None:
         """As for `exchange`; _TryNext where another backend may do better."""
         window: Window | None = None
+        mode, endpoint = self.runtime.route.stream, self.incoming.endpoint
         try:
             sent, body = await self._admitted()
-            known = replace(self._context, history=sent)
-            window = self._window(known)
+            known = replace(self.context, history=sent)
+            if isinstance(mode, WindowMode) and self.request.stream and not endpoint.as_array:
+                judged, dialect = self._as_judged, endpoint.dialect
+                window = Window(self.runtime.guard, known, dialect, self.reply, judged, mode.window)
             return await self._ask_upstream(sent, body, known, window, is_last=is_last)
         except (DecisionError, StoreError, Refusal, _TryNext) as error:
-            if not self._reply.begun:
+            if not self.reply.begun:
                 raise
-            refusal = error.refusal if isinstance(error, _TryNext) else error
-            await self._end_with_refusal(refusal if isinstance(refusal, Refusal) else _refusal_for(refusal), window)
+            await self._end_with_refusal(_refusal_for(error), window)
         except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
-            if not self._reply.begun or self._reply.over:
+            if not self.reply.begun or self.reply.over:
                 raise
             await self._end_with_refusal(ending(), window)
         return None
@@ -270,67 +262,56 @@ class _Attempt:
         Raises:
             DecisionError: it may not. Refusal: nobody answered in time. ClientDisconnected: the client left meanwhile.
         """
-        until = monotonic() + self._runtime.wait_seconds
+        until = monotonic() + self.runtime.wait_seconds
         while True:
-            outcome = await self._runtime.guard.arun(value, context=context)
+            outcome = await self.runtime.guard.arun(value, context=context)
             try:
                 return raised(outcome)
             except ApprovalRequired as error:
-                held = self._runtime.held
-                if held is None or not (self._runtime.wait_seconds and error.approval_ids):
+                held = self.runtime.held
+                if held is None or not (self.runtime.wait_seconds and error.approval_ids):
                     raise
                 waiting = held.wait(error.approval_ids, max(0.0, until - monotonic()))
-                why = await until_disconnect(self._receive, self._kept_alive(waiting, held.ping_seconds, outcome))
+                why = await until_disconnect(self.receive, self._kept_alive(waiting, held.ping_seconds, outcome))
                 if why:
                     raise of_decision(error, releases=True, waited=why) from None
 
     async def _kept_alive(self, waiting: Coroutine[Any, Any, str], seconds: float, outcome: Outcome) -> str:
         """What `waiting` gives; meanwhile a stream is kept alive, if its dialect has something that does so."""
-        endpoint = self._incoming.endpoint
-        if not self._request.stream or endpoint.as_array or not endpoint.dialect.ping:
+        endpoint = self.incoming.endpoint
+        if not self.request.stream or endpoint.as_array or not endpoint.dialect.ping:
             return await waiting
         task = asyncio.ensure_future(waiting)
         try:
             while not (await asyncio.wait({task}, timeout=seconds))[0]:
-                await self._reply.piece(endpoint.dialect.ping, endpoint.dialect.stream_type, outcome.decision)
+                await self.reply.piece(endpoint.dialect.ping, endpoint.dialect.stream_type, outcome.decision)
             return task.result()
         finally:
             task.cancel()
 
     async def _admitted(self) -> tuple[Request, Any]:
         """The request as policy admits it, and its body for the upstream; the decision is on record by then."""
-        upstream = self._backend.upstream
-        model = f"{upstream.provider}:{self._model()}"
-        context = self._context = replace(self._context, custom=frozen_mapping({"upstream": self._backend.name}))
-        if self._used_approvals:
-            context = replace(context, spent=frozenset(self._used_approvals))
-        admitted = await self._run(replace(self._request, model=model), context)
+        upstream = self.backend.upstream
+        name = self.backend.model or str(self.request.model)
+        if self.backend.model is None and not upstream.knows(name):
+            message = "Name this upstream's models without `models/`."
+            raise _TryNext(Refusal(400, "request.model", message, headers=FINAL))
+        context = self.context = replace(self.context, custom=frozen_mapping({"upstream": self.backend.name}))
+        if self.used_approvals:
+            context = replace(context, spent=frozenset(self.used_approvals))
+        admitted = await self._run(replace(self.request, model=f"{upstream.provider}:{name}"), context)
         if admitted.answer is not None:
-            self._used_approvals |= {use.id for use in admitted.answer.used}
+            self.used_approvals |= {use.id for use in admitted.answer.used}
         if admitted.request is None:
             raise Refusal(503, "pipeline.no-request", "Policy was asked, but no request came back from the pipeline.")
-        self._context = replace(self._context, labels=self._context.labels | admitted.labels)
-        if upstream.target != self._incoming.endpoint.dialect.name and references(admitted.request):
+        self.context = replace(self.context, labels=self.context.labels | admitted.labels)
+        if upstream.target != self.incoming.endpoint.dialect.name and references(admitted.request):
             message = "The request refers to a conversation that another provider keeps: send its messages instead."
             raise _TryNext(Refusal(400, "request.reference", message, headers=FINAL))
         try:
             return admitted.request, await apart(emit, admitted, upstream.target)
         except CmfError as error:  # the upstream's format cannot express it
             raise _TryNext(of_unreadable(error)) from None
-
-    def _model(self) -> str:
-        """The model as the upstream names it; _TryNext where the request uses another name for it."""
-        name = self._backend.model or str(self._request.model)
-        if self._backend.model is None and not self._backend.upstream.knows(name):
-            message = "Name this upstream's models without `models/`."
-            raise _TryNext(Refusal(400, "request.model", message, headers=FINAL))
-        return name
-
-    def _window(self, known: Context) -> Window | None:
-        mode, endpoint = self._runtime.route.stream, self._incoming.endpoint
-        if not isinstance(mode, WindowMode) or not self._request.stream or endpoint.as_array:
-            return None
-        return Window(self._runtime.guard, known, endpoint.dialect, self._reply, self._as_judged, mode.window)
 
     async def _judged(self, response: Response, facts: Context) -> Outcome:
         """The outcome for the response; judged again as it is joined, if an edit took a text out of its own place."""
@@ -343,40 +324,40 @@ class _Attempt:
         return await self._run(whole, facts)
 
     def _in_one_text(self, response: Response) -> Response:
-        adapter = adapters.get(self._incoming.endpoint.dialect.name)
-        return adapter.in_one_text(response, streamed=bool(self._request.stream))
+        adapter = adapters.get(self.incoming.endpoint.dialect.name)
+        return adapter.in_one_text(response, streamed=bool(self.request.stream))
 
     def _as_judged(self, response: Response) -> Response:
         """The response as the client will see it: one text if the dialect has one, ids, provider, type of an error."""
-        error, dialect = response.error, self._incoming.endpoint.dialect
-        response = with_provider(self._in_one_text(response), self._backend.upstream.provider)
+        error, dialect = response.error, self.incoming.endpoint.dialect
+        response = with_provider(self._in_one_text(response), self.backend.upstream.provider)
         if error is None:
-            return identified(response, dialect.name, self._incoming.request_id)
+            return identified(response, dialect.name, self.incoming.request_id)
         return replace(response, error=replace(error, type=dialect.error_type(error.status or 502)))
 
     async def _ask_upstream(
         self, sent: Request, body: Any, known: Context, window: Window | None, *, is_last: bool
     ) -> Answer | None:
-        breaker = self._backend.breaker
-        self._reply.upstream = self._backend.name
+        breaker = self.backend.breaker
+        self.reply.upstream = self.backend.name
         try:
-            response = await until_disconnect(self._receive, self._backend.upstream.ask(sent, body, window))
+            response = await until_disconnect(self.receive, self.backend.upstream.ask(sent, body, window))
         except UpstreamError as error:
             breaker.note(monotonic(), fault=True)
-            if self._reply.begun:
-                raise error.refusal() from None
-            raise _TryNext(error.refusal()) from None
+            if self.reply.begun:
+                raise
+            raise _TryNext(error) from None
         retryable = retryable_error(response)
         breaker.note(monotonic(), fault=retryable is not None and retryable.status >= 500)
-        if retryable is not None and not is_last and not self._reply.begun:
+        if retryable is not None and not is_last and not self.reply.begun:
             raise _TryNext(retryable)
         facts = known
         if window is not None:
             facts, response = window.facts, window.as_arrived(response)
         outcome = await self._judged(self._as_judged(response), facts)
-        await self._runtime.links.keep(self._incoming, outcome.response)
-        if not self._reply.begun:
-            return await apart(_written, self._incoming, self._request, outcome)
+        await self.runtime.links.keep(self.incoming, outcome.response)
+        if not self.reply.begun:
+            return await apart(_written, self.incoming, self.request, outcome)
         await self._finish_stream(outcome, window)
         return None
 
@@ -386,51 +367,45 @@ class _Attempt:
         if response is None or response.error is not None:
             error = ErrorInfo() if response is None or response.error is None else response.error
             raise Refusal(502, error.code or "upstream.error", error.message or "The upstream broke off its reply.")
-        events = await apart(_events, self._incoming, outcome)
+        events = await apart(_events, self.incoming, outcome)
         if window is None:
-            dialect = self._incoming.endpoint.dialect
-            await self._reply.end(await apart(lambda: b"".join(map(dialect.frame, events))))
+            dialect = self.incoming.endpoint.dialect
+            await self.reply.end(await apart(lambda: b"".join(map(dialect.frame, events))))
             return
         try:
             await window.end(outcome, events)
         except Diverged:
             message = "Policy changed a part of the answer that had already been sent."
             raise Refusal(403, "stream.diverged", message) from None
-        await self._reply.end()
+        await self.reply.end()
 
     async def _end_with_refusal(self, refusal: Refusal, window: Window | None) -> None:
         """End the stream with the refusal as its last event."""
-        self._reply.code = refusal.code
-        dialect = self._incoming.endpoint.dialect
+        self.reply.code = refusal.code
+        dialect = self.incoming.endpoint.dialect
         sent = Sent(dialect) if window is None else window.sent
-        event = sent.error(refusal, f"req_{self._incoming.request_id}")
-        await self._reply.end(dialect.frame(event))
+        event = sent.error(refusal, f"req_{self.incoming.request_id}")
+        await self.reply.end(dialect.frame(event))
 
 
 def _written(incoming: IncomingRequest, request: Request, outcome: Outcome) -> Answer:
     """The judged response in the client's dialect."""
-    response = outcome.response
+    response, endpoint, status = outcome.response, incoming.endpoint, 200
     if response is None:
         raise Refusal(503, "pipeline.no-response", "Policy was asked, but no response came back from the pipeline.")
-    headers = decision_headers(outcome.decision)
-    if response.error is not None:
-        status = response.error.status or 502
-        headers["x-cmf-code"] = response.error.code or "upstream.error"
-        wait = response.error.retry_after_seconds
+    headers, error = decision_headers(outcome.decision), response.error
+    if error is not None:
+        status = error.status or 502
+        headers["x-cmf-code"] = error.code or "upstream.error"
+        wait = error.retry_after_seconds
         headers |= later() if wait is None and status == 503 else retry_after(wait)
-        headers |= FINAL if response.error.code == ACCOUNT else {}
-        return Answer(status=status, media_type=JSON, body=dumps(_body(incoming, outcome)), headers=headers)
-    if request.stream:
-        endpoint = incoming.endpoint
+        headers |= FINAL if error.code == ACCOUNT else {}
+    elif request.stream:
         media_type, body = streamed(endpoint.dialect, _events(incoming, outcome), as_array=endpoint.as_array)
-    else:
-        media_type, body = JSON, dumps(_body(incoming, outcome))
-    return Answer(status=200, media_type=media_type, body=body, headers=headers)
-
-
-def _body(incoming: IncomingRequest, outcome: Outcome) -> Any:
+        return Answer(status=status, media_type=media_type, body=body, headers=headers)
     with refusing_unemittable(outcome):
-        return emit(outcome, incoming.endpoint.dialect.name)
+        wire = emit(outcome, endpoint.dialect.name)
+    return json_answer(status, wire, headers)
 
 
 def _events(incoming: IncomingRequest, outcome: Outcome) -> list[WireEvent]:

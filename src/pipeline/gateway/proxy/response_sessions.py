@@ -90,7 +90,6 @@ class Links:
     """Finds the session that a request continues, and keeps the session of each answer that goes out.
 
     Args:
-        sessions: where links are kept.
         makes: whether a request that names no session gets a new one, so that others can continue from its answer.
     """
 
@@ -110,9 +109,10 @@ class Links:
         """
         if incoming.session is not None or not _can_refer(incoming):
             return incoming.session
-        named = _continued_answer(incoming.body)
-        if named is None:
+        named = incoming.body.get("previous_response_id")
+        if named is None and incoming.body.get("conversation") is None:
             return f"sess_{incoming.request_id}" if self._makes and _is_kept(incoming.body) else None
+        named = named if isinstance(named, str) else ""  # what is no id is the id of no answer
         facts = await self._offload(self._sessions.read, _link(incoming.subject, named))
         return facts.tool_ids.get(_KEY, {}).get(_KEEPER)
 
@@ -149,14 +149,6 @@ def _can_refer(incoming: IncomingRequest) -> bool:
 
 def _is_kept(body: Any) -> bool:
     return body.get("store") is not False
-
-
-def _continued_answer(body: Any) -> str | None:
-    """The id of the answer that the request continues; None if it names none, "" for a value that is no id."""
-    named = body.get("previous_response_id")
-    if named is None:
-        return None if body.get("conversation") is None else ""
-    return named if isinstance(named, str) else ""
 
 
 def _link(subject: SubjectExtension | None, named: str) -> Context:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cmf import adapters
 from cmf.adapters.wire.base import WireEvent
@@ -42,44 +42,32 @@ class Diverged(Exception):
     """The events that were sent are not how the events of this answer begin."""
 
 
-class _TextEvents(Protocol):
-    """How a dialect's events hold text that a further event can continue. Most have no blocks, and nothing to add."""
+class _TextEvents:
+    """How a dialect's events hold text that a further event can continue. Most have no blocks, and nothing to add.
 
-    def place(self, at: int, data: Any, /) -> Hashable:
-        """What tells the event, the one at `at`, from the others of the answer, also from those yet to come."""
-        ...
+    Each has `place(at, data)`: what tells the event, the one at `at`, from the others of the answer, also from those
+    yet to come; `read(data)`: its text, None if it has none; `write(data, text)`: the event with `text` instead of its
+    own; `is_thinking(data)`: whether its text is thinking.
+    """
 
-    def block(self, data: Any, /) -> Hashable:  # noqa: ARG002 - for the dialects with blocks
+    place: Callable[..., Hashable]
+    is_thinking: Callable[..., bool]
+    read: Callable[..., str | None]
+    write: Callable[..., Any]
+    block_key = ""
+
+    def block(self, data: Any) -> Hashable:
         """The block in which the event's text stands, and which a later event closes; None if there are no blocks."""
-        return None
+        number: Hashable = data.get(self.block_key) if self.block_key else None
+        return number
 
-    def is_thinking(self, data: Any, /) -> bool:
-        """Whether the text in the event is thinking."""
-        ...
-
-    def read(self, data: Any, /) -> str | None:
-        """The text in the event; None if it has none."""
-        ...
-
-    def write(self, data: Any, text: str, /) -> Any:
-        """The event with `text` instead of its own."""
-        ...
-
-    def unended(self, data: Any, /) -> Any:
+    def unended(self, data: Any) -> Any:
         """The event without anything that ends the answer."""
         return data
 
-    def late(self, data: Any, first: Any, /) -> Any:  # noqa: ARG002 - as above
-        """The event with what changed in `first`, the stream's first event, after that was sent."""
+    def late(self, data: Any, _first: Any) -> Any:
+        """The event with what changed in the stream's first event after that was sent."""
         return data
-
-
-@dataclass(frozen=True, slots=True)
-class _Out:
-    """What was sent of an event: its text, if it has one, and the event without that."""
-
-    text: str | None
-    frame: Any
 
 
 class Sent:
@@ -88,15 +76,13 @@ class Sent:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._text_events = _TEXT_EVENTS[dialect.name]
-        self._out: dict[Hashable, _Out] = {}  # by place
+        self._out: dict[Hashable, tuple[str | None, Any]] = {}  # by place: the text, if any, and the event without it
         self.number = 0
 
     def partly(self, events: Sequence[WireEvent], shown: Mapping[str, str]) -> list[WireEvent]:
         """What is new in the events of an unfinished answer up to its last text.
 
-        Args:
-            events: of the answer as if it ended here.
-            shown: how each text in them begins, as far as it may be sent.
+        `shown` is how each text in them begins, as far as it may be sent.
 
         Raises:
             Diverged: what was sent is not how it begins, or one of its texts is not in `shown`.
@@ -153,29 +139,30 @@ class Sent:
             raise Diverged
         new: list[WireEvent] = []
         for at, event in ready.items():
-            out = self._out.get(places[at])
             text, data = self._read(event), event.get("data")
-            if out is None:
+            frame = None if text is None else self._text_events.write(data, "")
+            if places[at] not in self._out:
                 new.append(event)
             else:
-                more = self._more(out, text, whole=whole)
+                sent, sent_frame = self._out[places[at]]
+                more = self._more(sent, text, whole=whole)
                 if more is None:
                     continue
-                if text is not None and (more or self._text_events.write(data, "") != out.frame):
+                if text is not None and (more or frame != sent_frame):
                     new.append(_with(event, self._text_events.write(data, more)))
-            self._out[places[at]] = _Out(text, None if text is None else self._text_events.write(data, ""))
+            self._out[places[at]] = text, frame
         return [self._numbered(event) for event in new]
 
     @staticmethod
-    def _more(out: _Out, text: str | None, *, whole: bool) -> str | None:
+    def _more(sent: str | None, text: str | None, *, whole: bool) -> str | None:
         """The text beyond what was sent; None where an unfinished answer shows less for now."""
-        if out.text is None or text is None:
-            if out.text is not text:
+        if sent is None or text is None:
+            if sent is not text:
                 raise Diverged
             return ""
-        if text.startswith(out.text):
-            return text[len(out.text) :]
-        if whole or not out.text.startswith(text):
+        if text.startswith(sent):
+            return text[len(sent) :]
+        if whole or not sent.startswith(text):
             raise Diverged
         return None
 
@@ -230,16 +217,13 @@ class _Chat(_TextEvents):
 
 
 class _Responses(_TextEvents):
+    block_key = "output_index"
     _DELTAS: Final = frozenset(
         {"response.output_text.delta", "response.refusal.delta", "response.reasoning_summary_text.delta"}
     )
 
     def place(self, at: int, data: Any) -> Hashable:
         return at, data["type"]
-
-    def block(self, data: Any) -> Hashable:
-        number: Hashable = data.get("output_index")
-        return number
 
     def is_thinking(self, data: Any) -> bool:
         return str(data["type"]).startswith("response.reasoning")
@@ -252,14 +236,11 @@ class _Responses(_TextEvents):
 
 
 class _Messages(_TextEvents):
+    block_key = "index"
     _KEYS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 
     def place(self, at: int, data: Any) -> Hashable:
         return at, data["type"], (data.get("content_block") or data.get("delta") or {}).get("type")
-
-    def block(self, data: Any) -> Hashable:
-        number: Hashable = data.get("index")
-        return number
 
     def is_thinking(self, data: Any) -> bool:
         return bool(data["delta"]["type"] == "thinking_delta")
@@ -354,42 +335,33 @@ _SHARE: Final = 8  # judge again after an eighth more: then all judgements cost 
 _KINDS: Final[Mapping[type, ViewKind]] = {TextPart: ViewKind.TEXT, ThinkingPart: ViewKind.THINKING}
 
 
+@dataclass
 class Window:
     """Follows one streamed answer, and releases what has been judged.
 
-    Args:
-        guard: judges it.
+    Attributes:
         context: the facts of the run; its history is the request that went out.
-        dialect: the client's.
-        reply: where it is sent.
         as_judged: adds the id and whatever else the client's dialect requires.
         step: after how many more characters, at least, it is judged again.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        context: Context,
-        dialect: Dialect,
-        reply: Reply,
-        as_judged: Callable[[Response], Response],
-        step: int,
-    ) -> None:
-        self._guard = guard
-        self._context = context
-        self._dialect = dialect
-        self._reply = reply
-        self._as_judged = as_judged
-        self._step = step
+    guard: Guard
+    context: Context
+    dialect: Dialect
+    reply: Reply
+    as_judged: Callable[[Response], Response]
+    step: int
+
+    def __post_init__(self) -> None:
         self._kind: ViewKind | None = None  # of the text that is arriving
         self._sizes: dict[ViewKind, int] = {}  # characters so far
         self._words: dict[ViewKind, int] = {}  # characters of the unfinished word at the end
         self._judged_at: int | None = None  # the total when the answer was last judged
         self._holds_rest = False  # whether everything from here on is held until the end
-        self._policies = guard.policies
+        self._policies = self.guard.policies
         self._needs: dict[ViewKind, Lookaheads | None] = {}
         self._refused_at: dict[ViewKind, int] = {}  # the sizes when policy first refused the answer so far
-        self._sent = Sent(dialect)
+        self.sent = Sent(self.dialect)  # the events that were sent
         self.released = 0  # characters of the answer that were sent
 
     def observe(self, event: StreamEvent) -> None:
@@ -415,7 +387,7 @@ class Window:
             return
         held = await apart(self._held, answer.message.content)
         try:
-            outcome = raised(await _judged_to_the_end(self._guard, answer, self.facts))
+            outcome = raised(await _judged_to_the_end(self.guard, answer, self.facts))
         except Denied as error:
             if self._is_settled(error, answer.message.content, held):
                 raise
@@ -434,7 +406,11 @@ class Window:
 
     def _new(self, outcome: Outcome, shown: Sequence[str]) -> list[WireEvent]:
         """The events that the client has not got yet, of those that show the texts this far."""
-        return self._sent.partly(emit_events(outcome, self._dialect.name), _by_text(outcome.response, shown))
+        texts: dict[str, str] = {}  # what is shown of each; of equal ones, the least
+        response = outcome.response
+        for part, begin in zip(() if response is None else response.message.content, shown, strict=True):
+            texts[_text(part)] = min(begin, texts.get(_text(part), begin), key=len)
+        return self.sent.partly(emit_events(outcome, self.dialect.name), texts)
 
     def as_arrived(self, response: Response) -> Response:
         """The response, written plainly, with its first text before its thinking if it arrived before that.
@@ -453,17 +429,12 @@ class Window:
 
     async def end(self, outcome: Outcome, events: list[WireEvent]) -> None:
         """Send the rest. `events` are the whole answer's; Diverged if what was sent is not how they begin."""
-        await self._write(await apart(self._sent.rest, events), outcome)
+        await self._write(await apart(self.sent.rest, events), outcome)
 
     @property
     def facts(self) -> Context:
         """The context to judge in now, with how much of the answer was sent already."""
-        return replace(self._context, released=self.released) if self.released else self._context
-
-    @property
-    def sent(self) -> Sent:
-        """The events that were sent."""
-        return self._sent
+        return replace(self.context, released=self.released) if self.released else self.context
 
     @property
     def _total(self) -> int:
@@ -471,7 +442,7 @@ class Window:
 
     def _is_due(self) -> bool:
         fresh = self._total - (self._judged_at or 0)
-        if self._kind is None or fresh < (1 if self._judged_at is None else max(self._step, self._total // _SHARE)):
+        if self._kind is None or fresh < (1 if self._judged_at is None else max(self.step, self._total // _SHARE)):
             return False
         ahead = self._needed(self._kind)
         return ahead is not None and self._sizes[self._kind] > least_held(self._words[self._kind], ahead)
@@ -489,7 +460,7 @@ class Window:
 
     def _needed(self, kind: ViewKind) -> Lookaheads | None:
         """How far the current rules look ahead; None if one of them has to see the whole text."""
-        policies = self._guard.policies
+        policies = self.guard.policies
         if policies is not self._policies:
             self._policies, self._needs = policies, {}
         if kind not in self._needs:
@@ -515,7 +486,7 @@ class Window:
             return None
         message = replace(choice.message, content=parts[:count], status=MessageStatus.COMPLETE)
         ended = replace(choice, message=message, stop_reason=StopReason.END, raw_stop_reason=None)
-        return self._as_judged(replace(response, choices=(ended,)))
+        return self.as_judged(replace(response, choices=(ended,)))
 
     def _held(self, parts: Sequence[Part]) -> list[int]:
         """How many characters at the end of each part are held: of the parts of a kind, the end of their joined text.
@@ -553,12 +524,12 @@ class Window:
         return [_settled(_text(was), _text(part), size) for was, part, size in zip(before, after, held, strict=True)]
 
     def _in_one_text(self, response: Response) -> Response:
-        return adapters.get(self._dialect.name).in_one_text(response, streamed=True)
+        return adapters.get(self.dialect.name).in_one_text(response, streamed=True)
 
     async def _write(self, events: list[WireEvent], outcome: Outcome) -> None:
         if events:
-            data = await apart(lambda: b"".join(map(self._dialect.frame, events)))
-            await self._reply.piece(data, self._dialect.stream_type, outcome.decision)
+            data = await apart(lambda: b"".join(map(self.dialect.frame, events)))
+            await self.reply.piece(data, self.dialect.stream_type, outcome.decision)
 
 
 def _text(part: Part) -> str:
@@ -575,14 +546,6 @@ def _settled(before: str, after: str, held: int) -> str:
     settled = len(before) - held
     pairs = zip(before[:settled], after, strict=False)
     return after[: next((at for at, (one, other) in enumerate(pairs) if one != other), min(settled, len(after)))]
-
-
-def _by_text(response: Response | None, shown: Sequence[str]) -> dict[str, str]:
-    """What is shown of each text; of equal ones, the least."""
-    texts: dict[str, str] = {}
-    for part, begin in zip(() if response is None else response.message.content, shown, strict=True):
-        texts[_text(part)] = min(begin, texts.get(_text(part), begin), key=len)
-    return texts
 
 
 _judging: Final[set[asyncio.Task[Outcome]]] = set()

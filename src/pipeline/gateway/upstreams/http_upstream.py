@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -34,6 +35,7 @@ from pipeline.gateway.upstreams.upstream import (
     error_of,
     failure_of,
 )
+from pipeline.media.fetch import bounded_body, plain_session
 from pipeline.run.emit import with_wire_model
 from pipeline.run.offload import LARGE_BYTES, apart, arrived
 
@@ -69,14 +71,7 @@ class _AllArrived(Exception):
 
 
 class HttpUpstream:
-    """One provider.
-
-    Args:
-        name: its name in the settings, for the log.
-        settings: its address and timeouts; `dialect` and `base_url` are set.
-        key: its API key, if it needs one.
-        reply_bytes: the largest reply to read.
-    """
+    """One provider."""
 
     def __init__(self, name: str, settings: UpstreamSettings, key: str | None, *, reply_bytes: int) -> None:
         self._name = name
@@ -104,14 +99,11 @@ class HttpUpstream:
             sock_connect=self._settings.connect_seconds,
             sock_read=self._settings.silent_seconds,
         )
-        self._session = aiohttp.ClientSession(
-            timeout=timeout,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            auto_decompress=False,
-            skip_auto_headers=("user-agent", "accept", "content-type", "accept-encoding"),
-            connector=_OneReplyEach(limit=0, ttl_dns_cache=60),
+        skipped, connector = (
+            ("user-agent", "accept", "content-type", "accept-encoding"),
+            _OneReplyEach(limit=0, ttl_dns_cache=60),
         )
+        self._session = plain_session(timeout=timeout, skip_auto_headers=skipped, connector=connector)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -141,9 +133,8 @@ class HttpUpstream:
             raise UpstreamError(504, "upstream.timeout", "The upstream did not reply in time.") from None
         except (aiohttp.ClientError, OSError) as error:
             self._note("upstream.unreachable", self._why(error))
-            raise UpstreamError(
-                502, "upstream.unreachable", "The upstream cannot be reached, or broke off its reply."
-            ) from None
+            message = "The upstream cannot be reached, or broke off its reply."
+            raise UpstreamError(502, "upstream.unreachable", message) from None
 
     def _why(self, error: Exception) -> str:
         """The type of the error, and the reason in words where that is known."""
@@ -183,17 +174,15 @@ class HttpUpstream:
             if kind == NDJSON:
                 return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request, live)
             if kind == "application/json":
-                body = await _bounded(reply, self._reply_bytes)
+                body = await _body(reply, self._reply_bytes)
                 arrived(len(body))
-                return self._with_status(await apart(self._response_in, body, request))
+                wire = await apart(partial(loads, body, max_brackets=MAX_BRACKETS))
+                return self._with_status(await apart(self._adapter.from_wire_response, wire, request))
         except CmfError as error:
             if error.code == CONTRADICTION:
                 raise UpstreamError(502, CONTRADICTORY, CONTRADICTS, why=str(error)) from None
             raise _unreadable(error.code) from None
         raise _unreadable("its media type is not one of the dialect")
-
-    def _response_in(self, body: bytes, request: Request) -> Response:
-        return self._adapter.from_wire_response(loads(body, max_brackets=MAX_BRACKETS), request)
 
     async def _stream(
         self,
@@ -238,12 +227,8 @@ class HttpUpstream:
                         live.observe(event)
         response = await apart(so_far)
         if response.error is None and not is_whole(response):
-            raise UpstreamError(
-                502,
-                "upstream.cut",
-                "The upstream's stream ended before its answer was complete.",
-                why="its stream ended before the answer did",
-            )
+            message = "The upstream's stream ended before its answer was complete."
+            raise UpstreamError(502, "upstream.cut", message, why="its stream ended before the answer did")
         return self._with_status(response)
 
     def _with_status(self, response: Response) -> Response:
@@ -261,7 +246,7 @@ class HttpUpstream:
         if client_status(reply.status) in (404, 429, *range(500, 600)):  # another target may be asked in its place
             self._note("upstream.error", f"status {reply.status}{_KEY_HINTS.get(reply.status, '')}")
         try:
-            error = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
+            error = self._adapter.from_wire_response(loads(await _body(reply, MAX_ERROR_BYTES))).error
         except (CmfError, UpstreamError):
             error = None
         return error_of(reply.status, error, _wait(reply.headers.get("retry-after", "")))
@@ -285,13 +270,11 @@ def _wait(header: str) -> int | None:
     return min(int(header), _MAX_WAIT) if _SECONDS.fullmatch(header) else None
 
 
-async def _bounded(reply: aiohttp.ClientResponse, limit: int) -> bytes:
-    pieces = bytearray()
-    async for chunk in reply.content.iter_any():
-        pieces += chunk
-        if len(pieces) > limit:
-            raise UpstreamError(502, "upstream.too-large", "The upstream's reply is too large.")
-    return bytes(pieces)
+async def _body(reply: aiohttp.ClientResponse, limit: int) -> bytes:
+    body = await bounded_body(reply, limit)
+    if body is None:
+        raise UpstreamError(502, "upstream.too-large", "The upstream's reply is too large.")
+    return body
 
 
 def _unreadable(why: str) -> UpstreamError:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pydantic
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from cmf.adapters.wire.call_ids import call_names
 from cmf.adapters.wire.stream import TextDelta
@@ -21,15 +20,12 @@ from cmf.message.message import Message, Part, TextPart, ThinkingPart, TokenUsag
 from cmf.message.model_ids import model_matches
 from cmf.message.request import Choice, ErrorInfo, Request, Response
 from pipeline.decisions.errors import ConfigError
+from pipeline.gateway.config.settings_base import Section
 from pipeline.gateway.upstreams.upstream import StreamObserver, UpstreamError, error_of
 from pipeline.policy.metadata import load_yaml
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class When(_Section):
+class When(Section):
     """The requests that get a reply; all conditions given must hold."""
 
     model: str | None = None  # a glob
@@ -37,21 +33,21 @@ class When(_Section):
     result_of: str | None = None  # the last message answers a call of this tool
 
 
-class Call(_Section):
+class Call(Section):
     """A tool call of a reply."""
 
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class Failure(_Section):
+class Failure(Section):
     """An error instead of a reply."""
 
     status: Annotated[int, Field(ge=400, le=599)]
     message: str
 
 
-class Reply(_Section):
+class Reply(Section):
     """One reply. In `text`, `{said}` is replaced by the text of the last message."""
 
     when: When = When()
@@ -66,7 +62,7 @@ class Reply(_Section):
     times: Annotated[int, Field(ge=1)] | None = None  # how often it is used; after that, the next that fits
 
 
-class Script(_Section):
+class Script(Section):
     """A whole script. The first reply that fits a request is given."""
 
     replies: Annotated[tuple[Reply, ...], Field(min_length=1)]
@@ -107,7 +103,10 @@ class ScriptedUpstream:
 
     async def ask(self, request: Request, _body: Any, live: StreamObserver | None, /) -> Response:
         """The first reply that fits. UpstreamError where none does, or where the script cuts it off."""
-        at = next((at for at, reply in enumerate(self._script.replies) if self._fits(at, reply, request)), None)
+        left = (
+            at for at, reply in enumerate(self._script.replies) if reply.times is None or self._given[at] < reply.times
+        )
+        at = next((at for at in left if _fits(self._script.replies[at].when, request)), None)
         if at is None:
             raise UpstreamError(502, "upstream.no-reply", "The script has no reply that fits this request.")
         self._given[at] += 1
@@ -123,52 +122,41 @@ class ScriptedUpstream:
             return error_of(reply.error.status, ErrorInfo(message=reply.error.message))
         return response
 
-    def _fits(self, at: int, reply: Reply, request: Request) -> bool:
-        when = reply.when
-        last = request.messages[-1] if request.messages else None
-        model = (request.model or "").removeprefix("scripted:")
-        return (
-            (reply.times is None or self._given[at] < reply.times)
-            and (when.model is None or model_matches(model, when.model))
-            and (when.says is None or when.says.casefold() in _last_text(last).casefold())
-            and (when.result_of is None or when.result_of in _answered(request))
-        )
+
+def _fits(when: When, request: Request) -> bool:
+    model = (request.model or "").removeprefix("scripted:")
+    return (
+        (when.model is None or model_matches(model, when.model))
+        and (when.says is None or when.says.casefold() in _last_text(request).casefold())
+        and (when.result_of is None or when.result_of in _answered(request))
+    )
 
 
 async def _played(reply: Reply, response: Response, live: StreamObserver | None) -> None:
-    """Let the text arrive piece by piece."""
+    """Let the text arrive piece by piece: the parts before any call, with so many pieces of their text."""
     (choice,) = response.choices
     for number in range(1, reply.pieces + 1 if reply.text else 1):
         if live is not None:
-            so_far, news = _up_to(choice.message.content, number, reply.pieces)
-            message = replace(choice.message, content=so_far, status=MessageStatus.PARTIAL)
-            part = replace(response, choices=(replace(choice, message=message, stop_reason=None),))
+            so_far: list[Part] = []
+            news = ""
+            for part in choice.message.content:
+                if isinstance(part, TextPart):
+                    begin, end = (len(part.text) * at // reply.pieces for at in (number - 1, number))
+                    news = part.text[begin:end]
+                    so_far.append(replace(part, text=part.text[:end]))
+                elif isinstance(part, ThinkingPart):
+                    so_far.append(part)
+            message = replace(choice.message, content=tuple(so_far), status=MessageStatus.PARTIAL)
+            part_of_it = replace(response, choices=(replace(choice, message=message, stop_reason=None),))
             live.observe(TextDelta(text=news))
-            await live.pause(lambda part=part: part)  # type: ignore[misc]  # a default binds it now
+            await live.pause(lambda part=part_of_it: part)  # type: ignore[misc]  # a default binds it now
         await asyncio.sleep(reply.pace_seconds)
 
 
-def _up_to(parts: Sequence[Part], number: int, of: int) -> tuple[tuple[Part, ...], str]:
-    """The parts before any call, with `number` of `of` pieces of their text; and the last of these pieces."""
-    kept: list[Part] = []
-    news = ""
-    for part in parts:
-        if isinstance(part, TextPart):
-            size = len(part.text)
-            news = part.text[size * (number - 1) // of : size * number // of]
-            kept.append(replace(part, text=part.text[: size * number // of]))
-        elif isinstance(part, ThinkingPart):
-            kept.append(part)
-    return tuple(kept), news
-
-
 def _response(reply: Reply, request: Request) -> Response:
-    parts: list[Part] = []
-    last = request.messages[-1] if request.messages else None
-    if reply.thinking is not None:
-        parts.append(ThinkingPart(text=reply.thinking))
+    parts: list[Part] = [] if reply.thinking is None else [ThinkingPart(text=reply.thinking)]
     if reply.text is not None:
-        parts.append(TextPart(text=reply.text.replace("{said}", _last_text(last))))
+        parts.append(TextPart(text=reply.text.replace("{said}", _last_text(request))))
     at = len(request.messages)
     parts += [
         ToolCallPart(name=call.name, tool_call_id=f"call_{at}_{index}", arguments=frozen_mapping(call.arguments))
@@ -176,16 +164,14 @@ def _response(reply: Reply, request: Request) -> Response:
     ]
     message = Message(role=Role.ASSISTANT, content=tuple(parts))
     stop = StopReason.CALL if reply.tool_calls else StopReason.END
-    sent_tokens, replied_tokens = estimate(request), estimate(Request(messages=(message,)))
-    usage = TokenUsage(
-        input_tokens=sent_tokens, output_tokens=replied_tokens, total_tokens=sent_tokens + replied_tokens
-    )
+    sent, replied = estimate(request), estimate(Request(messages=(message,)))
+    usage = TokenUsage(input_tokens=sent, output_tokens=replied, total_tokens=sent + replied)
     model = (request.model or "").removeprefix("scripted:")
     return Response(choices=(Choice(message=message, stop_reason=stop),), usage=usage, model=model or None)
 
 
-def _last_text(message: Message | None) -> str:
-    parts = message.content if message is not None else ()
+def _last_text(request: Request) -> str:
+    parts = request.messages[-1].content if request.messages else ()
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 

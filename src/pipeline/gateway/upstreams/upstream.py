@@ -134,20 +134,13 @@ class Upstream(Protocol):
         ...
 
 
-class UpstreamError(Exception):
-    """No usable reply: `status` (502 to 504) and `message` are for the client, `why` is for the operator's log."""
+class UpstreamError(Refusal):
+    """No usable reply, as the client sees it (502 to 504); `why` is for the operator's log."""
 
     def __init__(self, status: int, code: str, message: str, *, why: str = "", wait: int | None = None) -> None:
-        super().__init__(code)
-        self.wait = later() if wait is None and status == 503 else retry_after(wait)
+        headers = later() if wait is None and status == 503 else retry_after(wait)
+        super().__init__(status, code, message, headers=headers)
         self.why = why
-        self.status = status
-        self.code = code
-        self.message = message
-
-    def refusal(self) -> Refusal:
-        """The error as the client sees it."""
-        return Refusal(self.status, self.code, self.message, headers=self.wait)
 
 
 _FAILED: Final = "The upstream replied with an error."
@@ -173,11 +166,6 @@ def client_status(status: int) -> int:
     return _STATUS.get(status, 400 if 400 <= status < 500 else 502)
 
 
-def error_code(status: int) -> str:
-    """The stable code of an upstream's error, by the client's status."""
-    return _CODES.get(status, "upstream.error")
-
-
 def retryable_error(response: Response) -> Refusal | None:
     """The refusal for an error that another upstream may not have (5xx, 429, an unknown model); None for any other."""
     error = response.error
@@ -187,7 +175,7 @@ def retryable_error(response: Response) -> Refusal | None:
     wait = None if error is None else error.retry_after_seconds
     if error is not None and error.code == ACCOUNT:
         return Refusal(status, ACCOUNT, _ACCOUNT_FAILED, headers=FINAL)
-    return UpstreamError(status, error_code(status), _FAILED, wait=wait).refusal()
+    return UpstreamError(status, _CODES.get(status, "upstream.error"), _FAILED, wait=wait)
 
 
 def error_of(status: int, wire_error: ErrorInfo | None, wait: int | None = None) -> Response:
@@ -196,13 +184,9 @@ def error_of(status: int, wire_error: ErrorInfo | None, wait: int | None = None)
     Its message is kept where it is about the request. What it says of itself or of our key is not for clients. `wait`,
     the seconds after which to try again, is kept where the client gets 429 or 503.
     """
-    our_status = client_status(status)
+    ours = client_status(status)
     if status in _ACCOUNT_STATUSES:
-        return Response(error=ErrorInfo(message=_ACCOUNT_FAILED, code=ACCOUNT, status=our_status))
-    message = wire_error.message if wire_error is not None and our_status < 500 else None
-    wait = wait if our_status in (429, 503) else None
-    return Response(
-        error=ErrorInfo(
-            message=message or _FAILED, code=error_code(our_status), status=our_status, retry_after_seconds=wait
-        )
-    )
+        return Response(error=ErrorInfo(message=_ACCOUNT_FAILED, code=ACCOUNT, status=ours))
+    message = (wire_error.message if wire_error is not None and ours < 500 else None) or _FAILED
+    wait, code = wait if ours in (429, 503) else None, _CODES.get(ours, "upstream.error")
+    return Response(error=ErrorInfo(message=message, code=code, status=ours, retry_after_seconds=wait))
