@@ -9,9 +9,20 @@ from typing import Any, Final
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.base import Adapter, HttpCall, WireEvent
 from cmf.adapters.wire.call_ids import call_names
-from cmf.adapters.wire.fields import MARK, PARTIAL, Fields, extra_of, merge, opened, role_named, unmarked
+from cmf.adapters.wire.fields import (
+    MARK,
+    PARTIAL,
+    Fields,
+    extra_of,
+    merge,
+    opened,
+    read_sampling,
+    role_named,
+    unmarked,
+    write_definition,
+    write_sampling,
+)
 from cmf.adapters.wire.layout import respell, respell_one, spelled_one
-from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.adapters.wire.replies import in_one_text, unrecognized
 from cmf.adapters.wire.stream import LiveCalls, StreamEvent, TextDelta, ThinkingDelta
 from cmf.enums import MessageStatus, Role, StopReason

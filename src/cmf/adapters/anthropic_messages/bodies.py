@@ -21,8 +21,11 @@ from cmf.adapters.wire.fields import (
     merge,
     object_in,
     opened,
+    read_sampling,
     role_named,
     unmarked,
+    write_definition,
+    write_sampling,
 )
 from cmf.adapters.wire.layout import (
     grouped,
@@ -36,7 +39,6 @@ from cmf.adapters.wire.layout import (
     user_runs,
 )
 from cmf.adapters.wire.loss import drop, drop_foreign_extra, narrowed, own_extra
-from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.adapters.wire.replies import unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError

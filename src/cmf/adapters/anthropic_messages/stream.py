@@ -20,22 +20,15 @@ from cmf.json.codec import dumps, loads_object
 from cmf.json.value import trusted
 from cmf.message.request import Response
 
-# What a delta holds: the fields of its block to which it adds, or its own if they have another name.
-_DELTA_KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "text_delta": ("text",),
-    "citations_delta": ("citation",),
-    "thinking_delta": ("thinking",),
-    "signature_delta": ("signature",),
-    "compaction_delta": ("content", "encrypted_content"),
-    "input_json_delta": ("partial_json",),
+_DELTAS: Final[dict[str, tuple[str | None, *tuple[str, ...]]]] = {
+    "text_delta": ("text", "text"),
+    "citations_delta": ("text", "citation"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("thinking", "signature"),
+    "compaction_delta": ("compaction", "content", "encrypted_content"),
+    "input_json_delta": (None, "partial_json"),
 }
-_HOLDERS: Final = {
-    "text_delta": ("text",),
-    "citations_delta": ("text",),
-    "thinking_delta": ("thinking",),
-    "signature_delta": ("thinking",),
-    "compaction_delta": ("compaction",),
-}
+"""By type of a delta: the type of the blocks that it adds to (None: any that has an `input`), and its fields."""
 _UNANNOUNCED: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 """Deltas that may begin a block, and the type of it, which is its field as well."""
 _FIXED: Final = frozenset({"content", "role", "type"})
@@ -58,47 +51,28 @@ class _Block:
 
     def add(self, delta: Mapping[str, Any]) -> bool:
         """Whether the block could take the delta; if not, nothing of it was taken."""
-        delta_type = delta.get("type")
-        if delta_type == "input_json_delta":
-            return "partial_json" in delta and self._add_input(delta["partial_json"])
-        if not isinstance(delta_type, str) or self.kind not in _HOLDERS.get(delta_type, ()):
+        kind = delta.get("type")
+        holder, *keys = _DELTAS.get(kind, ("",)) if isinstance(kind, str) else ("",)
+        if holder not in (None, self.kind):
             return False
-        if delta_type == "citations_delta":
-            return "citation" in delta and self._add_citation(delta["citation"])
-        if delta_type == "signature_delta":
-            return "signature" in delta and self._sign(delta["signature"])
-        return self._add_text(delta, _DELTA_KEYS[delta_type])
-
-    def _sign(self, signature: Any) -> bool:
-        """A signature comes in one piece. If there is another, it counts, and the first is kept to be judged."""
-        if not isinstance(signature, str):
-            return False
-        if before := self.fields.get("signature"):
-            self.replaced.append({"signature": before})
-        self.fields["signature"] = signature
-        return True
-
-    def _add_input(self, text: Any) -> bool:
-        if not isinstance(text, str) or not isinstance(self.fields.get("input"), dict):
-            return False
-        self.pieces.setdefault("input", []).append(text)
-        return True
-
-    def _add_citation(self, citation: Any) -> bool:
-        if not isinstance(self.fields.get("citations"), list | None):
-            return False
-        self.citations.append(citation)
-        return True
-
-    def _add_text(self, delta: Mapping[str, Any], adds: tuple[str, ...]) -> bool:
-        new = {key: delta[key] for key in adds if delta.get(key) is not None}
-        if not all(isinstance(text, str) for text in new.values()):
-            return False
-        if not all(isinstance(self.fields.get(key), str | None) for key in new):
-            return False
-        for key, text in new.items():
-            self.pieces.setdefault(key, []).append(text)
-        return True
+        if kind == "citations_delta":
+            if fits := "citation" in delta and isinstance(self.fields.get("citations"), list | None):
+                self.citations.append(delta["citation"])
+        elif kind == "signature_delta":
+            if fits := isinstance(delta.get("signature"), str):
+                # It comes in one piece. If there is another, it counts, and the first is kept to be judged.
+                if before := self.fields.get("signature"):
+                    self.replaced.append({"signature": before})
+                self.fields["signature"] = delta["signature"]
+        elif kind == "input_json_delta":
+            if fits := isinstance(delta.get("partial_json"), str) and isinstance(self.fields.get("input"), dict):
+                self.pieces.setdefault("input", []).append(delta["partial_json"])
+        else:
+            new = {key: delta[key] for key in keys if delta.get(key) is not None}
+            fits = all(isinstance(new[key], str) and isinstance(self.fields.get(key), str | None) for key in new)
+            for key in new if fits else ():
+                self.pieces.setdefault(key, []).append(new[key])
+        return fits
 
     def whole(self) -> dict[str, Any]:
         """The block with everything that was added to it."""
@@ -187,43 +161,36 @@ class _Fold:
 
     def _content_block_start(self, data: dict[str, Any]) -> bool:
         """A block under a number that another one has takes its place: deltas go to the one that began last."""
-        index, block = _place(data), data.get("content_block")
+        block = data.get("content_block")
         if not isinstance(block, dict):
             return False
         self._beside(data, *_known_place(data), "content_block")
-        self._at[index] = _Block(dict(block))
-        self._blocks.append(self._at[index])
-        self._hand_over(block)
+        self._begin(_place(data), dict(block))
+        asked, answers = (as_text(object_in(block, key).get("model")) for key in ("from", "to"))
+        if block.get("type") == "fallback" and answers is not None:
+            # From here on another model answers: in a whole response it is the message's.
+            if asked is not None and self._head.get("model") == asked:
+                del self._head["model"]  # the block names it
+            self._put(self._head, "model", answers)
         return True
 
-    def _hand_over(self, block: dict[str, Any]) -> None:
-        """After a `fallback` another model answers: in a whole response it is the message's."""
-        asked, answers = (as_text(object_in(block, key).get("model")) for key in ("from", "to"))
-        if block.get("type") != "fallback" or answers is None:
-            return
-        if asked is not None and self._head.get("model") == asked:
-            del self._head["model"]  # the block names it
-        self._put(self._head, "model", answers)
+    def _begin(self, index: int | None, fields: dict[str, Any]) -> _Block:
+        block = self._at[index] = _Block(fields)
+        self._blocks.append(block)
+        return block
 
     def _content_block_delta(self, data: dict[str, Any]) -> bool:
         delta = data.get("delta")
         if not isinstance(delta, dict):
             return False
-        block = self._at.get(_place(data)) or self._unannounced(_place(data), delta)
+        block = self._at.get(_place(data))
+        if block is None and (kind := _begun_by(delta)) is not None:  # some hosts leave out the start of text
+            block = self._begin(_place(data), {"type": kind, kind: ""})
         if block is None or not block.add(delta):
             return False
         self._beside(data, *_known_place(data), "delta")
-        self._beside(delta, *_DELTA_KEYS[delta["type"]])
+        self._beside(delta, *_DELTAS[delta["type"]][1:])
         return True
-
-    def _unannounced(self, index: int | None, delta: dict[str, Any]) -> _Block | None:
-        """The block that a delta begins which belongs to none: some hosts leave out the start of text; never a call."""
-        kind = _begun_by(delta)
-        if kind is None:
-            return None
-        self._at[index] = _Block({"type": kind, kind: ""})
-        self._blocks.append(self._at[index])
-        return self._at[index]
 
     def _content_block_stop(self, data: dict[str, Any]) -> bool:
         return set(data) == {"type", "index"} and type(data["index"]) is int

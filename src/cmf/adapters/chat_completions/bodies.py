@@ -17,9 +17,19 @@ from cmf.adapters.chat_completions.parts import (
 )
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.call_ids import CallIds, call_names
-from cmf.adapters.wire.fields import PARTIAL, Fields, allowed_names, count_in, merge, object_in, unmarked
+from cmf.adapters.wire.fields import (
+    PARTIAL,
+    Fields,
+    allowed_names,
+    count_in,
+    merge,
+    object_in,
+    read_sampling,
+    unmarked,
+    write_definition,
+    write_sampling,
+)
 from cmf.adapters.wire.layout import respell, respell_one, shape_of, spelled_one
-from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.adapters.wire.replies import unrecognized
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import ShapeError, UnsupportedError

@@ -12,9 +12,8 @@ from cmf.adapters.gemini.parts import FORMAT, Names, decode_part, encode_group
 from cmf.adapters.wire import loss
 from cmf.adapters.wire.base import HttpCall
 from cmf.adapters.wire.call_ids import call_names
-from cmf.adapters.wire.fields import Fields, extra_of, merge, object_in, opened
+from cmf.adapters.wire.fields import Fields, extra_of, merge, object_in, opened, read_sampling, write_sampling
 from cmf.adapters.wire.layout import grouped, joined, respell, respell_one, shape_of, spelled, spelled_one, user_runs
-from cmf.adapters.wire.options import read_sampling, write_sampling
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping, same_spelling

@@ -25,10 +25,9 @@ from cmf.adapters.mcp.parts import (
     write_result,
 )
 from cmf.adapters.wire.call_ids import with_ids
-from cmf.adapters.wire.fields import MARK, Fields, extra_of, object_in
+from cmf.adapters.wire.fields import MARK, Fields, extra_of, object_in, read_sampling, write_definition, write_sampling
 from cmf.adapters.wire.layout import grouped, grouped_as, joined, shape_of, user_runs
 from cmf.adapters.wire.loss import drop, narrowed
-from cmf.adapters.wire.options import read_sampling, write_definition, write_sampling
 from cmf.enums import Role, StopReason
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.json.frozen import FrozenDict, frozen_mapping

@@ -29,11 +29,12 @@ from cmf.adapters.wire.fields import (
     merge,
     object_in,
     opened,
+    read_sampling,
     unmarked,
+    write_definition,
 )
 from cmf.adapters.wire.layout import only_text, respell_one, shape_of, spelled_one
 from cmf.adapters.wire.loss import drop, drop_foreign_extras, narrowed, refuse_foreign_kind
-from cmf.adapters.wire.options import read_sampling, write_definition
 from cmf.adapters.wire.replies import unrecognized
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import UnsupportedError

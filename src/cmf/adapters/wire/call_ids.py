@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -35,30 +36,25 @@ class CallIds:
     some call.
     """
 
-    __slots__ = ("_made", "_open", "_prefix")
+    __slots__ = ("_new", "_open")
 
     def __init__(self, prefix: str = "call_") -> None:
-        self._prefix = prefix
-        self._made = 0
+        self._new = (f"{prefix}{number}" for number in count(1))
         self._open = OpenCalls()  # by id
 
     def of(self, part: ToolCallPart | ToolResultPart) -> str:
         """The id of a call, or of the call that a result answers; a new one for a result that answers none."""
         call_id = part.tool_call_id
         if isinstance(part, ToolCallPart):
-            call_id = self._mint() if call_id is None else call_id
+            call_id = next(self._new) if call_id is None else call_id
             self._open.add(call_id, part.name)
             return call_id
         if call_id is None:
             call_id = self._open.first(part.tool_name)
         if call_id is None:
-            return self._mint()
+            return next(self._new)
         self._open.close(call_id)
         return call_id
-
-    def _mint(self) -> str:
-        self._made += 1
-        return f"{self._prefix}{self._made}"
 
 
 def with_ids(messages: Iterable[Message], prefix: str = "call_") -> list[Message]:
@@ -67,12 +63,12 @@ def with_ids(messages: Iterable[Message], prefix: str = "call_") -> list[Message
     New ids are `prefix` and a number: those of one conversation, unless the prefix says whose they are.
     """
     ids = CallIds(prefix)
-    return [_with_ids(message, ids) for message in messages]
-
-
-def _with_ids(message: Message, ids: CallIds) -> Message:
-    named = tuple(_with_id(part, ids) for part in message.content)
-    return message if all(map(operator.is_, named, message.content)) else replace(message, content=named)
+    named = []
+    for message in messages:
+        parts = tuple([_with_id(part, ids) for part in message.content])
+        same = all(map(operator.is_, parts, message.content))
+        named.append(message if same else replace(message, content=parts))
+    return named
 
 
 def _with_id(part: Part, ids: CallIds) -> Part:

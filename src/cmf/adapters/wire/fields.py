@@ -6,15 +6,19 @@ goes into `extra` under the name of the format, so that no key is lost. Spec: do
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, Final, TypeVar
 
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
-from cmf.json.codec import dumps
+from cmf.json.codec import dumps, loads
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.json.value import present, trusted
 from cmf.message.message import ToolCallPart
+from cmf.message.request import NO_SAMPLING, Sampling
+from cmf.message.tools import ToolDefinition
 
 MARK: Final = "cmf_"
 """The prefix of keys that adapters add themselves, such as the marks of a fold. They are never written to the wire."""
@@ -24,6 +28,11 @@ PARTIAL: Final = f"{MARK}partial"
 
 is_marked: Final = methodcaller("startswith", MARK)
 """Whether a key has that prefix."""
+
+FIELD_NAMES: Final[dict[str, Any]] = loads(
+    importlib.resources.files("cmf.adapters.wire").joinpath("field_names.json").read_bytes()
+)
+"""Names of fields, of whatever format, that are known or say nothing: see where each list is used."""
 
 _T = TypeVar("_T")
 _HINT: Final = "see the provider's reference"
@@ -231,3 +240,31 @@ _JSON_NAMES: dict[type, str] = {
     bool: "true or false",
     int: "an integer",
 }
+
+
+# -- what requests of all formats say alike, under names of their own --------------------------------------------------
+
+_COUNTS: Final = frozenset({"max_output_tokens", "seed"})
+
+
+def read_sampling(fields: Fields, names: Mapping[str, str]) -> Sampling:
+    """The options that stand under these wire names, each taken if it has the type of its field; others stay."""
+    drawn: dict[str, Any] = {}
+    for key, name in names.items():
+        if name == "stop":
+            drawn[name] = fields.take_texts(key)
+        else:
+            drawn[name] = fields.take(key, int) if name in _COUNTS else fields.take_number(key)
+    drawn = present(**drawn)
+    return trusted(Sampling, **drawn) if drawn else NO_SAMPLING
+
+
+def write_sampling(sampling: Sampling, names: Mapping[str, str]) -> dict[str, Any]:
+    """The options under their wire names, without those that are None."""
+    drawn = {key: item for key, name in names.items() if (item := getattr(sampling, name)) is not None}
+    return {key: list(item) if isinstance(item, tuple) else item for key, item in drawn.items()}
+
+
+def write_definition(tool: ToolDefinition, schema_key: str) -> dict[str, Any]:
+    """The name, description and input schema of a tool, the last under the key that the format has for it."""
+    return {"name": tool.name, **present(description=tool.description, **{schema_key: tool.input_schema})}

@@ -10,65 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from cmf.adapters.wire.fields import FIELD_NAMES
 from cmf.errors import ShapeError
 from cmf.message.message import Message, OpaquePart, Part, PromptResultPart, ToolResultPart
 from cmf.message.request import Request, Response
 from cmf.message.transform import message_paths, messages_of
 
-NAMES: Final = frozenset(
-    {
-        "_meta", "action", "annotations", "args", "argument", "arguments", "audio", "background", "blob",
-        "blockReason", "cache_control", "cachedContent", "call_id", "caller", "candidateCount", "candidates",
-        "capabilities", "choices", "citations", "clientInfo", "code", "codeExecutionResult", "completion", "container",
-        "content", "contents", "context", "context_management", "conversation", "created", "cursor", "custom", "data",
-        "delta", "description", "displayName", "document_url", "done", "done_reason", "effort", "elicitationId",
-        "error", "errorText", "eval_count", "executableCode", "execution", "fallbacks", "file", "file_data", "file_id",
-        "file_url", "fileData", "filename", "fileUri", "finish_reason", "finishReason", "format", "frequency_penalty",
-        "frequencyPenalty", "function", "function_call", "functionCall", "functionCallingConfig",
-        "functionDeclarations", "functionResponse", "functions", "generationConfig", "guardrail_config", "icons", "id",
-        "image_url", "images", "include", "include_reasoning", "index", "inlineData", "input", "input_audio",
-        "input_schema", "inputRequests", "inputResponses", "inputSchema", "instructions", "is_error", "isError",
-        "item_reference", "json_schema", "jsonrpc", "keep_alive", "level", "logger", "logit_bias", "logprobs",
-        "max_completion_tokens", "max_output_tokens", "max_tokens", "max_tool_calls", "maxOutputTokens", "maxTokens",
-        "mcp_server_name", "mcp_servers", "mediaType", "message", "messages", "metadata", "method", "mimeType",
-        "modalities", "mode", "model", "model_name", "modelName", "modelPreferences", "models", "modelVersion",
-        "moderation", "n", "name", "namespace", "nextCursor", "notifications", "num_ctx", "num_predict", "object",
-        "options", "outcome", "output", "output_config", "output_format", "output_text", "outputSchema",
-        "parallel_tool_calls", "parameters", "parametersJsonSchema", "params", "parts", "plugins", "prediction",
-        "preliminary", "presence_penalty", "presencePenalty", "preset", "previous_response_id", "progress",
-        "progressToken", "prompt", "prompt_cache_key", "prompt_eval_count", "promptFeedback", "prompts",
-        "protocolVersion", "provider", "providerExecuted", "raw", "rawInput", "reasoning", "reasoning_content",
-        "reasoning_details", "reasoning_effort", "reasoning_text", "ref", "refusal", "requestedSchema", "requestId",
-        "requestState", "resource", "resources", "resourceTemplates", "response", "response_format",
-        "responseJsonSchema", "responseMimeType", "responseSchema", "result", "resultType", "role", "roots", "route",
-        "routing_config", "routingConfig", "safety_identifier", "safetySettings", "schema", "seed", "server_label",
-        "server_name", "serverInfo", "service_tier", "session_id", "signature", "size", "source", "speed", "state",
-        "status", "stop", "stop_details", "stop_reason", "stop_sequence", "stop_sequences", "stopReason",
-        "stopSequences", "store", "stream", "stream_options", "structuredContent", "suffix", "summary", "system",
-        "system_fingerprint", "systemInstruction", "systemPrompt", "task", "temperature", "template", "text", "think",
-        "thinking", "thinkingConfig", "thought", "thoughtSignature", "title", "tool_call_id", "tool_calls",
-        "tool_choice", "tool_config", "tool_name", "tool_use_id", "toolCall", "toolCallId", "toolChoice", "toolConfig",
-        "toolName", "toolResponse", "tools", "toolUseId", "top_k", "top_logprobs", "top_p", "topK", "topP", "total",
-        "transforms", "truncation", "type", "uri", "uriTemplate", "url", "usage", "usageMetadata", "user", "verbosity",
-        "video_url", "web_search_options",
-    }
-)  # fmt: skip
+_NAMES: Final = frozenset(FIELD_NAMES["names"])
 """The names, of whatever format, that adapters read or that rules look for in what adapters keep."""
-
-_HOLDING: Final = frozenset(
-    {
-        "allowed_tools", "argument", "audio", "choices", "clientInfo", "conversation", "custom", "envelope", "error",
-        "execution", "fallbacks", "file", "fileData", "format", "function", "functionCall", "functionResponse",
-        "function_call", "generationConfig", "image_url", "inlineData", "input_audio", "item", "json_schema",
-        "message", "messages", "modelPreferences", "options", "output_config", "params", "plugins", "prompt",
-        "prompts", "provider", "reasoning", "ref", "resource", "response_format", "result", "roots", "routingConfig",
-        "routing_config", "serverInfo", "source", "task", "text", "thinking", "thinkingConfig", "toolCall",
-        "toolChoice", "toolConfig", "toolResponse", "tool_choice", "tool_config", "tools", "video_url",
-    }
-)  # fmt: skip
+_HOLDING: Final = frozenset(FIELD_NAMES["holding"])
 """What holds objects whose keys are the format's, too; the keys of all other kept objects are free."""
-
-_FOLDED: Final = {name.casefold(): name for name in NAMES}
+_FOLDED: Final = {name.casefold(): name for name in _NAMES}
 _OF_ERRORS: Final = frozenset({"code", "error", "message", "status", "title", "type"})
 """Names that gateways spell as they like in their errors; a reply without an answer in it may be one."""
 
@@ -146,7 +98,7 @@ def _misspelt(extra: Mapping[str, Any]) -> Iterator[str]:
 
 def _in_object(own: Mapping[str, Any]) -> Iterator[str]:
     for key, item in own.items():
-        if key not in NAMES and (name := _FOLDED.get(_folded(key))) is not None:
+        if key not in _NAMES and (name := _FOLDED.get(_folded(key))) is not None:
             yield name
         if key in _HOLDING:
             for inner in item if isinstance(item, list) else (item,):

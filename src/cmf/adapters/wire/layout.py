@@ -275,7 +275,11 @@ def grouped(messages: Sequence[Message], format_name: str) -> list[tuple[Message
     groups: list[tuple[Message, ...]] = []
     at = 0
     while at < len(messages):
-        size = _group_size(messages, at, format_name)
+        layout, size = messages[at].provider_raw, 1
+        if layout is not None and layout.format == format_name and layout.size > 1:
+            members = [message.provider_raw for message in messages[at : at + layout.size]]
+            own = [each for each in members if each and each.format == format_name and each.group == layout.group]
+            size = layout.size if len(own) == layout.size else 1
         groups.append(tuple(messages[at : at + size]))
         at += size
     return groups
@@ -320,29 +324,14 @@ def joined(
     return whole
 
 
-def _group_size(messages: Sequence[Message], at: int, format_name: str) -> int:
-    layout = messages[at].provider_raw
-    if layout is None or layout.format != format_name or at + layout.size > len(messages):
-        return 1
-    members = (message.provider_raw for message in messages[at : at + layout.size])
-    whole = all(each is not None and each.format == format_name and each.group == layout.group for each in members)
-    return layout.size if whole else 1
-
-
-def with_layout(holder: _T, layout: Layout | None) -> _T:
-    """A copy of a message, request or response with this layout, unless it is too large; for adapters alone."""
-    return capped((replace(holder, provider_raw=layout),))[0]
-
-
 def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
     """The messages of a group, or the one request or response, without their layouts if these are too large [ADP-13].
 
     All layouts of the group are dropped together: half a layout would be one that was never on the wire.
     """
     shapes = [holder.provider_raw.shape for holder in holders if holder.provider_raw is not None]
-    if not shapes or _fit(len(dumps(shapes)), holders):
-        return tuple(holders)  # counting punctuation too is quicker, and usually shows already that it is small enough
-    if _fit(sum(map(_bytes_in, shapes)), holders):
+    # Counting punctuation too is quicker, and usually shows already that it is small enough.
+    if not shapes or _fit(len(dumps(shapes)), holders) or _fit(sum(map(_bytes_in, shapes)), holders):
         return tuple(holders)
     return tuple([replace(holder, provider_raw=None) for holder in holders])
 

@@ -6,14 +6,15 @@ Spec: docs/spec/adapters.md [ADP-15], [ADP-19]; docs/spec/effects.md [EFF-10].
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cmf.adapters.wire import loss
-from cmf.adapters.wire.fields import extra_of
+from cmf.adapters.wire.fields import FIELD_NAMES, extra_of
 from cmf.json.frozen import FrozenDict, freeze, frozen_mapping, thaw
 from cmf.json.value import replace, trusted
 from cmf.message.message import Message, Part, TextPart, ThinkingPart
 from cmf.message.request import ErrorInfo, Response
+from cmf.message.transform import with_messages
 
 # -- a reply that is not in its format at all (a proxy's error page, a bare list) [ADP-15] -----------------------------
 
@@ -65,68 +66,40 @@ def in_one_text(
     With `neighbours`, only those that follow each other. What is the format's own (`is_own`) has a place of its own and
     stays as it is.
     """
-    join = _Join(format_name, is_own, neighbours)
-    messages = [join(choice.message) for choice in response.choices]
-    if all(new is choice.message for new, choice in zip(messages, response.choices, strict=True)):
-        return response
-    choices = [replace(choice, message=new) for new, choice in zip(messages, response.choices, strict=True)]
-    return replace(response, choices=tuple(choices))
+    messages = [_joined(choice.message, format_name, is_own, neighbours) for choice in response.choices]
+    return with_messages(response, tuple(messages))
 
 
-class _Join(NamedTuple):
-    format_name: str
-    is_own: Callable[[Part], bool]
-    neighbours: bool
-
-    def __call__(self, message: Message) -> Message:
-        parts: list[Part] = []
-        texts: dict[int, list[str]] = {}  # by the place of a part, those that it is to hold
-        places: dict[type[Part], int] = {}  # where a part is that the next one of its kind joins
-        for part in message.content:
-            joins = isinstance(part, TextPart | ThinkingPart) and not self.is_own(part)
-            at = places.get(type(part)) if joins else None
-            if at is None:
-                at = len(parts)
-                parts.append(part)
-                places = {} if self.neighbours else places
-            if isinstance(part, TextPart | ThinkingPart) and joins:
-                places[type(part)] = at
-                texts.setdefault(at, []).append(part.text)
-        if len(parts) == len(message.content):
-            return message
-        for at, several in texts.items():
-            if len(several) > 1:
-                kind = parts[at].content_type.value
-                text = loss.joined(self.format_name, kind, several, message=message)
-                parts[at] = TextPart(text=text) if isinstance(parts[at], TextPart) else ThinkingPart(text=text)
-        return replace(message, content=tuple(parts))
+def _joined(message: Message, format_name: str, is_own: Callable[[Part], bool], neighbours: bool) -> Message:
+    parts: list[Part] = []
+    texts: dict[int, list[str]] = {}  # by the place of a part, those that it is to hold
+    places: dict[type[Part], int] = {}  # where a part is that the next one of its kind joins
+    for part in message.content:
+        joins = isinstance(part, TextPart | ThinkingPart) and not is_own(part)
+        at = places.get(type(part)) if joins else None
+        if at is None:
+            at = len(parts)
+            parts.append(part)
+            places = {} if neighbours else places
+        if isinstance(part, TextPart | ThinkingPart) and joins:
+            places[type(part)] = at
+            texts.setdefault(at, []).append(part.text)
+    if len(parts) == len(message.content):
+        return message
+    for at, several in texts.items():
+        if len(several) > 1:
+            text = loss.joined(format_name, parts[at].content_type.value, several, message=message)
+            parts[at] = TextPart(text=text) if isinstance(parts[at], TextPart) else ThinkingPart(text=text)
+    return replace(message, content=tuple(parts))
 
 
 # -- fields beside an answer that have nothing of its words [EFF-10] ---------------------------------------------------
 # All others may say them again: token by token as probabilities or ids, as what was found or quoted, parsed, or in a
 # filter's notes.
 
-_SILENT: Final = frozenset(
-    {
-        "id", "object", "created", "created_at", "completed_at", "createdAt", "createTime", "responseId", "request_id",
-        "provider", "service_tier", "system_fingerprint", "usage", "usageMetadata", "status", "error",
-        "incomplete_details", "done_reason", "total_duration", "load_duration", "prompt_eval_duration", "eval_duration",
-    }
-)  # fmt: skip
-_OF_FORMAT: Final[Mapping[str, frozenset[str]]] = {
-    # what was asked for, which this format repeats
-    "openai_responses": frozenset(
-        {
-            "background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-            "parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt_cache_key", "reasoning",
-            "safety_identifier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
-            "truncation", "user",
-        }
-    ),
-    # the form in which it came
-    "aisdk": frozenset({"partial"}),
-    "mcp": frozenset({"answers", "bare", "batch", "entry", "envelope", "key"}),
-}  # fmt: skip
+_SILENT: Final = frozenset(FIELD_NAMES["silent"])
+_OF_FORMAT: Final = {name: frozenset(keys) for name, keys in FIELD_NAMES["silent_of_format"].items()}
+"""What was asked for, which a format repeats, or the form in which it came."""
 
 
 def silent(extra: Mapping[str, Any] | None) -> FrozenDict | None:
@@ -135,7 +108,7 @@ def silent(extra: Mapping[str, Any] | None) -> FrozenDict | None:
     for name, own in (extra or {}).items():
         left = own
         if isinstance(own, Mapping):
-            silent_keys = _SILENT | _OF_FORMAT.get(name, frozenset())
+            silent_keys = _SILENT.union(_OF_FORMAT.get(name, ()))
             left = {key: item for key, item in own.items() if key in silent_keys}
         if left:
             kept[name] = left

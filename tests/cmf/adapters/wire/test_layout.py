@@ -12,11 +12,11 @@ from tests.cmf.adapters.hostile import hostile_bodies
 from tests.cmf.adapters.wiredata import strings
 
 from cmf.adapters import FORMATS, get
-from cmf.adapters.wire.layout import apply, capped, difference, grouped, grouped_as, respell, spelling, with_layout
+from cmf.adapters.wire.layout import apply, capped, difference, grouped, grouped_as, respell, spelling
 from cmf.enums import Role
 from cmf.errors import CmfError, ShapeError
 from cmf.json.frozen import FrozenDict, same_spelling, thaw
-from cmf.json.value import to_bytes
+from cmf.json.value import replace, to_bytes
 from cmf.message.message import Layout, Message, TextPart
 from cmf.message.request import Request
 
@@ -31,6 +31,11 @@ JSON = st.recursive(
 def _steps(step: Any) -> list[dict[str, Any]]:
     inner = (step.get("at") or {}).values()
     return [step, *(each for one in inner for each in _steps(one))]
+
+
+def with_layout(holder: Any, layout: Layout) -> Any:
+    """The message or request with this layout, unless it is too large."""
+    return capped((replace(holder, provider_raw=layout),))[0]
 
 
 @pytest.mark.spec("ADP-7")
