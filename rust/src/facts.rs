@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use crate::addresses::facts as addresses;
-use crate::json::selection::selected;
+use crate::json::selection::{end_of_string, selected};
 use crate::json::{find, write_text};
 use crate::letters::{encoded, escapes, folded_text, in_content, plain};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -66,9 +67,8 @@ pub fn with_facts(view: &[u8], asked: Asked) -> Option<Vec<u8>> {
         write_spelled(&mut out, "spelled", &spelled);
     }
     if asked.addresses && !known[4] {
-        out.extend_from_slice(b",\"addresses\":[");
-        addresses::write(&mut out, &kind, &content, has_extra.then_some(view));
-        out.push(b']');
+        out.extend_from_slice(b",\"addresses\":");
+        addresses::write(&mut out, &kind, &content, has_extra.then_some(view)).ok()?;
     }
     with_members(view, &out)
 }
@@ -92,12 +92,16 @@ fn with_members(object: &[u8], members: &[u8]) -> Option<Vec<u8>> {
     Some([&object[..end], members, b"}"].concat())
 }
 
+/// A text that is encoded in the content, and the span of the content that spells it.
+#[derive(Serialize)]
+struct Decoded {
+    text: String,
+    span: (usize, usize),
+}
+
 /// Writes what is encoded in the content, each text with the span of the content that spells it.
 fn write_decoded(out: &mut Vec<u8>, content: &str, plain: &str) {
-    let start = out.len();
-    out.extend_from_slice(b",\"decoded\":[");
-    let empty = out.len();
-    let mut seen = HashSet::new();
+    let (mut seen, mut listed) = (HashSet::new(), Vec::new());
     for text in [content, plain].iter().take(if plain == content { 1 } else { 2 }) {
         let mut pieces = encoded::pieces(text);
         pieces.sort_by_key(|piece| piece.span.0);
@@ -107,23 +111,21 @@ fn write_decoded(out: &mut Vec<u8>, content: &str, plain: &str) {
         let at = |place: usize| points[places.partition_point(|other| *other < place)];
         let spans: Vec<_> = pieces.iter().map(|piece| (at(piece.span.0), at(piece.span.1))).collect();
         let spans = if *text == content { spans } else { in_content(content, false, &spans) };
-        for (piece, (first, end)) in pieces.into_iter().zip(spans) {
+        for (piece, span) in pieces.into_iter().zip(spans) {
             let mut texts = Vec::new();
             readings(piece.text, 1, &mut texts);
-            for text in texts {
-                if !seen.insert((text.clone(), first)) {
-                    continue;
-                }
-                out.extend_from_slice(if out.len() > empty { b",{\"text\":" } else { b"{\"text\":" });
-                write_text(out, &text);
-                out.extend_from_slice(format!(",\"span\":[{first},{end}]}}").as_bytes());
-            }
+            texts.retain(|text| seen.insert((text.clone(), span.0)));
+            listed.extend(texts.into_iter().map(|text| Decoded { text, span }));
         }
     }
-    if out.len() > empty {
-        out.push(b']');
-    } else {
-        out.truncate(start);
+    write_list(out, "decoded", &listed);
+}
+
+/// Writes a member of a view that is left out where it is empty.
+fn write_list(out: &mut Vec<u8>, name: &str, listed: &[impl Serialize]) {
+    if let Some(written) = serde_json::to_vec(listed).ok().filter(|_| !listed.is_empty()) {
+        out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        out.extend_from_slice(&written);
     }
 }
 
@@ -154,14 +156,7 @@ fn write_spelled(out: &mut Vec<u8>, name: &str, written: &[&[u8]]) {
     }
     let mut seen = HashSet::new();
     texts.retain(|text| seen.insert(text.clone()));
-    for (at, text) in texts.iter().enumerate() {
-        let before = if at == 0 { format!(",\"{name}\":[") } else { ",".to_owned() };
-        out.extend_from_slice(before.as_bytes());
-        write_text(out, text);
-    }
-    if !texts.is_empty() {
-        out.push(b']');
-    }
+    write_list(out, name, &texts);
 }
 
 /// A text that was encoded, in plain letters, and what is encoded in it.
@@ -194,7 +189,7 @@ fn for_each_text<'a>(object: &'a [u8], mut each: impl FnMut(&'a [u8], &'a [u8], 
     while let Some(byte) = object.get(at) {
         match byte {
             b'"' => {
-                let end = end_of_string(object, at);
+                let end = end_of_string(&object[at..]).map_or(object.len(), |length| at + length);
                 let text = &object[at..end];
                 at = end;
                 let next = object[at..].iter().find(|byte| !byte.is_ascii_whitespace());
@@ -211,18 +206,6 @@ fn for_each_text<'a>(object: &'a [u8], mut each: impl FnMut(&'a [u8], &'a [u8], 
         }
         at += 1;
     }
-}
-
-/// Where the string ends that begins at a place.
-fn end_of_string(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(sign) = find(bytes, at, |byte| matches!(byte, b'"' | b'\\')) {
-        if bytes[sign] == b'"' {
-            return sign + 1;
-        }
-        at = sign + 2;
-    }
-    bytes.len()
 }
 
 /// Whether a JSON string has only ASCII that everybody sees, and nothing that is escaped or encoded in its text.

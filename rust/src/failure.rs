@@ -34,6 +34,15 @@ impl PolicyFault {
         Self::at(code, span.source.get_path(), span.line, column(span), message)
     }
 
+    /// What this engine does not do; `message` says what to write instead.
+    pub fn unsupported(span: &Span, message: impl Into<String>) -> Self {
+        Self::at_span("policy.unsupported", span, message)
+    }
+
+    pub fn with_function(span: &Span) -> Self {
+        Self::at_span("policy.with-function", span, "`with` may replace parts of input or data only")
+    }
+
     /// The fault behind an error of the engine's parser or analyser, whose text shows an excerpt:
     /// `\n--> path:line:col\n  |\n5 | source\n  | ^\nerror: message`.
     pub fn from_engine(code: &'static str, error: &anyhow::Error) -> Self {

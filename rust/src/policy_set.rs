@@ -117,7 +117,7 @@ impl PolicySet {
             engine = engine_of(&modules, options)?;
         }
         let data = json::parse_object(data, usize::MAX).map_err(data_fault)?;
-        let graph = Graph::of(engine.get_modules())?;
+        let graph = Graph::of(engine.get_modules(), true)?;
         bracket_limits::refuse(engine.get_modules())?;
         object_patterns::refuse(engine.get_modules())?;
         graph.refuse_data_conflicts(&data)?;

@@ -1,7 +1,7 @@
 """The Rust module `cmf-native`: the embedded Rego engine, and what values are read with. Spec: docs/spec/engines.md."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, final
+from typing import Any, final
 
 ENGINE: str
 """Name and version of the engine inside."""
@@ -16,11 +16,9 @@ class RefusedError(ValueError):
 
 @final
 class Fingerprints:
-    """Hashes values; `slots_of` is asked once for each type: the names of its slots, or what it is."""
+    """Hashes values; asks `form_of` once for each type."""
 
-    def __init__(
-        self, slots_of: Callable[[type], tuple[str, ...] | Literal["object", "array", "text", "odd"]]
-    ) -> None: ...
+    def __init__(self, form_of: Callable[[type], object]) -> None: ...
     def again(self, held: tuple[Any, ...], known: bytes, given: tuple[Any, ...]) -> tuple[int, bytes]:
         """How many of `given` at the beginning are as those of `held`, whose fingerprints are `known`; and theirs."""
 
@@ -108,13 +106,11 @@ def freezing(
     dict: type,
     list: type,
     freeze: Callable[[Any, int], Any],
-    same_json: Callable[[Any, Any], bool],
-    same_spelling: Callable[[Any, Any], bool],
     levels: int,
 ) -> tuple[Callable[..., Any], Callable[[Any, Any], bool], Callable[[Any, Any], bool]]:
     """Three functions: `freeze(item, levels=levels)`, `same_json(left, right)` and `same_spelling(left, right)`.
 
-    They ask those that are given about what is not of the plainest types. `dict` and `list` are the types of what is
+    The first asks the given one about what is not of the plainest types. `dict` and `list` are the types of what is
     frozen.
     """
 

@@ -1,5 +1,7 @@
 //! One address: its parts and its normal form.
 
+use crate::json::replaced;
+use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 use url::{Host, Url};
@@ -10,31 +12,54 @@ const MAX_PREFIXES: usize = 4;
 const MAX_HOSTS: usize = 64;
 const SPECIAL: [&str; 6] = ["http", "https", "ws", "wss", "ftp", "file"];
 
-/// What is known of an address.
-#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// What is known of an address; written, what is empty or false is left out.
+#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Address {
     /// In lower case; empty where the address begins with its slashes.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub scheme: String,
     /// As it is asked for: numbers as four decimal ones, other scripts in punycode, no dot at the end; empty if none.
+    #[serde(rename = "host", serialize_with = "write_first", skip_serializing_if = "has_no_host")]
     pub hosts: Vec<String>,
     /// The normal form, without user and fragment.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// The host as it is written, where that is not ASCII or is punycode.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
     /// The host is a number in another form than four decimal ones.
+    #[serde(skip_serializing_if = "is_false")]
     pub disguised: bool,
     /// One host is shown before an `@` and another one meant.
+    #[serde(skip_serializing_if = "is_false")]
     pub misleading: bool,
     /// There is a user or a password.
+    #[serde(skip_serializing_if = "is_false")]
     pub user: bool,
     /// There is a fragment.
+    #[serde(skip_serializing_if = "is_false")]
     pub fragment: bool,
     /// The path goes up.
+    #[serde(skip)]
     pub climbs: bool,
     /// No client reads it, because of what stands at the place of the host.
+    #[serde(skip_serializing_if = "is_false")]
     pub unreadable: bool,
     /// What makes it unreadable is the placeholder of a template.
+    #[serde(skip)]
     pub template: bool,
+}
+
+pub(super) fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn has_no_host(hosts: &[String]) -> bool {
+    hosts.first().is_none_or(String::is_empty)
+}
+
+fn write_first<S: Serializer>(hosts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    hosts.first().serialize(serializer)
 }
 
 /// The address that a text is; None if it is none, or relative to another.
@@ -387,33 +412,20 @@ fn resolved(path: &str) -> String {
 
 /// Escapes of unreserved characters read, all others in capitals; a percent sign that begins none is escaped.
 fn unreserved(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    let bytes = text.as_bytes();
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    let mut copied = 0;
-    while let Some(found) = text[at..].find('%').map(|place| place + at) {
-        at = found + 1;
-        let Some(two) = text.get(at..at + 2).filter(|two| two.bytes().all(|byte| byte.is_ascii_hexdigit())) else {
+    let read = |rest: &str, out: &mut String| {
+        let two = rest.get(1..3).filter(|two| two.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match two.and_then(|two| u8::from_str_radix(two, 16).ok()) {
             // Else it could become an escape when another one behind it is read.
-            out.push_str(&text[copied..found]);
-            out.push_str("%25");
-            copied = at;
-            continue;
-        };
-        out.push_str(&text[copied..found]);
-        let byte = u8::from_str_radix(two, 16).unwrap_or(bytes[found]);
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.push_str(&two.to_ascii_uppercase());
+            None => {
+                out.push_str("%25");
+                return Some(1);
+            }
+            Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') => {
+                out.push(char::from(byte));
+            }
+            Some(byte) => out.push_str(&format!("%{byte:02X}")),
         }
-        at += 2;
-        copied = at;
-    }
-    out.push_str(&text[copied..]);
-    Cow::Owned(out)
+        Some(3)
+    };
+    replaced(text, |byte| byte == b'%', read)
 }

@@ -2,6 +2,7 @@
 
 use super::address::{bare_host, is_scheme_byte, is_slash, read, Address};
 use super::markup::{FREE_LOOKS, LOOKS_PER_BYTE};
+use crate::json::replaced;
 use crate::letters::escapes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -233,42 +234,26 @@ impl<'a> Iterator for Pieces<'a> {
 
 /// A text with JSON's escapes read; what is no escape stays.
 fn unescaped(text: &str) -> Cow<'_, str> {
-    if !text.contains('\\') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        let escape = &rest[at + 1..];
-        let Some(sign) = escape.chars().next() else {
-            rest = &rest[at..];
-            out.push('\\');
-            rest = &rest[1..];
-            break;
-        };
-        let mut length = sign.len_utf8();
-        match sign {
-            'n' => out.push('\n'),
-            't' => out.push('\t'),
-            'r' => out.push('\r'),
-            'b' => out.push('\u{8}'),
-            'f' => out.push('\u{c}'),
-            '"' | '\\' | '/' => out.push(sign),
+    let read = |rest: &str, out: &mut String| {
+        let escape = &rest[1..];
+        let sign = escape.chars().next()?;
+        out.push(match sign {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            '"' | '\\' | '/' => sign,
             'u' if is_unit(escape) => {
-                let (character, read) = escapes::first(&rest[at..]).unwrap_or(('\u{fffd}', 6));
+                let (character, length) = escapes::first(rest).unwrap_or(('\u{fffd}', 6));
                 out.push(character);
-                length = read - 1;
+                return Some(length);
             }
-            _ => {
-                out.push('\\');
-                out.push(sign);
-            }
-        }
-        rest = &escape[length..];
-    }
-    out.push_str(rest);
-    Cow::Owned(out)
+            _ => return None,
+        });
+        Some(2)
+    };
+    replaced(text, |byte| byte == b'\\', read)
 }
 
 /// Whether it is `uXXXX`.

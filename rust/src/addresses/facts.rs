@@ -1,10 +1,9 @@
 //! `addresses`, as policy sees it.
 
-use super::address::{read, Address};
+use super::address::{is_false, read, Address};
 use super::arguments::{self, Found, Place, MAX_FACTS};
 use super::markup::{self, Link, Use};
-use crate::json::write_text;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[derive(Deserialize)]
@@ -24,70 +23,74 @@ struct Properties {
     choices: Value,
 }
 
+/// An address as a rule reads it; what is empty or false is left out.
+#[derive(Serialize, Default)]
+struct Fact<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    format: &'a str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    field: String,
+    /// It stands in markup, as what a renderer loads.
+    #[serde(skip_serializing_if = "is_false")]
+    loads: bool,
+    #[serde(flatten)]
+    address: Option<Address>,
+    #[serde(skip_serializing_if = "is_false")]
+    climbs: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span: Option<(usize, usize)>,
+}
+
+const UNREAD: Fact<'static> =
+    Fact { kind: "unread", format: "", field: String::new(), loads: false, address: None, climbs: false, span: None };
+
 /// Writes the addresses in the content of a view, and in what came beside it, or that they were not read. `view` is None
 /// where nothing came beside it.
-pub(crate) fn write(out: &mut Vec<u8>, kind: &str, content: &str, view: Option<&[u8]>) {
-    let start = out.len();
-    write_content(out, kind, content);
-    let Some(view) = view else { return };
-    if !matches!(kind, "request" | "response" | "resource" | "text" | "tool_definition") {
-        return;
-    }
-    match serde_json::from_slice::<View>(view) {
-        Ok(View { properties }) => write_fields(out, &properties),
-        Err(_) => {
-            separate(out, out.len() - start);
-            out.extend_from_slice(b"{\"kind\":\"unread\"}");
-        }
-    }
-}
-
-fn write_content(out: &mut Vec<u8>, kind: &str, content: &str) {
-    let is_told = match kind {
-        "tool_call" | "prompt_request" | "opaque" => write_found(out, arguments::of_arguments(content)),
-        "resource_ref" | "image" | "audio" | "video" | "document" => write_found(out, arguments::of_reference(content)),
-        _ => write_links(out, markup::links(content)),
+pub(crate) fn write(out: &mut Vec<u8>, kind: &str, content: &str, view: Option<&[u8]>) -> serde_json::Result<()> {
+    let mut facts = match kind {
+        "tool_call" | "prompt_request" | "opaque" => of_found(arguments::of_arguments(content)),
+        "resource_ref" | "image" | "audio" | "video" | "document" => of_found(arguments::of_reference(content)),
+        _ => of_links(markup::links(content)),
     };
-    if !is_told {
-        out.extend_from_slice(b"{\"kind\":\"unread\"}");
+    let has_fields = matches!(kind, "request" | "response" | "resource" | "text" | "tool_definition");
+    let view = view.filter(|_| has_fields).map(serde_json::from_slice::<View>);
+    match &view {
+        None => {}
+        Some(Ok(View { properties })) => of_properties(properties, &mut facts),
+        Some(Err(_)) => facts.push(UNREAD),
     }
+    serde_json::to_writer(out, &facts)
 }
 
-fn write_found(out: &mut Vec<u8>, found: Option<Found>) -> bool {
-    let Some(found) = found else { return false };
-    for (at, (place, address)) in found.iter().enumerate() {
-        separate(out, at);
+fn of_found(found: Option<Found>) -> Vec<Fact<'static>> {
+    let Some(found) = found else { return vec![UNREAD] };
+    let fact = |(place, address): (Place, Address)| {
         let kind = match place {
             Place::Value => "value",
             Place::Text => "text",
             Place::Bare => "bare",
         };
-        out.extend_from_slice(format!("{{\"kind\":\"{kind}\"").as_bytes());
-        write_address(out, host_of(address), address);
-        flag(out, "climbs", address.climbs);
-        out.push(b'}');
-    }
-    true
+        Fact { kind, climbs: address.climbs, address: Some(address), ..Fact::default() }
+    };
+    found.into_iter().map(fact).collect()
 }
 
-fn write_links(out: &mut Vec<u8>, links: Option<Vec<Link>>) -> bool {
-    let Some(links) = links else { return false };
-    for (at, link) in links.iter().enumerate() {
-        separate(out, at);
+fn of_links(links: Option<Vec<Link>>) -> Vec<Fact<'static>> {
+    let Some(links) = links else { return vec![UNREAD] };
+    let fact = |link: Link| {
         let kind = match link.usage {
             Use::Base => "base",
             Use::Image => "image",
             Use::Link => "link",
             Use::Text => "text",
         };
-        out.extend_from_slice(format!("{{\"kind\":\"{kind}\"").as_bytes());
-        write_address(out, host_of(&link.address), &link.address);
-        out.extend_from_slice(format!(",\"span\":[{},{}]}}", link.span.0, link.span.1).as_bytes());
-    }
-    true
+        Fact { kind, address: Some(link.address), span: Some(link.span), ..Fact::default() }
+    };
+    links.into_iter().map(fact).collect()
 }
 
-fn write_fields(out: &mut Vec<u8>, properties: &Properties) {
+fn of_properties<'a>(properties: &'a Properties, facts: &mut Vec<Fact<'a>>) {
     let mut fields = Vec::new();
     let choices = properties.choices.as_array().into_iter().flatten().map(|choice| &choice["extra"]);
     let mut is_told = true;
@@ -96,38 +99,17 @@ fn write_fields(out: &mut Vec<u8>, properties: &Properties) {
             is_told &= of_fields(inner, [format, "", ""], &mut fields);
         }
     }
-    for Field { names: [format, above, name], loads, address } in &fields {
-        let none = [String::new()];
-        for host in if address.hosts.is_empty() { &none[..] } else { &address.hosts } {
-            separate(out, usize::from(out.last() != Some(&b'[')));
-            out.extend_from_slice(b"{\"kind\":\"field\"");
-            text(out, "format", format);
-            text(out, "field", &format!("{}.{}", start_of(above), start_of(name)));
-            flag(out, "loads", *loads);
-            write_address(out, host, address);
-            out.push(b'}');
+    for Field { names: [format, above, name], loads, mut address } in fields {
+        let hosts = std::mem::take(&mut address.hosts);
+        for host in if hosts.is_empty() { vec![String::new()] } else { hosts } {
+            let address = Some(Address { hosts: vec![host], ..address.clone() });
+            let field = format!("{}.{}", start_of(above), start_of(name));
+            facts.push(Fact { kind: "field", format, field, loads, address, ..Fact::default() });
         }
     }
     if !is_told {
-        separate(out, usize::from(out.last() != Some(&b'[')));
-        out.extend_from_slice(b"{\"kind\":\"unread\"}");
+        facts.push(UNREAD);
     }
-}
-
-fn host_of(address: &Address) -> &str {
-    address.hosts.first().map_or("", String::as_str)
-}
-
-fn write_address(out: &mut Vec<u8>, host: &str, address: &Address) {
-    text(out, "scheme", &address.scheme);
-    text(out, "host", host);
-    text(out, "url", &address.url);
-    text(out, "shown", address.shown.as_deref().unwrap_or_default());
-    flag(out, "user", address.user);
-    flag(out, "fragment", address.fragment);
-    flag(out, "disguised", address.disguised);
-    flag(out, "misleading", address.misleading);
-    flag(out, "unreadable", address.unreadable);
 }
 
 struct Field<'a> {
@@ -164,23 +146,4 @@ fn of_fields<'a>(value: &'a Value, names: [&'a str; 3], fields: &mut Vec<Field<'
 /// As much of a key as tells it from others.
 fn start_of(key: &str) -> &str {
     key.char_indices().nth(64).map_or(key, |(end, _)| &key[..end])
-}
-
-fn separate(out: &mut Vec<u8>, at: usize) {
-    if at > 0 {
-        out.push(b',');
-    }
-}
-
-fn text(out: &mut Vec<u8>, name: &str, value: &str) {
-    if !value.is_empty() {
-        out.extend_from_slice(format!(",\"{name}\":").as_bytes());
-        write_text(out, value);
-    }
-}
-
-fn flag(out: &mut Vec<u8>, name: &str, value: bool) {
-    if value {
-        out.extend_from_slice(format!(",\"{name}\":true").as_bytes());
-    }
 }

@@ -4,6 +4,7 @@
 //! is left out because of what stands around it: whatever some reader takes for a picture or a link is found.
 
 use super::address::{is_slash, read, Address};
+use crate::json::replaced;
 use crate::letters::references::reference;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -429,87 +430,43 @@ fn in_style(style: &str) -> Vec<(usize, usize)> {
 }
 
 fn without_css_escapes(style: &str) -> Cow<'_, str> {
-    if !style.contains('\\') && !style.contains("/*") {
-        return Cow::Borrowed(style);
-    }
-    let mut out = String::with_capacity(style.len());
-    let mut rest = style;
-    while let Some(at) = rest.find(['\\', '/']) {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        if let Some(comment) = rest.strip_prefix("/*") {
-            // A comment that begins within an address is part of it.
-            match comment.find("*/").filter(|_| !out.ends_with(|sign: char| !sign.is_ascii_whitespace() && sign != ';'))
-            {
-                Some(end) => rest = &comment[end + 2..],
-                None => {
-                    out.push_str("/*");
-                    rest = comment;
-                }
+    replaced(
+        style,
+        |byte| matches!(byte, b'\\' | b'/'),
+        |rest, out| {
+            if let Some(comment) = rest.strip_prefix("/*") {
+                // A comment that begins within an address is part of it.
+                let is_within = out.ends_with(|sign: char| !sign.is_ascii_whitespace() && sign != ';');
+                return comment.find("*/").filter(|_| !is_within).map(|end| end + 4);
             }
-            continue;
-        }
-        if rest.starts_with('/') {
-            out.push('/');
-            rest = &rest[1..];
-            continue;
-        }
-        let digits = rest[1..].bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
-        if digits > 0 {
+            let digits = rest[1..].bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
+            if rest.starts_with('/') || digits == 0 {
+                return None;
+            }
             let point = u32::from_str_radix(&rest[1..=digits], 16).ok().and_then(char::from_u32);
             out.push(point.unwrap_or('\u{fffd}'));
-            rest = &rest[1 + digits..];
-            rest = rest.strip_prefix([' ', '\n', '\t']).unwrap_or(rest);
-        } else {
-            out.push('\\');
-            rest = &rest[1..];
-        }
-    }
-    out.push_str(rest);
-    Cow::Owned(out)
+            Some(1 + digits + usize::from(rest[1 + digits..].starts_with([' ', '\n', '\t'])))
+        },
+    )
 }
 
 fn without_backslashes(text: &str) -> Cow<'_, str> {
-    if !text.contains('\\') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut signs = text.chars().peekable();
-    while let Some(sign) = signs.next() {
-        match signs.peek() {
-            Some(next) if sign == '\\' && next.is_ascii_punctuation() => {
-                out.push(*next);
-                signs.next();
-            }
-            _ => out.push(sign),
-        }
-    }
-    Cow::Owned(out)
+    let read = |rest: &str, out: &mut String| {
+        let next = rest[1..].chars().next().filter(char::is_ascii_punctuation)?;
+        out.push(next);
+        Some(2)
+    };
+    replaced(text, |byte| byte == b'\\', read)
 }
 
 /// A text with HTML's character references read: numbers, and the names of ASCII signs.
 fn decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('&') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        match reference(rest) {
-            Some((sign, length)) => {
-                out.push_str(&sign);
-                rest = &rest[length..];
-            }
-            None => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    out.push_str(rest);
-    Cow::Owned(out)
+    let read = |rest: &str, out: &mut String| {
+        let (sign, length) = reference(rest)?;
+        out.push_str(&sign);
+        Some(length)
+    };
+    replaced(text, |byte| byte == b'&', read)
 }
 
 /// Counts code points on the way through a text.

@@ -254,19 +254,14 @@ fn marshal(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> 
     let [value] = args else { return Err(anyhow!("one value")) };
     let plain = json::write(value, MAX_TEXT).map_err(|_| anyhow!("cannot be written"))?;
     let plain = String::from_utf8(plain)?;
+    let escape = |rest: &str, out: &mut String| {
+        let (letter, escaped) = ESCAPED.iter().find(|(letter, _)| rest.starts_with(*letter))?;
+        out.push_str(escaped);
+        Some(letter.len_utf8())
+    };
     // 0xE2 is the first byte of the last two.
-    if !plain.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xE2)) {
-        return Ok(Value::from(plain));
-    }
-    let escape = |letter: char| ESCAPED.iter().find(|(plain, _)| *plain == letter);
-    let mut text = String::with_capacity(plain.len() + 32);
-    for letter in plain.chars() {
-        match escape(letter) {
-            Some((_, escaped)) => text.push_str(escaped),
-            None => text.push(letter),
-        }
-    }
-    Ok(Value::from(text))
+    let is_sign = |byte| matches!(byte, b'<' | b'>' | b'&' | 0xE2);
+    Ok(Value::from(json::replaced(&plain, is_sign, escape).into_owned()))
 }
 
 fn range(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {

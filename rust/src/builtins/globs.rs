@@ -7,6 +7,7 @@
 
 use crate::builtins::beyond;
 use crate::builtins::regexes::{Cache, Pattern};
+use crate::json::replaced;
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
@@ -119,14 +120,12 @@ fn choice(rest: &mut Peekable<Chars<'_>>) -> Result<String> {
 /// The text with a backslash before each character that has a meaning in a glob.
 pub fn quote_meta(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
     let [Value::String(text)] = args else { return Err(anyhow!("not a string")) };
-    let mut made = String::with_capacity(text.len());
-    for next in text.chars() {
-        if matches!(next, '*' | '?' | '\\' | '[' | ']' | '{' | '}') {
-            made.push('\\');
-        }
-        made.push(next);
-    }
-    Ok(Value::from(made))
+    let quote = |_: &str, out: &mut String| {
+        out.push('\\');
+        None
+    };
+    let is_sign = |byte| matches!(byte, b'*' | b'?' | b'\\' | b'[' | b']' | b'{' | b'}');
+    Ok(Value::from(replaced(text, is_sign, quote).into_owned()))
 }
 
 /// The characters, escaped for a regular expression, inside brackets and outside.

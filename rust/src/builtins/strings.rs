@@ -34,7 +34,9 @@ pub fn function(name: &str) -> Option<Function> {
         },
         "json.unmarshal" => |_, _, args, _| parsed(string(args, 0)?)?.ok_or_else(|| anyhow!("not JSON")),
         "lower" => |_, _, args, _| Ok(Value::from(lower(string(args, 0)?))),
-        "strings.count" => |_, _, args, _| Ok(Value::from(occurrences(string(args, 0)?, string(args, 1)?))),
+        "strings.count" => {
+            |_, _, args, _| Ok(Value::from(u64::try_from(string(args, 0)?.matches(string(args, 1)?.as_ref()).count())?))
+        }
         "strings.replace_n" => replace_n,
         "substring" => substring,
         "time.clock" => |span, params, args, strict| in_zone("time.clock", span, params, args, strict),
@@ -66,11 +68,6 @@ fn format_int(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -
     }
 }
 
-/// How often a text stands in another, each letter counted once; the empty one stands around each letter.
-fn occurrences(text: &str, wanted: &str) -> u64 {
-    u64::try_from(text.matches(wanted).count()).unwrap_or(u64::MAX)
-}
-
 /// The value of a JSON text; None if it is none. Go reads half of a pair of surrogates as U+FFFD.
 fn parsed(text: &str) -> Result<Option<Value>> {
     match json::parse_text(text) {
@@ -98,19 +95,22 @@ fn without_halves(text: &str) -> String {
             text.strip_prefix("\\u")?.get(..4).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
         u16::from_str_radix(digits, 16).ok()
     };
-    let (mut made, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, _)) = rest.split_once('\\') {
-        let escape = &rest[before.len()..];
-        let (length, is_half) = match (unit(escape), escape.get(6..).and_then(unit)) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, false),
-            (Some(0xD800..=0xDFFF), _) => (6, true),
-            _ => (1 + escape.chars().nth(1).map_or(0, char::len_utf8), false),
-        };
-        made.push_str(before);
-        made.push_str(if is_half { "\\ufffd" } else { &escape[..length] });
-        rest = &escape[length..];
-    }
-    made + rest
+    let read = |rest: &str, out: &mut String| match (unit(rest), rest.get(6..).and_then(unit)) {
+        (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => {
+            out.push_str(&rest[..12]);
+            Some(12)
+        }
+        (Some(0xD800..=0xDFFF), _) => {
+            out.push_str("\\ufffd");
+            Some(6)
+        }
+        _ => {
+            let length = 1 + rest.chars().nth(1).map_or(0, char::len_utf8);
+            out.push_str(&rest[..length]);
+            Some(length)
+        }
+    };
+    json::replaced(text, |byte| byte == b'\\', read).into_owned()
 }
 
 /// Texts as Go's `strconv.ParseFloat` reads them: a plus sign, leading zeros, and a point without digits on one side.

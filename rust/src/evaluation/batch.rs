@@ -144,7 +144,11 @@ impl Batch<'_> {
             (Outcome::TimedOut, _) | (_, Outcome::TimedOut) | (Outcome::Failed(_), Outcome::Failed(_)) => true,
             (_, Outcome::Failed(failure)) if failure.code == NOT_A_COLLECTION => true,
             // An operator failed: builtins are guarded, and undefined in both forms then.
-            (_, Outcome::Failed(failure)) if self.is_lax() && failure.code == "engine.builtin-error" => true,
+            (_, Outcome::Failed(failure))
+                if !self.set.options.strict_builtin_errors && failure.code == "engine.builtin-error" =>
+            {
+                true
+            }
             (_, Outcome::Failed(_)) => {
                 matches!(
                     self.execute(&program.without_early_exit(), name, input),
@@ -153,10 +157,6 @@ impl Batch<'_> {
             }
             (one, other) => one == other,
         }
-    }
-
-    fn is_lax(&self) -> bool {
-        !self.set.options.strict_builtin_errors
     }
 
     fn timer(&self, check_interval: NonZeroU32) -> ExecutionTimerConfig {

@@ -134,7 +134,7 @@ fn check(query: &str) -> Result<(), PolicyFault> {
     parser.enable_rego_v1().map_err(refuse)?;
     let parsed = parser.parse_user_query().map_err(refuse)?;
     let found = query_mentions(&parsed);
-    bracket_limits::refuse_query(&found, &parsed.span)?;
+    bracket_limits::check(found.bracket_work, &parsed.span)?;
     for call in &found.calls {
         if !call.name.starts_with("data.") {
             check_builtin(call)?;

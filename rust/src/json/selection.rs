@@ -1,6 +1,8 @@
 //! Some members of a JSON object, selected without parsing the others.
 #![forbid(unsafe_code)]
 
+use crate::json::find;
+
 /// The object with only the named members, as they are written; None if that cannot be told without parsing.
 ///
 /// `object` is JSON without spaces, as this library writes it: what is left out is not checked.
@@ -35,11 +37,11 @@ pub fn selected(object: &[u8], names: &[&str]) -> Option<Vec<u8>> {
 }
 
 /// Where the string ends that begins here.
-fn end_of_string(bytes: &[u8]) -> Option<usize> {
+pub fn end_of_string(bytes: &[u8]) -> Option<usize> {
     let mut at = 1;
     bytes.first().filter(|first| **first == b'"')?;
     loop {
-        at += bytes.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        at = find(bytes, at, |byte| matches!(byte, b'"' | b'\\'))?;
         if bytes[at] == b'"' {
             return Some(at + 1);
         }

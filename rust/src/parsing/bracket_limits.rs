@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::PolicyFault;
-use crate::parsing::mentions::Mentions;
 use crate::parsing::names::{constant, parts, Names};
 use crate::parsing::walk::mentions;
 use regorus::unstable::{Expr, Module, Ref, Span};
@@ -28,12 +27,8 @@ pub fn refuse(modules: &[Ref<Module>]) -> Result<(), PolicyFault> {
     Ok(())
 }
 
-/// Refuses a query for the same reason.
-pub fn refuse_query(found: &Mentions, span: &Span) -> Result<(), PolicyFault> {
-    check(found.bracket_work, span)
-}
-
-fn check(work: u64, span: &Span) -> Result<(), PolicyFault> {
+/// Refuses what takes too many steps.
+pub fn check(work: u64, span: &Span) -> Result<(), PolicyFault> {
     if work <= MAX_WORK {
         return Ok(());
     }

@@ -26,11 +26,7 @@ pub fn refuse(modules: &[Ref<Module>]) -> Result<(), PolicyFault> {
         for rule in &module.policy {
             let targets = mentions(rule, &names).with_targets;
             if let Some((_, span)) = targets.iter().find(|(target, _)| functions.contains(target)) {
-                return Err(PolicyFault::at_span(
-                    "policy.with-function",
-                    span,
-                    "`with` may replace parts of input or data only",
-                ));
+                return Err(PolicyFault::with_function(span));
             }
         }
     }
@@ -59,7 +55,7 @@ fn refuse_head(rule: &Rule, names: &Names) -> Result<(), PolicyFault> {
         Rule::Default { refr, .. } if has_brackets(refr) => "write a default with dots: `default a.b := …`",
         _ => return Ok(()),
     };
-    Err(PolicyFault::at_span("policy.unsupported", rule.span(), message))
+    Err(PolicyFault::unsupported(rule.span(), message))
 }
 
 fn has_brackets(expr: &Expr) -> bool {

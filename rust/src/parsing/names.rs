@@ -17,6 +17,11 @@ pub fn dotted(path: &[String]) -> String {
     path.join(".")
 }
 
+/// Whether a name is written without quotes, and by the compiler unchanged.
+pub fn is_plain(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
 /// The names of a reference of fixed strings: `a.b["c"]`; None where a step is computed.
 pub fn fixed_path(expr: &Expr) -> Option<Vec<String>> {
     steps(expr)?

@@ -6,7 +6,7 @@ use crate::builtins::{self, Permission};
 use crate::failure::{column, PolicyFault};
 use crate::parsing::distinct_keys::keys_are_distinct;
 use crate::parsing::mentions::{Call, Mentions};
-use crate::parsing::names::{constant, dotted, has_comprehension, head_of, Head, Names, Step};
+use crate::parsing::names::{constant, dotted, has_comprehension, head_of, is_plain, Head, Names, Step};
 use crate::parsing::walk::mentions;
 use crate::rewriting::print_calls::PRINT;
 use regorus::unstable::{Expr, Module, Ref, Rule, Span};
@@ -49,17 +49,9 @@ fn place(span: &Span) -> String {
 }
 
 impl Graph {
-    /// Builds the graph and refuses what may not run at all.
-    pub fn of(modules: &[Ref<Module>]) -> Result<Self, PolicyFault> {
-        Self::with(modules, true)
-    }
-
-    /// The same of a set that may be for another engine: it may call any builtin.
-    pub fn surveyed(modules: &[Ref<Module>]) -> Result<Self, PolicyFault> {
-        Self::with(modules, false)
-    }
-
-    fn with(modules: &[Ref<Module>], checks_builtins: bool) -> Result<Self, PolicyFault> {
+    /// Builds the graph and refuses what may not run at all. A set for another engine may call any builtin: then
+    /// `checks_builtins` is false.
+    pub fn of(modules: &[Ref<Module>], checks_builtins: bool) -> Result<Self, PolicyFault> {
         let mut graph = Self { nodes: Vec::new(), index: BTreeMap::new(), checks_builtins };
         let names: Vec<Names> = modules.iter().map(|module| Names::of(module)).collect();
         for (module, names) in modules.iter().zip(&names) {
@@ -123,26 +115,15 @@ impl Graph {
 
     fn connect(&mut self, node: usize, found: &Mentions, names: &Names, rule: &Rule) -> Result<(), PolicyFault> {
         if let Some(span) = &found.with_function {
-            return Err(PolicyFault::at_span(
-                "policy.with-function",
-                span,
-                "`with` may replace parts of input or data only",
-            ));
+            return Err(PolicyFault::with_function(span));
         }
         if let Some(span) = &found.minus_of_expression {
-            return Err(PolicyFault::at_span(
-                "policy.unsupported",
-                span,
-                "write `0 - x` for the negative of an expression",
-            ));
+            return Err(PolicyFault::unsupported(span, "write `0 - x` for the negative of an expression"));
         }
         if let Some(key) = head_of(rule, names).computed_key {
             if self.checks_builtins && constant(key).is_none() && !matches!(key.as_ref(), Expr::Var { .. }) {
-                return Err(PolicyFault::at_span(
-                    "policy.unsupported",
-                    rule.span(),
-                    "give the key of a partial object a name first: `p[k] := v if { k := … }`",
-                ));
+                let message = "give the key of a partial object a name first: `p[k] := v if { k := … }`";
+                return Err(PolicyFault::unsupported(rule.span(), message));
             }
         }
         let mut edges = BTreeSet::new();
@@ -151,11 +132,8 @@ impl Graph {
         if head.computed_key.is_some() && (head.is_set || head.continues) {
             interpreted_because = Some(format!("more than one value under a computed key at {}", place(rule.span())));
             if head.continues && head.computed_key.is_some_and(|key| constant(key).is_some()) {
-                return Err(PolicyFault::at_span(
-                    "policy.unsupported",
-                    rule.span(),
-                    "a key in the midst of a name has to be a text",
-                ));
+                let message = "a key in the midst of a name has to be a text";
+                return Err(PolicyFault::unsupported(rule.span(), message));
             }
         }
         for call in &found.calls {
@@ -239,7 +217,7 @@ impl Graph {
                     dotted(&other.path),
                     dotted(&node.path)
                 );
-                return Err(PolicyFault::at_span("policy.unsupported", &other.span, message));
+                return Err(PolicyFault::unsupported(&other.span, message));
             }
         }
         Ok(())
@@ -377,11 +355,6 @@ pub fn check_builtin(call: &Call) -> Result<(), PolicyFault> {
             Err(PolicyFault::at_span("policy.unknown-function", &call.span, format!("no function {}", call.name)))
         }
     }
-}
-
-/// Whether the compiler writes a name unchanged.
-fn is_plain(name: &str) -> bool {
-    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Whether two definitions, or two solutions of one, could give different values: the interpreter and OPA call that an

@@ -28,7 +28,7 @@ pub fn survey(modules: &[(String, String)]) -> Result<Vec<u8>, PolicyFault> {
 fn survey_here(modules: &[(String, String)]) -> Result<Vec<u8>, PolicyFault> {
     check_modules(modules)?;
     let mut engine = engine_of(modules, Options::default())?;
-    let graph = Graph::surveyed(engine.get_modules())?;
+    let graph = Graph::of(engine.get_modules(), false)?;
     let mut definitions: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
     let mut packages = Vec::new();
     for module in engine.get_modules() {

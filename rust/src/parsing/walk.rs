@@ -7,7 +7,7 @@ use crate::parsing::distinct_keys::{keys_are_distinct, loops_beside};
 use crate::parsing::known_text::known;
 use crate::parsing::mentions::{Arithmetic, Call, Hoisted, Membership, Mentions, Reference};
 use crate::parsing::names::{
-    comprehension, constant, first_span, fixed_path, head_of, locals, parts, pattern_names, steps, Names, Step,
+    comprehension, constant, first_span, fixed_path, head_of, locals, parts, pattern_names, steps, Head, Names, Step,
 };
 use regorus::unstable::{ArithOp, AssignOp, BoolOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead, Span};
 use regorus::Value;
@@ -70,7 +70,7 @@ impl<'a> Walker<'a> {
 
     fn rule(&mut self, rule: &Rule) {
         let head = head_of(rule, self.names);
-        for argument in head.arguments {
+        for argument in head.arguments.iter() {
             let mut bound = BTreeSet::new();
             pattern_names(argument, &mut bound);
             self.scopes[0].extend(bound);
@@ -94,35 +94,17 @@ impl<'a> Walker<'a> {
                     self.query(&body.query);
                 }
                 self.scopes.push(shared.unwrap_or_default());
-                self.head_parts(spec);
+                self.head_parts(spec, &head);
                 self.scopes.pop();
             }
         }
     }
 
-    fn head_parts(&mut self, head: &RuleHead) {
-        match head {
-            RuleHead::Compr { refr, assign, .. } => {
-                self.brackets(refr);
-                if let Some(assign) = assign {
-                    self.expr(&assign.value);
-                }
-            }
-            RuleHead::Set { refr, key, .. } => {
-                self.brackets(refr);
-                if let Some(key) = key {
-                    self.expr(key);
-                }
-            }
-            RuleHead::Func { args, assign, .. } => {
-                for argument in args {
-                    self.expr(argument);
-                }
-                if let Some(assign) = assign {
-                    self.expr(&assign.value);
-                }
-            }
+    fn head_parts(&mut self, spec: &RuleHead, head: &Head<'_>) {
+        if let RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } = spec {
+            self.brackets(refr);
         }
+        head.arguments.iter().chain(head.value).for_each(|part| self.expr(part));
     }
 
     /// The computed keys of a head; its own name is not a reference.

@@ -8,10 +8,12 @@
 use crate::builtins::{self, Function};
 use crate::evaluation::watch;
 use crate::program::layout::{self, Inserts};
+use crate::program::Program;
 use anyhow::Result;
 use regorus::rvm::instructions::{BuiltinCallParams, GuardMode};
+use regorus::rvm::program::Program as Compiled;
 use regorus::rvm::program::{BuiltinInfo, RuleInfo, RuleType};
-use regorus::rvm::{Instruction, Program};
+use regorus::rvm::Instruction;
 use regorus::unstable::{Expr, Ref, Span};
 use regorus::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +23,7 @@ const OPERATORS: [&str; 5] = ["cmf.plus", "cmf.minus", "cmf.times", "cmf.divide"
 
 /// The same program with a guard at every step that can fail, and with `rules_to_check` reporting each value that they
 /// give; None if a step cannot be guarded.
-pub fn harden(program: &Program, rules_to_check: &BTreeSet<String>) -> Option<Hardened> {
+pub fn harden(program: &Compiled, rules_to_check: &BTreeSet<String>) -> Option<Program> {
     let mut program = program.clone();
     for (position, info) in program.builtin_info_table.iter().enumerate() {
         let entry = builtins::entries().get(info.name.as_str())?;
@@ -32,33 +34,18 @@ pub fn harden(program: &Program, rules_to_check: &BTreeSet<String>) -> Option<Ha
     let mut program = layout::rebuild(&program, &missing_guards(&program))?;
     let rules = starts(&program);
     drop_unused(&mut program);
-    Some(Hardened { program: Arc::new(program), rules })
+    Some(Program::new(Arc::new(program), rules))
 }
 
-/// A program that fails as strictly as the interpreter.
-#[derive(Clone)]
-pub struct Hardened {
-    pub program: Arc<Program>,
-    /// The first instruction of each body, and its rule.
-    pub rules: BTreeMap<usize, String>,
-}
-
-impl Hardened {
-    /// The rule to whose body an instruction belongs.
-    pub fn rule_at(&self, counter: usize) -> &str {
-        self.rules.range(..=counter).next_back().map_or("", |(_, name)| name)
-    }
-}
-
-fn starts(program: &Program) -> BTreeMap<usize, String> {
+fn starts(program: &Compiled) -> BTreeMap<usize, String> {
     let bodies = |info: &RuleInfo| info.definitions.iter().flatten().copied().collect::<Vec<_>>();
     let all = program.rule_infos.iter().flat_map(|info| bodies(info).into_iter().map(|at| (at, info.name.clone())));
     all.filter_map(|(at, name)| Some((usize::try_from(at).ok()?, name))).collect()
 }
 
 /// Removes from the description of each rule what the machine does not need, since it copies that description at each
-/// call of the rule. [`Hardened`] keeps the names.
-fn drop_unused(program: &mut Program) {
+/// call of the rule. [`Program`] keeps the names.
+fn drop_unused(program: &mut Compiled) {
     for info in &mut program.rule_infos {
         info.name = String::new();
         if let Some(function) = &mut info.function_info {
@@ -76,7 +63,7 @@ fn drop_unused(program: &mut Program) {
 /// `x := undefined` hold, loses a rule's value to it, makes it a member of comprehensions and partial objects, calls
 /// functions with it, and takes `in` for false. Also early loads of `input` and `data`, and failures that let an `else`
 /// be evaluated.
-fn missing_guards(program: &Program) -> Inserts {
+fn missing_guards(program: &Compiled) -> Inserts {
     let defined = |register: u8| Instruction::Guard { register, mode: GuardMode::NotUndefined };
     let mut inserts = Inserts::default();
     for (position, instruction) in program.instructions.iter().enumerate() {
@@ -117,7 +104,7 @@ fn missing_guards(program: &Program) -> Inserts {
 
 /// Whether the result of a step is only a condition of its body, or of a negation: then undefined and false are the
 /// same.
-fn is_condition(program: &Program, position: usize, register: u8) -> bool {
+fn is_condition(program: &Compiled, position: usize, register: u8) -> bool {
     match program.instructions.get(position + 1) {
         Some(Instruction::Guard { register: tested, mode: GuardMode::Condition }) => *tested == register,
         Some(Instruction::Not { operand, .. }) => *operand == register,
@@ -127,7 +114,7 @@ fn is_condition(program: &Program, position: usize, register: u8) -> bool {
 
 /// The compiler loads `input` and `data` where a body first names them, and uses that register from then on, even if
 /// that first place is inside a loop or comprehension that may not run. So each body loads them when it begins.
-fn load_roots_first(program: &Program, inserts: &mut Inserts) {
+fn load_roots_first(program: &Compiled, inserts: &mut Inserts) {
     let mut body = None;
     for (position, instruction) in program.instructions.iter().enumerate() {
         match (instruction, body) {
@@ -143,7 +130,7 @@ fn load_roots_first(program: &Program, inserts: &mut Inserts) {
 
 /// A body whose loop finds nothing, or whose value is undefined, ends normally and without a value, and its `else` is
 /// not evaluated. So a body with another after it fails instead.
-fn fail_before_else(program: &Program, inserts: &mut Inserts) {
+fn fail_before_else(program: &Compiled, inserts: &mut Inserts) {
     let firsts = program.rule_infos.iter().filter(|info| info.rule_type == RuleType::Complete);
     let bodies = firsts.flat_map(|info| info.definitions.iter()).flat_map(|bodies| bodies.iter().rev().skip(1));
     for start in bodies.filter_map(|start| usize::try_from(*start).ok()) {
@@ -155,7 +142,7 @@ fn fail_before_else(program: &Program, inserts: &mut Inserts) {
     }
 }
 
-fn add_builtin(program: &mut Program, name: &str, call: Function, num_args: u8) -> Option<u16> {
+fn add_builtin(program: &mut Compiled, name: &str, call: Function, num_args: u8) -> Option<u16> {
     let index = u16::try_from(program.builtin_info_table.len()).ok()?;
     program.builtin_info_table.push(BuiltinInfo { name: name.to_owned(), num_args: u16::from(num_args) });
     program.resolved_builtins.push((call, num_args));
@@ -163,7 +150,7 @@ fn add_builtin(program: &mut Program, name: &str, call: Function, num_args: u8) 
 }
 
 /// An instruction that calls a builtin, in the place of one that does the same without a guard.
-fn call_of(program: &mut Program, builtin_index: u16, dest: u8, registers: &[u8]) -> Option<Instruction> {
+fn call_of(program: &mut Compiled, builtin_index: u16, dest: u8, registers: &[u8]) -> Option<Instruction> {
     let params_index = u16::try_from(program.instruction_data.builtin_call_params.len()).ok()?;
     let mut args = [0; 8];
     args.get_mut(..registers.len())?.copy_from_slice(registers);
@@ -173,7 +160,7 @@ fn call_of(program: &mut Program, builtin_index: u16, dest: u8, registers: &[u8]
     Some(Instruction::BuiltinCall { params_index })
 }
 
-fn guard_operators(program: &mut Program) -> Option<()> {
+fn guard_operators(program: &mut Compiled) -> Option<()> {
     let mut operators = [0_u16; 5];
     for (slot, name) in operators.iter_mut().zip(OPERATORS) {
         *slot = add_builtin(program, name, builtins::entries().get(name)?.call, 2)?;
@@ -198,7 +185,7 @@ fn guard_operators(program: &mut Program) -> Option<()> {
 const RESULT: u8 = 0;
 
 /// Makes each of `rules_to_check` report a value where it moves that to the result register.
-fn check_rules(program: &mut Program, rules_to_check: &BTreeSet<String>) -> Option<()> {
+fn check_rules(program: &mut Compiled, rules_to_check: &BTreeSet<String>) -> Option<()> {
     let start_of = |info: &RuleInfo| {
         let bodies = info.definitions.iter().flatten().copied();
         bodies.chain(info.destructuring_blocks.iter().flatten().copied()).min()

@@ -13,7 +13,6 @@ pub mod layout;
 
 use crate::failure::PolicyFault;
 use crate::policy_set::{engine_of, prepare, Options};
-use crate::program::hardening::Hardened;
 use regorus::languages::rego::compiler::Compiler;
 use regorus::rvm::RegoVM;
 use regorus::{Engine, Value};
@@ -28,30 +27,33 @@ const MAX_SPARE: usize = 16;
 /// Instructions of one evaluation; its deadline is reached long before.
 const MAX_INSTRUCTIONS: usize = 100_000_000;
 
+/// A program that fails as strictly as the interpreter.
 pub struct Program {
-    hardened: Hardened,
+    compiled: Arc<regorus::rvm::Program>,
+    /// The first instruction of each body, and its rule.
+    rules: BTreeMap<usize, String>,
     spare: Mutex<Vec<RegoVM>>,
 }
 
 impl Program {
-    fn new(hardened: Hardened) -> Self {
-        Self { hardened, spare: Mutex::new(Vec::new()) }
+    fn new(compiled: Arc<regorus::rvm::Program>, rules: BTreeMap<usize, String>) -> Self {
+        Self { compiled, rules, spare: Mutex::default() }
     }
 
     /// Replaces rules that read no input by their values; `value_of` gives the value of a rule by its path.
     pub fn fold_constants(&mut self, mut value_of: impl FnMut(&str) -> Option<Value>) {
-        let Hardened { program, rules } = &mut self.hardened;
-        constants::fold(Arc::make_mut(program), |start| value_of(rules.get(&start)?));
+        let rules = &self.rules;
+        constants::fold(Arc::make_mut(&mut self.compiled), |start| value_of(rules.get(&start)?));
     }
 
     /// The same program, evaluating all definitions of a rule, also after one that holds with a constant that all of
     /// them give.
     pub fn without_early_exit(&self) -> Self {
-        let mut hardened = self.hardened.clone();
-        for rule in &mut Arc::make_mut(&mut hardened.program).rule_infos {
+        let mut compiled = Arc::clone(&self.compiled);
+        for rule in &mut Arc::make_mut(&mut compiled).rule_infos {
             rule.early_exit_on_first_success = false;
         }
-        Self::new(hardened)
+        Self::new(compiled, self.rules.clone())
     }
 
     /// A machine for one evaluation; None if the data cannot be loaded into it.
@@ -60,7 +62,7 @@ impl Program {
             return Some(machine);
         }
         let mut machine = RegoVM::new();
-        machine.load_program(Arc::clone(&self.hardened.program));
+        machine.load_program(Arc::clone(&self.compiled));
         machine.set_max_instructions(MAX_INSTRUCTIONS);
         machine.set_data(data.clone()).ok()?;
         Some(machine)
@@ -78,7 +80,7 @@ impl Program {
 
     /// The rule to whose body an instruction belongs.
     pub fn rule_at(&self, counter: usize) -> &str {
-        self.hardened.rule_at(counter)
+        self.rules.range(..=counter).next_back().map_or("", |(_, name)| name)
     }
 }
 
@@ -110,8 +112,8 @@ pub fn compile(engine: &mut Engine, texts: &Texts<'_>, wanted: Vec<Wanted>) -> C
     let mut compiled = Compiled::default();
     if texts.modules.len() <= MAX_MODULES {
         let names: Vec<String> = wanted.iter().map(|entry| entry.name.clone()).collect();
-        if let Ok(hardened) = hardened_program(engine, &names, texts.rules_to_check) {
-            compiled.add(hardened, names);
+        if let Ok(program) = hardened_program(engine, &names, texts.rules_to_check) {
+            compiled.add(program, names);
             return compiled;
         }
     }
@@ -136,7 +138,7 @@ pub fn compile(engine: &mut Engine, texts: &Texts<'_>, wanted: Vec<Wanted>) -> C
 fn compile_group(texts: &Texts<'_>, mut group: Vec<Wanted>, compiled: &mut Compiled) {
     let names: Vec<String> = group.iter().map(|entry| entry.name.clone()).collect();
     match compile_modules(texts, &group, &names) {
-        Ok(hardened) => compiled.add(hardened, names),
+        Ok(program) => compiled.add(program, names),
         Err(_) if group.len() > 1 => {
             let rest = group.split_off(group.len() / 2);
             compile_group(texts, group, compiled);
@@ -149,7 +151,7 @@ fn compile_group(texts: &Texts<'_>, mut group: Vec<Wanted>, compiled: &mut Compi
 }
 
 /// A program of only the modules that a group needs.
-fn compile_modules(texts: &Texts<'_>, group: &[Wanted], names: &[String]) -> Result<Hardened, String> {
+fn compile_modules(texts: &Texts<'_>, group: &[Wanted], names: &[String]) -> Result<Program, String> {
     let needed: BTreeSet<usize> = group.iter().flat_map(|entry| &entry.modules).copied().collect();
     let modules: Vec<_> = needed.iter().filter_map(|place| texts.modules.get(*place).cloned()).collect();
     let explain = |fault: PolicyFault| fault.message;
@@ -163,7 +165,7 @@ fn hardened_program(
     engine: &mut Engine,
     names: &[String],
     rules_to_check: &BTreeSet<String>,
-) -> Result<Hardened, String> {
+) -> Result<Program, String> {
     let first = names.first().ok_or("no entrypoint")?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let policy =
@@ -177,9 +179,9 @@ fn one_line(text: &str) -> String {
 }
 
 impl Compiled {
-    fn add(&mut self, hardened: Hardened, names: Vec<String>) {
+    fn add(&mut self, program: Program, names: Vec<String>) {
         let place = self.programs.len();
-        self.programs.push(Program::new(hardened));
+        self.programs.push(program);
         self.program_of.extend(names.into_iter().map(|name| (name, place)));
     }
 }

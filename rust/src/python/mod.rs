@@ -4,12 +4,10 @@
 //!   work.
 //! - Values: [`named_fields`] makes them, [`value_writer`] writes them, [`freezing`] freezes and compares JSON.
 //! - Repeated conversations: [`fingerprints`] tells what was there before.
-//! - [`type_table`] holds what Python told of its types.
 
 mod fingerprints;
 mod freezing;
 mod named_fields;
-mod type_table;
 mod value_writer;
 
 use crate::evaluation::tooling::Refusal;

@@ -7,20 +7,23 @@
 //! No Python code is called while a value is written: if Python has to be asked, writing stops, asks, and starts again.
 //! The garbage collector may still run Python code (CPython 3.11 collects while it makes the iterator of a set), so
 //! references are held to everything that is walked; only leaves are borrowed, and used at once.
+//!
+//! An exact writer writes different values to different bytes, for [`fingerprints`](crate::python::fingerprints): types
+//! are told apart, and numbers, bytes and times are written that have no JSON form here.
 
 use crate::json::write_text;
-use crate::python::type_table::{Entries, TypeTable};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple, PyType};
-use pyo3::{ffi, Borrowed};
+use pyo3::{ffi, Borrowed, PyTypeCheck, PyTypeInfo};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Levels of nesting: what is deeper is left to Python.
 const MAX_DEPTH: u32 = 128;
-/// How often Python is asked while one value is written.
-const MAX_QUESTIONS: usize = 64;
+/// How many objects Python converts while one value is written.
+const MAX_MADE: usize = 64;
 /// The largest buffer, in bytes, that a thread keeps for its next value.
 const KEPT: usize = 1 << 20;
 /// Fractions that are written without an exponent everywhere.
@@ -29,7 +32,7 @@ const PLAIN: std::ops::Range<f64> = 1e-5..1e16;
 pub(crate) type Item<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// Why nothing was written.
-enum Stop {
+pub(crate) enum Stop {
     /// The value is left to Python.
     Unsupported,
     /// Python has to tell how this type is written.
@@ -45,7 +48,7 @@ impl From<PyErr> for Stop {
     }
 }
 
-type Written = Result<(), Stop>;
+pub(crate) type Written = Result<(), Stop>;
 
 thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -74,7 +77,8 @@ struct Field {
 }
 
 enum Form {
-    Text,
+    /// Its `str()`. An exact writer tells the members of an enumeration, which these are, from other texts.
+    Text(Vec<Py<PyAny>>),
     Object,
     Array,
     Set,
@@ -82,18 +86,23 @@ enum Form {
     Made(Py<PyAny>),
 }
 
+/// What Python told of its types, by their addresses. Each type is kept alive, so that no other gets its address.
+type Forms = HashMap<usize, Arc<(Py<PyType>, Form)>>;
+
 /// Writes values; `form_of` is asked once for each type.
 #[pyclass(frozen, name = "ValueWriter", module = "cmf._native")]
 pub struct ValueWriter {
     form_of: Py<PyAny>,
-    forms: TypeTable<Form>,
+    /// No lock is held while Python runs, which may wait for another thread.
+    forms: Mutex<Arc<Forms>>,
+    is_exact: bool,
 }
 
 #[pymethods]
 impl ValueWriter {
     #[new]
     fn new(form_of: Py<PyAny>) -> Self {
-        Self { form_of, forms: TypeTable::default() }
+        Self { form_of, forms: Mutex::default(), is_exact: false }
     }
 
     /// The bytes that `cmf.json.value.to_bytes` gives, or None: then it has to be asked.
@@ -108,16 +117,23 @@ impl ValueWriter {
 }
 
 impl ValueWriter {
-    fn write_asking(&self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Written {
+    pub(crate) fn exact(form_of: Py<PyAny>) -> Self {
+        Self { is_exact: true, ..Self::new(form_of) }
+    }
+
+    pub(crate) fn write_asking(&self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Written {
         let py = item.py();
-        let mut forms = self.forms.snapshot();
+        let mut forms = Arc::clone(&self.forms.lock().unwrap_or_else(PoisonError::into_inner));
         let mut made = Vec::new();
-        for _ in 0..MAX_QUESTIONS {
+        while made.len() < MAX_MADE {
             out.clear();
-            match (Writer { forms: &forms, made: &made, out, depth: 0 }).value(item.as_borrowed()) {
+            let mut writer = Writer { forms: &forms, made: &made, out, depth: 0, is_exact: self.is_exact };
+            match writer.value(item.as_borrowed()) {
                 Err(Stop::Type(cls)) => forms = self.ask(cls.bind(py))?,
                 Err(Stop::Make(item)) => {
-                    let Some(Form::Made(make)) = forms.get(item.bind(py).get_type_ptr() as usize) else {
+                    let Some((_, Form::Made(make))) =
+                        forms.get(&(item.bind(py).get_type_ptr() as usize)).map(Arc::as_ref)
+                    else {
                         return Err(Stop::Unsupported);
                     };
                     let told = make.bind(py).call1((item.bind(py),))?.unbind();
@@ -129,17 +145,22 @@ impl ValueWriter {
         Err(Stop::Unsupported)
     }
 
-    fn ask(&self, cls: &Bound<'_, PyType>) -> PyResult<Arc<Entries<Form>>> {
+    fn ask(&self, cls: &Bound<'_, PyType>) -> PyResult<Arc<Forms>> {
         let told = self.form_of.bind(cls.py()).call1((cls,))?;
-        Ok(self.forms.add(cls, form(cls, &told)?))
+        let told = form(cls, &told, self.is_exact)?;
+        let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut more = forms.as_ref().clone();
+        more.entry(cls.as_ptr() as usize).or_insert_with(|| Arc::new((cls.clone().unbind(), told)));
+        *forms = Arc::new(more);
+        Ok(Arc::clone(&forms))
     }
 }
 
 /// What `cmf.json.value.form_of` told of a type.
-fn form(cls: &Bound<'_, PyType>, told: &Bound<'_, PyAny>) -> PyResult<Form> {
+fn form(cls: &Bound<'_, PyType>, told: &Bound<'_, PyAny>, is_exact: bool) -> PyResult<Form> {
     if let Ok(name) = told.cast::<PyString>() {
         return match name.to_str()? {
-            "text" => Ok(Form::Text),
+            "text" => Ok(Form::Text(members_of(cls))),
             "object" => Ok(Form::Object),
             "array" => Ok(Form::Array),
             "set" => Ok(Form::Set),
@@ -147,9 +168,19 @@ fn form(cls: &Bound<'_, PyType>, told: &Bound<'_, PyAny>) -> PyResult<Form> {
         };
     }
     if let Ok(fields) = told.cast::<PyTuple>() {
-        return fields.iter().map(|each| field(cls, &each)).collect::<PyResult<_>>().map(Form::Fields);
+        let mut fields = fields.iter().map(|each| field(cls, &each)).collect::<PyResult<Vec<_>>>()?;
+        if is_exact {
+            // The place of a field is as good as its name, and shorter.
+            (0x80..).zip(&mut fields).for_each(|(at, field)| field.key = vec![at]);
+        }
+        return Ok(Form::Fields(fields));
     }
     Ok(Form::Made(told.clone().unbind()))
+}
+
+/// The members of an enumeration; none for another type.
+fn members_of(cls: &Bound<'_, PyType>) -> Vec<Py<PyAny>> {
+    cls.try_iter().into_iter().flatten().filter_map(Result::ok).map(Bound::unbind).collect()
 }
 
 fn field(cls: &Bound<'_, PyType>, told: &Bound<'_, PyAny>) -> PyResult<Field> {
@@ -187,36 +218,43 @@ pub(crate) fn place(cls: &Bound<'_, PyType>, slot: &Bound<'_, PyString>) -> PyRe
 }
 
 struct Writer<'a> {
-    forms: &'a Entries<Form>,
+    forms: &'a Forms,
     made: &'a [(Py<PyAny>, Py<PyAny>)],
     out: &'a mut Vec<u8>,
     depth: u32,
+    is_exact: bool,
 }
 
 impl Writer<'_> {
+    /// Tests types without casts: one that fails takes longer than writing most values.
     fn value(&mut self, item: Item<'_, '_>) -> Written {
-        if let Ok(held) = item.cast_exact::<PyString>() {
-            write_text(self.out, held.to_str()?);
-        } else if let Ok(members) = item.cast_exact::<PyDict>() {
-            self.object(&members.to_owned())?;
-        } else if let Ok(held) = item.cast_exact::<PyBool>() {
-            self.out.extend_from_slice(if held.is_true() { b"true" } else { b"false" });
+        if is_a::<PyString>(&item) {
+            self.text(as_a::<PyString>(&item)?.to_str()?);
+        } else if is_a::<PyDict>(&item) {
+            self.object(&as_a::<PyDict>(&item)?.to_owned())?;
+        } else if is_a::<PyBool>(&item) {
+            self.out.extend_from_slice(if as_a::<PyBool>(&item)?.is_true() { b"true" } else { b"false" });
         } else if item.is_none() {
             self.out.extend_from_slice(b"null");
-        } else if let Ok(held) = item.cast_exact::<PyInt>() {
-            self.integer(&held)?;
-        } else if let Ok(items) = item.cast_exact::<PyList>() {
-            self.array(&items.to_owned())?;
-        } else if let Ok(items) = item.cast_exact::<PyTuple>() {
-            let items = items.to_owned();
+        } else if is_a::<PyInt>(&item) {
+            self.integer(as_a(&item)?)?;
+        } else if is_a::<PyList>(&item) {
+            self.array(&as_a::<PyList>(&item)?.to_owned())?;
+        } else if is_a::<PyTuple>(&item) {
+            let items = as_a::<PyTuple>(&item)?.to_owned();
+            self.tell(b'(', 0);
             self.open(b'[')?;
             for item in items.iter_borrowed() {
                 self.value(item)?;
                 self.out.push(b',');
             }
             self.close(b']');
-        } else if let Ok(held) = item.cast_exact::<PyFloat>() {
-            self.fraction(held.value())?;
+        } else if is_a::<PyFloat>(&item) {
+            self.fraction(as_a::<PyFloat>(&item)?.value())?;
+        } else if self.is_exact && is_a::<PyBytes>(&item) {
+            let held = as_a::<PyBytes>(&item)?.as_bytes();
+            self.tell(b'b', held.len());
+            self.out.extend_from_slice(held);
         } else {
             self.typed(item.to_owned().as_borrowed())?;
         }
@@ -225,14 +263,25 @@ impl Writer<'_> {
 
     /// Writes a value as its type is written.
     fn typed(&mut self, item: Item<'_, '_>) -> Written {
-        let Some(form) = self.forms.get(item.get_type_ptr() as usize) else {
+        let Some((_, form)) = self.forms.get(&(item.get_type_ptr() as usize)).map(Arc::as_ref) else {
             return Err(Stop::Type(item.get_type().unbind()));
         };
+        if !matches!(form, Form::Object | Form::Array) {
+            self.tell(b'@', item.get_type_ptr() as usize);
+        }
         match form {
-            Form::Text => write_text(self.out, item.cast::<PyString>().map_err(|_| Stop::Unsupported)?.to_str()?),
-            Form::Object => self.object(&*item.cast::<PyDict>().map_err(|_| Stop::Unsupported)?)?,
-            Form::Array => self.array(&*item.cast::<PyList>().map_err(|_| Stop::Unsupported)?)?,
-            Form::Set => self.set(&*item.cast::<PyFrozenSet>().map_err(|_| Stop::Unsupported)?)?,
+            Form::Text(members) => {
+                if let Some(at) = members.iter().position(|member| self.is_exact && member.is(&*item)) {
+                    self.tell(b'm', at);
+                }
+                match item.cast::<PyString>() {
+                    Ok(held) => self.text(held.to_str()?),
+                    Err(_) => self.text(item.str()?.to_str()?),
+                }
+            }
+            Form::Object => self.object(as_a(&item)?)?,
+            Form::Array => self.array(as_a(&item)?)?,
+            Form::Set => self.set(as_a(&item)?)?,
             Form::Fields(fields) => self.fields(item, fields)?,
             Form::Made(_) => match self.made.iter().find(|(from, _)| from.is(&*item)) {
                 Some((_, made)) => self.value(made.bind_borrowed(item.py()))?,
@@ -240,6 +289,23 @@ impl Writer<'_> {
             },
         }
         Ok(())
+    }
+
+    /// Tells different values apart that are written alike, by a sign that nothing else begins with and a number.
+    fn tell(&mut self, what: u8, number: usize) {
+        if self.is_exact {
+            self.out.push(what);
+            self.out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.is_exact {
+            self.tell(b's', text.len());
+            self.out.extend_from_slice(text.as_bytes());
+        } else {
+            write_text(self.out, text);
+        }
     }
 
     fn open(&mut self, bracket: u8) -> Written {
@@ -264,7 +330,10 @@ impl Writer<'_> {
         self.open(b'{')?;
         let mut place = 0;
         while let Some((key, item)) = next(members, &mut place) {
-            write_text(self.out, key.cast_exact::<PyString>().map_err(|_| Stop::Unsupported)?.to_str()?);
+            if !is_a::<PyString>(&key) {
+                return Err(Stop::Unsupported);
+            }
+            self.text(as_a::<PyString>(&key)?.to_str()?);
             self.out.push(b':');
             self.value(item)?;
             self.out.push(b',');
@@ -286,7 +355,7 @@ impl Writer<'_> {
     fn set(&mut self, items: &Bound<'_, PyFrozenSet>) -> Written {
         self.open(b'[')?;
         for item in sorted_texts(items)? {
-            write_text(self.out, &item);
+            self.text(&item);
             self.out.push(b',');
         }
         self.close(b']');
@@ -314,16 +383,35 @@ impl Writer<'_> {
     }
 
     fn integer(&mut self, held: &Bound<'_, PyInt>) -> Written {
-        let number = held.extract::<i64>()?;
+        let Ok(number) = held.extract::<i64>() else {
+            if !self.is_exact {
+                return Err(Stop::Unsupported);
+            }
+            self.out.extend_from_slice(held.str()?.to_str()?.as_bytes());
+            return Ok(());
+        };
         serde_json::to_writer(&mut *self.out, &number).map_err(|_| Stop::Unsupported)
     }
 
     fn fraction(&mut self, held: f64) -> Written {
+        if self.is_exact {
+            self.tell(b'd', held.to_bits() as usize);
+            return Ok(());
+        }
         if held != 0.0 && !PLAIN.contains(&held.abs()) {
             return Err(Stop::Unsupported);
         }
         serde_json::to_writer(&mut *self.out, &held).map_err(|_| Stop::Unsupported)
     }
+}
+
+/// Whether it is of that type, and of no subclass.
+fn is_a<T: PyTypeInfo>(item: &Bound<'_, PyAny>) -> bool {
+    item.get_type_ptr() == T::type_object_raw(item.py())
+}
+
+fn as_a<'a, 'py, T: PyTypeCheck>(item: &'a Bound<'py, PyAny>) -> Result<&'a Bound<'py, T>, Stop> {
+    item.cast::<T>().map_err(|_| Stop::Unsupported)
 }
 
 impl Field {

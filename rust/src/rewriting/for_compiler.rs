@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use crate::parsing::distinct_keys::has_bracket_variable;
-use crate::parsing::names::{comprehension, dotted, parts, Names};
+use crate::parsing::names::{comprehension, dotted, is_plain, parts, Names};
 use crate::parsing::walk::mentions;
 use crate::rewriting::edits::{add_braces, apply, range, Edit};
 use regorus::unstable::{Expr, Literal, Module, Query, Rule, RuleHead};
@@ -20,7 +20,7 @@ pub fn with_full_names(module: &Module) -> Option<String> {
         for (span, target) in mentions(rule, &names).imported {
             let Some((start, end)) = range(&span) else { continue };
             // Only plain words: the parser's span of a string in a reference is another one.
-            if names.imported(span.text()).is_some() && target.iter().all(|name| is_word(name)) {
+            if names.imported(span.text()).is_some() && target.iter().all(|name| is_plain(name)) {
                 edits.push(Edit { start, end, text: dotted(&target) });
             }
         }
@@ -28,10 +28,6 @@ pub fn with_full_names(module: &Module) -> Option<String> {
     edits.sort_by_key(|edit| edit.start);
     edits.dedup_by_key(|edit| edit.start);
     apply(module, edits)
-}
-
-fn is_word(name: &str) -> bool {
-    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The module's text with such inner loops as statements of their own; None if it has none.

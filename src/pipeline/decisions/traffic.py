@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from cmf import _native
-from cmf.json.value import Value, is_discriminator
+from cmf.json.value import Entry, Value, is_discriminator
 from cmf.message.message import Extensions, Layout, Message
 from cmf.message.request import Request, Response
 from cmf.message.transform import messages_of, with_messages
@@ -50,17 +50,19 @@ def brought_labels(message: Message) -> frozenset[str]:
     return labels.union(*map(brought_labels, inside)) if inside else labels
 
 
-def _slots_of(cls: type) -> tuple[str, ...] | Literal["object", "array", "text", "odd"]:
-    """How the native module takes the fingerprint of a type: by its fields, as JSON or as text; `odd` has none."""
+def _form_of(cls: type) -> str | tuple[Entry, ...] | None:
+    """How the native module takes the fingerprint of a type: by its fields, as JSON or as text; None if not at all."""
     if issubclass(cls, Value) or cls is Layout:
         fields: Any = dataclasses.fields  # all values are dataclasses, which their base cannot say
-        return tuple(field.name for field in fields(cls) if not is_discriminator(field))
+        return tuple(Entry(field.name, None, "same") for field in fields(cls) if not is_discriminator(field))
     if issubclass(cls, dict | list):
         return "object" if issubclass(cls, dict) else "array"
-    return "text" if issubclass(cls, StrEnum) or cls is datetime else "odd"
+    if cls is frozenset:
+        return "set"
+    return "text" if issubclass(cls, StrEnum) or cls is datetime else None
 
 
-_equal_start: Final = _native.Fingerprints(_slots_of).again
+_equal_start: Final = _native.Fingerprints(_form_of).again
 identical_start: Final = _native.same_start
 """How many items at the beginning of two sequences are identical objects."""
 
