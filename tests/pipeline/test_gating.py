@@ -43,6 +43,7 @@ from cmf import (
 )
 from cmf.json.frozen import FrozenDict
 from cmf.json.value import replace
+from cmf.views.iterate import iter_views
 from cmf.views.tiers import SLOTS
 from pipeline import Context, Guard, Stage, as_stage
 from pipeline.decisions.decision import Verdict
@@ -134,6 +135,23 @@ SHOWN = {
     Capability.READ_DATA: {"action"},
     Capability.READ_DELEGATION: {"delegator"},
 }
+
+
+@pytest.mark.spec("STG-1", "STG-16", "VIEW-16")
+@pytest.mark.parametrize("grants", [frozenset[Capability](), frozenset({Capability.READ_AGENT})])
+def test_the_session_that_a_request_names_is_shown_to_whoever_may_read_the_agent(grants: frozenset[Capability]) -> None:
+    seen: list[str | None] = []
+    request = Request(model="m", messages=[Message(role=Role.USER, content=[TextPart(text="x")])], session_id="canary")
+    stage = Stage(name="s", call=lambda value, _: seen.append(value.session_id), capabilities=grants)
+    shown = None if not grants else "canary"
+
+    outcome = Guard(stages=[stage]).run(request)
+
+    assert seen == [shown]
+    assert outcome.request is not None
+    assert outcome.request.session_id == "canary"
+    assert next(iter_views(request, capabilities=grants)).get_property("session_id") == shown
+    assert next(iter_views(request)).get_property("session_id") == "canary"
 
 
 def nested(*messages: Message) -> Message:

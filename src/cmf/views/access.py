@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import is_
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from cmf.enums import Capability, Hook, MessageStatus
 from cmf.json.frozen import FrozenDict
@@ -23,12 +23,14 @@ from cmf.message.message import (
     RequestExtension,
     ToolResultPart,
 )
+from cmf.message.request import Request
 from cmf.message.security import SecurityExtension, SubjectExtension, without_sensitive
 from cmf.views.tiers import SLOTS, SUBJECT_FIELDS, Grants, granted
 
 if TYPE_CHECKING:
     from cmf.message.message import Message
 
+_V = TypeVar("_V")
 _EMPTY: Final = trusted(Extensions)
 _NO_SECURITY: Final = trusted(SecurityExtension)
 _READ_SLOT: Final = {name: slot.read for name, slot in SLOTS.items() if "." not in name}
@@ -173,6 +175,11 @@ class Veil(NamedTuple):
     subject: tuple[str, ...]
     session: bool
     headers: bool
+
+    def request(self, value: _V) -> _V:
+        """The value without the session that a request itself names, if that is hidden."""
+        named = self.session and isinstance(value, Request) and value.session_id is not None
+        return replace(value, session_id=None) if named else value
 
     def message(self, message: Message, extensions: Extensions | None) -> Message:
         """The message with these extensions, without what is hidden; the same object if that changes nothing."""

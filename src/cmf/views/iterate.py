@@ -83,7 +83,7 @@ def envelope_views(
 ) -> Iterator[MessageView]:
     """Those views of `iter_views(request)` that are of the request itself, and of its tools at these indices."""
     envelope = _envelope(request.messages, capabilities, hook or Hook.LLM_REQUEST)
-    yield view_of(request, envelope, "request", Role.USER)
+    yield view_of(envelope.veil.request(request), envelope, "request", Role.USER)
     for index in tools:
         yield view_of(request.tools[index], envelope, f"tools[{index}]", Role.USER)
 

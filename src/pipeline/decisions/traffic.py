@@ -35,7 +35,7 @@ def drafted(value: _T, grants: Grants) -> _T:
             known[key] = veil.extensions(extensions)
         return veil.message(message, known[key])
 
-    return with_messages(value, tuple(map(seen, messages_of(value))))
+    return with_messages(veil.request(value), tuple(map(seen, messages_of(value))))
 
 
 def labels_of(message: Message) -> frozenset[str]:
