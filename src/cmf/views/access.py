@@ -83,14 +83,6 @@ class Scope:
             self._subject = self.veil.subject_shown(self.security.subject)
         return self._subject
 
-    def subject_set(self, field: str) -> frozenset[str] | None:
-        """Roles, permissions or teams; None where not granted or not known."""
-        subject = self.security.subject
-        if subject is None or not self.grants(SUBJECT_FIELDS[field]):
-            return None
-        members: frozenset[str] | None = getattr(subject, field)
-        return members
-
     @property
     def request(self) -> RequestExtension | None:
         """The request slot: everybody may read it."""
@@ -106,11 +98,6 @@ class Scope:
         """The headers, sensitive ones by name alone; None without `read_headers`."""
         http = self._extensions.http
         return http.headers if http is not None and self.grants(Capability.READ_HEADERS) else None
-
-    @property
-    def labels(self) -> frozenset[str] | None:
-        """The labels; None without `read_labels`. Granted and empty is an empty set."""
-        return self.security.labels if self.grants(Capability.READ_LABELS) else None
 
     def entity(self, keys: tuple[str, ...], container: str | None) -> dict[str, Any]:
         """`object` and `data_policy` as registered under the first of `keys` that has any, as far as granted.

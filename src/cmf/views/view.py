@@ -243,17 +243,17 @@ class MessageView:
     @property
     def roles(self) -> frozenset[str] | None:
         """The subject's roles."""
-        return self._scope.subject_set("roles")
+        return None if (subject := self.subject) is None else subject.roles
 
     @property
     def permissions(self) -> frozenset[str] | None:
         """The subject's permissions."""
-        return self._scope.subject_set("permissions")
+        return None if (subject := self.subject) is None else subject.permissions
 
     @property
     def teams(self) -> frozenset[str] | None:
         """The subject's teams."""
-        return self._scope.subject_set("teams")
+        return None if (subject := self.subject) is None else subject.teams
 
     @property
     def headers(self) -> Mapping[str, str | None] | None:
@@ -262,8 +262,8 @@ class MessageView:
 
     @property
     def labels(self) -> frozenset[str] | None:
-        """The security labels of the message."""
-        return self._scope.labels
+        """The security labels of the message; None without `read_labels`. Granted and empty is an empty set."""
+        return self._scope.security.labels if self._scope.grants(Capability.READ_LABELS) else None
 
     @property
     def agent_input(self) -> str | None:
