@@ -52,7 +52,7 @@ WRITABLE: Final = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP
 _PHOTOS: Final = ("image/jpeg", "image/webp", "image/tiff")  # sources whose pixels a lossy writer keeps well
 
 MAX_JPEG_SCANS: Final = 100  # progressive encoders write about 10; each scan costs a pass over all pixels
-_QUALITIES: Final = (90, 75, 55)
+_QUALITIES: Final = ({"quality": 90}, {"quality": 75}, {"quality": 55})
 _SHRINK: Final = 0.7  # of each edge, when even the lowest quality is too many bytes
 _SHRINK_ROUNDS: Final = 8  # to a twentieth of each edge
 
@@ -255,7 +255,7 @@ def redraw(raw: bytes, media_type: str, *, accepted: Collection[str], limits: Im
         raise MediaError(f"more than {MAX_JPEG_SCANS} scans", code="media.too-many-scans", hint="save it anew")
     try:
         picture, pixels = _decoded(raw, READABLE[media_type], limits)
-        data, kind = _encoded(picture, _target(picture, media_type, accepted), limits)
+        data, kind = _encoded(picture, media_type, accepted, limits)
     except MediaError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -292,34 +292,24 @@ def _plain(image: Image.Image, max_edge: int) -> Image.Image:
     return image
 
 
-def _target(image: Image.Image, media_type: str, accepted: Collection[str]) -> str:
-    if media_type in WRITABLE and media_type in accepted:
-        return media_type
-    photo = image.mode == "RGB" and media_type in _PHOTOS
-    order = ("image/jpeg", *WRITABLE) if photo else WRITABLE
-    return next(kind for kind in order if kind in accepted)
-
-
-def _encoded(image: Image.Image, kind: str, limits: ImageLimits) -> tuple[bytes, str]:
+def _encoded(image: Image.Image, media_type: str, accepted: Collection[str], limits: ImageLimits) -> tuple[bytes, str]:
+    """The picture as its own type, or else the accepted one that keeps it best; smaller if it is too many bytes."""
+    photo = ("image/jpeg",) if image.mode == "RGB" and media_type in _PHOTOS else ()
+    kind = next(kind for kind in (media_type, *photo, *WRITABLE) if kind in WRITABLE and kind in accepted)
     for _ in range(_SHRINK_ROUNDS):
-        for quality in (None,) if kind == "image/png" else _QUALITIES:
-            data = _written(image, kind, quality)
-            if len(data) <= limits.max_output_bytes:
+        shown = image
+        if kind == "image/jpeg" and image.mode == "RGBA":
+            ground = Image.new("RGBA", image.size, "white")
+            shown = Image.alpha_composite(ground, image).convert("RGB")
+        for quality in ({},) if kind == "image/png" else _QUALITIES:
+            out = io.BytesIO()
+            shown.save(out, format=WRITABLE[kind], **quality)
+            if len(data := out.getvalue()) <= limits.max_output_bytes:
                 return data, kind
-        smaller = (max(1, round(image.width * _SHRINK)), max(1, round(image.height * _SHRINK)))
-        image = image.resize(smaller)
+        image = image.resize((max(1, round(image.width * _SHRINK)), max(1, round(image.height * _SHRINK))))
     raise MediaError(
         f"no smaller copy has {limits.max_output_bytes} bytes", code="media.does-not-fit", hint="raise the limit"
     )
-
-
-def _written(image: Image.Image, kind: str, quality: int | None) -> bytes:
-    if kind == "image/jpeg" and image.mode == "RGBA":
-        ground = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(ground, image).convert("RGB")
-    out = io.BytesIO()
-    image.save(out, format=WRITABLE[kind], **({} if quality is None else {"quality": quality}))
-    return out.getvalue()
 
 
 def _too_many(limits: ImageLimits) -> MediaError:
