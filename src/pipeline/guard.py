@@ -10,15 +10,16 @@ with guard.session("s1", subject={"id": "ann"}):
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar, Token
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from cmf.message.message import Message
 from cmf.message.security import SubjectExtension
 from cmf.message.tools import ToolDefinition
 from cmf.models.capabilities import ModelCapabilities
 from pipeline.conversation.references import Referred, mark, same_content
-from pipeline.decisions.context import Context, as_subject
+from pipeline.decisions.context import Context, as_context, as_subject
 from pipeline.decisions.decision import Decision
 from pipeline.decisions.errors import CallError, ConfigError, SessionError
 from pipeline.decisions.events import Events
@@ -30,7 +31,6 @@ from pipeline.guarded.wrapping import Begin, P, R, wrapped
 from pipeline.policy.policy_set import PolicySet
 from pipeline.provenance.profiles import Profiles
 from pipeline.run.assembly import Config, EngineChoice, Policies
-from pipeline.run.current_session import Block, ambient, within
 from pipeline.run.model_swap import Declared, ModelSession, declared, swap_model
 from pipeline.run.outcome import Outcome, raised
 from pipeline.run.pipeline import Pipeline
@@ -447,9 +447,62 @@ class Guard:
         self, context: Context | None = None, subject: Subject | None = None, session: str | None = None
     ) -> Context:
         """The context of a run: what is given, otherwise that of the block around the call."""
-        known = within(context, ambient(self._own))
+        known = within(context, _KNOWN.get({}).get(self._own))
         given = {"subject": None if subject is None else as_subject(subject), "session": session}
         return known.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+_KNOWN: Final[ContextVar[Mapping[object, Context]]] = ContextVar("pipeline.guard")
+"""The context of each guard's innermost block. Tasks inherit it from where they were made, and never see each other's.
+
+A thread that is started by hand begins without one. Spec: guard.md [GRD-6].
+"""
+
+
+def within(context: Context | None, outer: Context | None) -> Context:
+    """`context`, with subject and session of the enclosing block where it has none, and the labels of both."""
+    if context is None:
+        return outer or Context()
+    if outer is None:
+        return as_context(context)
+    return as_context(context).model_copy(
+        update={
+            "subject": outer.subject if context.subject is None else context.subject,
+            "session": outer.session if context.session is None else context.session,
+            "labels": context.labels | outer.labels,
+        }
+    )
+
+
+class Block:
+    """A context manager, also asynchronous, to be entered once: its context applies to all runs inside the block."""
+
+    def __init__(self, owner: object, context: Context) -> None:
+        self._owner = owner
+        self._context = context
+        self._token: Token[Mapping[object, Context]] | None = None
+        self._used = False
+
+    def __enter__(self) -> Context:
+        """The context that holds from here on."""
+        if self._used:
+            raise RuntimeError("this block was entered before: make another")
+        self._used = True
+        known = {**_KNOWN.get({}), self._owner: self._context}
+        self._token = _KNOWN.set(known)
+        return self._context
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _KNOWN.reset(self._token)
+            self._token = None
+
+    async def __aenter__(self) -> Context:
+        """The same."""
+        return self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
 
 
 __all__ = ["Guard", "Subject"]

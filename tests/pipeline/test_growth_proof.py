@@ -19,7 +19,7 @@ from cmf import SubjectExtension, TextPart, ToolCallPart, adapters
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
 from pipeline import Config, Context, Guard, Pipeline
-from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.gateway.config.settings import Upstream
 from pipeline.gateway.upstreams.http_upstream import HttpUpstream
 

@@ -27,7 +27,7 @@ from pipeline import (
     Unjudgeable,
     as_stage,
 )
-from pipeline.decisions.deadline import Deadline
+from pipeline.decisions.cancellation import Deadline
 from pipeline.decisions.decision import NO_EFFECTS
 from pipeline.decisions.engine import Decided, EngineResult
 from pipeline.policy.policy_set import load

@@ -27,9 +27,8 @@ from pipeline.decisions.authority import (
 from pipeline.decisions.context import Context, session_key
 from pipeline.decisions.errors import DeclassificationError, StoreBusy
 from pipeline.decisions.events import Declassified, Events
-from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.timestamps import MICROSECOND, instant_of
+from pipeline.decisions.timestamps import MICROSECOND, instant_of, new_ulid
 from pipeline.sessions.base import SessionStore
 from pipeline.sessions.state import Changes, Grant, no_session, unknown_source
 

@@ -43,10 +43,10 @@ from pipeline.decisions.decision import (
     stage_hits,
     without_approval_hits,
 )
-from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.paths import message_place
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.stage import Traffic
+from pipeline.decisions.timestamps import new_ulid
 
 _NOT_BOUND: Final = frozenset({"path", "hook"})  # left out of the digest: they are its place, not what it does
 DENIED_BY_PERSON: Final = Hit(

@@ -24,7 +24,7 @@ from cmf.message.model_ids import provider_and_name
 from pipeline.audit.evidence import SALT_BYTES, commitment_of
 from pipeline.decisions.context import Context
 from pipeline.decisions.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
-from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import new_ulid
 
 SCHEMA: Final = 1
 MAX_LINES: Final = 4_096  # lines of views that are kept, spelled; of some 200 bytes each

@@ -69,8 +69,8 @@ def command(
     from cmf.message.security import SubjectExtension
     from pipeline.decisions.context import Context
     from pipeline.decisions.decision import Mode
-    from pipeline.decisions.ids import new_ulid
     from pipeline.decisions.json_log import log_to_standard_error
+    from pipeline.decisions.timestamps import new_ulid
     from pipeline.guard import Guard
     from pipeline.mcp.link import Link
     from pipeline.mcp.pins import Pins

@@ -21,8 +21,8 @@ from cmf.views.iterate import iter_views
 from pipeline.approvals.needs import Asker
 from pipeline.conversation.turn_cache import KeptTurn
 from pipeline.decisions.approval import Approval
+from pipeline.decisions.cancellation import Deadline
 from pipeline.decisions.context import Context, SessionKey, owner_of, session_key
-from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.errors import ConfigError, PipelineError
 from pipeline.decisions.paths import part_at
 from pipeline.decisions.retention import FOREVER, Keep

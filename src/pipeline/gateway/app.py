@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cmf.adapters import get
 from cmf.json.codec import dumps
-from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.gateway.auth.identity import Identities
 from pipeline.gateway.config.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.config.settings import PATH as MCP_PATH

@@ -30,7 +30,7 @@ from cmf.message.model_ids import FORMAT_PROVIDERS
 from cmf.message.request import Request, Response
 from pipeline.decisions.decision import Hit, Mode, stage_hits
 from pipeline.decisions.errors import DecisionError, PolicyUnavailable
-from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.gateway.config.settings import CHECK_ROUTE, Check, LitellmCheck
 from pipeline.gateway.config.settings_base import Name, Section, first_of, said_of
 from pipeline.gateway.http.client_response import Answer, decision_headers, json_answer

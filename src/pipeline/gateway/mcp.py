@@ -23,7 +23,7 @@ from cmf.json.codec import dumps
 from cmf.message.security import SubjectExtension
 from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.decision import Mode
-from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.gateway.auth.identity import Identities
 from pipeline.gateway.config.access import KEY_HEADERS
 from pipeline.gateway.config.config_file import secret_of

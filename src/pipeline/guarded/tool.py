@@ -21,7 +21,7 @@ from cmf.views.uris import tool_uri
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import CallError, ConfigError, DecisionError, PipelineError, ToolInputError
 from pipeline.decisions.events import CallFailed, Events, ToolInputInvalid
-from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.guarded.python_values import UNKNOWN, Spelled, adapter_of, hints_of, item_of, list_of, spelled
 from pipeline.guarded.wrapping import Given, Yielded
 from pipeline.run.outcome import Outcome

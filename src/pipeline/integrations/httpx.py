@@ -32,8 +32,8 @@ from pipeline.decisions.errors import (
     StoreError,
     needs,
 )
-from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.stage import Traffic
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.gateway.http.client_response import Answer, decision_headers, json_answer
 from pipeline.gateway.http.dialects import JSON, NDJSON, SSE, counted, streamed, without_usage_unless_asked
 from pipeline.gateway.http.endpoints import Endpoint, Operation, dialect_near, endpoint_of, nothing_there

@@ -17,7 +17,7 @@ from cmf.message.message import Part, PromptRequestPart, RequestExtension, ToolC
 from cmf.message.request import Request, Response
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import DecisionError, EmissionError, PipelineError
-from pipeline.decisions.ids import made_at, new_ulid
+from pipeline.decisions.timestamps import made_at, new_ulid
 from pipeline.guard import Guard
 from pipeline.mcp.frames import (
     INVALID_PARAMS,

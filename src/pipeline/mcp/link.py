@@ -18,7 +18,7 @@ from cmf.json.value import replace
 from cmf.message.ids import TOOL_PREFIX
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ConfigError
-from pipeline.decisions.ids import new_ulid
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.guard import Guard
 from pipeline.mcp.frames import (
     CLOSED,

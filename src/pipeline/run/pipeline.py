@@ -17,9 +17,8 @@ from cmf.message.request import Request, Response
 from pipeline.approvals.sealing import SealedReplies
 from pipeline.conversation.history import Histories, History
 from pipeline.decisions.approval import ApprovalStatus
-from pipeline.decisions.cancellation import PROCESS_EXITS
+from pipeline.decisions.cancellation import PROCESS_EXITS, Deadline
 from pipeline.decisions.context import Context, as_context, session_key
-from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.errors import (
     ApprovalError,
     ConfigError,

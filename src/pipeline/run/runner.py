@@ -30,10 +30,9 @@ from pipeline.conversation.intake import Ingested, LabelSources, stamp, take_in
 from pipeline.conversation.references import refusals
 from pipeline.conversation.turn_cache import TurnMemory
 from pipeline.decisions.approval import ApprovalScope
-from pipeline.decisions.cancellation import PROCESS_EXITS
+from pipeline.decisions.cancellation import PROCESS_EXITS, Deadline
 from pipeline.decisions.certificate import mint
 from pipeline.decisions.context import Context
-from pipeline.decisions.deadline import Deadline
 from pipeline.decisions.decision import (
     INPUT_RULE,
     SESSION_RULE,
@@ -57,10 +56,10 @@ from pipeline.decisions.decision import (
 from pipeline.decisions.engine import Engine, EngineResult, Failed
 from pipeline.decisions.errors import DeadlinePassed, EffectError, where_from
 from pipeline.decisions.events import Events
-from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.policy_input import SessionFacts
 from pipeline.decisions.retention import keep as keep_until
 from pipeline.decisions.stage import Stage, StageCall, Traffic
+from pipeline.decisions.timestamps import new_ulid
 from pipeline.decisions.traffic import labels_of
 from pipeline.policy.exceptions import Excuses
 from pipeline.policy.policy_set import PolicySet

@@ -25,9 +25,8 @@ from pipeline.decisions.approval import (
 )
 from pipeline.decisions.context import Context, SessionKey, session_key
 from pipeline.decisions.errors import ApprovalError, StoreError
-from pipeline.decisions.ids import new_ulid
 from pipeline.decisions.policy_input import SessionFacts
-from pipeline.decisions.timestamps import micros
+from pipeline.decisions.timestamps import micros, new_ulid
 from pipeline.sessions.state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 from pipeline.sessions.turns import SessionTurns
 

@@ -24,8 +24,7 @@ from cmf.message.request import Request, other_models
 from cmf.models.pricing import Price, PriceTable, shipped_table
 from pipeline.decisions.context import Context
 from pipeline.decisions.errors import ConfigError, SessionError, UnpricedError
-from pipeline.decisions.ids import new_ulid
-from pipeline.decisions.timestamps import MICROSECOND
+from pipeline.decisions.timestamps import MICROSECOND, new_ulid
 from pipeline.sessions.base import Moments, SessionStore, wall_clock
 from pipeline.sessions.state import BudgetScope, Changes, Count, Reservation, Settlement
 

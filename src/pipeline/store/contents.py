@@ -18,8 +18,7 @@ from cmf.message.security import SubjectExtension
 from pipeline.audit.evidence import Kept, committed_in
 from pipeline.decisions.context import stored_subject
 from pipeline.decisions.errors import AuditError
-from pipeline.decisions.ids import new_ulid
-from pipeline.decisions.timestamps import micros
+from pipeline.decisions.timestamps import micros, new_ulid
 from pipeline.store.engine import scrub, snapshot
 from pipeline.store.four_eyes import PREFIX, ContentRules, FourEyes, act_row, attribution, is_kept, no_content
 from pipeline.store.records import newest_of

@@ -17,8 +17,7 @@ from cmf.json.codec import dumps
 from cmf.message.ids import Clock
 from pipeline.audit.evidence import fields_of, leaves_of
 from pipeline.audit.heads import Head, Signer, Tree, batch_digest
-from pipeline.decisions.ids import new_ulid
-from pipeline.decisions.timestamps import micros
+from pipeline.decisions.timestamps import micros, new_ulid
 from pipeline.store.engine import insert_rows
 from pipeline.store.tables import HEADS, LOGS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ulid import ULID
 
-from pipeline.decisions import ids
+from pipeline.decisions import timestamps
 
 
 @pytest.mark.parametrize(
@@ -13,17 +13,17 @@ from pipeline.decisions import ids
 )
 def test_an_id_is_spelled_as_the_library_spells_it(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     made = ULID.from_int(number)
-    monkeypatch.setattr(ids, "ULID", lambda: made)
+    monkeypatch.setattr(timestamps, "ULID", lambda: made)
 
-    assert ids.new_ulid() == str(made)
+    assert timestamps.new_ulid() == str(made)
 
 
 @pytest.mark.parametrize("number", [0, 0x0192_3ABC_4DEF << 80 | 7, 0x0192_3ABC_4FFF << 80])
 def test_an_id_tells_when_it_was_made(number: int) -> None:
     made = ULID.from_int(number)
 
-    assert ids.made_at(str(made)) == made.datetime.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert timestamps.made_at(str(made)) == made.datetime.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def test_no_two_ids_are_the_same() -> None:
-    assert len({ids.new_ulid() for _ in range(100)}) == 100
+    assert len({timestamps.new_ulid() for _ in range(100)}) == 100

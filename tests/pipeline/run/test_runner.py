@@ -25,7 +25,7 @@ from cmf import (
 )
 from pipeline import Config, Context, Guard, Mode
 from pipeline.conversation.history import Histories, History
-from pipeline.decisions.deadline import Deadline
+from pipeline.decisions.cancellation import Deadline
 from pipeline.decisions.decision import Action, Effect, Verdict
 from pipeline.decisions.engine import Decided, EngineResult, Failed
 from pipeline.decisions.errors import PipelineError

@@ -32,7 +32,7 @@ from pipeline.decisions.errors import (
     StoreError,
     Unjudgeable,
 )
-from pipeline.decisions.ids import made_at
+from pipeline.decisions.timestamps import made_at
 from pipeline.engines.circuit_breaker import Breaker
 from pipeline.gateway.config.routing import WindowMode
 from pipeline.gateway.config.settings import Route, RouteLimits
