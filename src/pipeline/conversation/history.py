@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -180,7 +181,7 @@ class History:
         Raises:
             StoreError: the session store failed. ConfigError: a function that the host gave to the profiles failed.
         """
-        with _FAILING_CLOSED:
+        with _failing_closed():
             trail = self._known()
             if isinstance(value, Message):
                 return trail.of(value)
@@ -193,7 +194,7 @@ class History:
         Raises:
             StoreError, ConfigError: as `origins`.
         """
-        with _FAILING_CLOSED:
+        with _failing_closed():
             return self._trail(messages, len(messages) if end is None else end)
 
     def marks(self, value: Traffic) -> frozenset[str]:
@@ -210,7 +211,7 @@ class History:
         own = messages_of(value)
         claims = Claims()
         if any(isinstance(part, ToolResultPart) for message in own for part in message.content):
-            with _FAILING_CLOSED:
+            with _failing_closed():
                 claims = self._known().claims
         return frozenset(digest for message in own for digest in claims.copy().read(message) if digest is not None)
 
@@ -417,16 +418,13 @@ def calls_in(message: Message) -> Iterator[tuple[str, ToolCallPart]]:
         yield from ((path, part_at(message, path)) for path in paths)
 
 
-class _FailingClosed:
+@contextmanager
+def _failing_closed() -> Iterator[None]:
     """A block that turns whatever the functions of the host raise into `ConfigError`, which refuses the run."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, PipelineError):
-            hint = f"a function of the profiles, or the conversation, raised {type(error).__name__}"
-            raise ConfigError("nobody can say where values come from", code="provenance.failed", hint=hint) from error
-
-
-_FAILING_CLOSED: Final = _FailingClosed()
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        hint = f"a function of the profiles, or the conversation, raised {type(error).__name__}"
+        raise ConfigError("nobody can say where values come from", code="provenance.failed", hint=hint) from error

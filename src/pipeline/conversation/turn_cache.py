@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from cmf.json.value import fields_of
 from cmf.json.value import replace as changed
-from cmf.message.message import Extensions, Message, RequestExtension
+from cmf.message.message import Message, RequestExtension
 from cmf.message.request import Request
 from pipeline.conversation.intake import LabelSources, TakenIn
 from pipeline.conversation.references import Reference, references
@@ -222,7 +222,7 @@ class KeptTurn:
             return None
         is_now, was = fields_of(own), fields_of(before)
         retold = frozenset(name for name in is_now | was if is_now.get(name) != was.get(name))
-        messages = _Retelling(own)
+        messages = _retelling(own)
         return replace(
             self,
             taken=replace(self.taken, messages=messages(self.taken.messages), request=own),
@@ -245,27 +245,26 @@ class KeptTurn:
         return WORK_PER_LINE * lines
 
 
-class _Retelling:
-    """Replaces the request facts of messages by `own`; the same message always gives the same new object."""
+def _retelling(own: RequestExtension) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    """What replaces the request facts of messages by `own`; the same object always gives the same new one."""
+    new: dict[int, Any] = {}  # by the id of the old one, which the turn before holds
 
-    def __init__(self, own: RequestExtension) -> None:
-        self._own = own
-        self._extensions: dict[int, Extensions | None] = {}
-        self._messages: dict[int, Message] = {}
-        self._all: dict[int, tuple[Message, ...]] = {}
-
-    def __call__(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        if id(messages) not in self._all:
-            self._all[id(messages)] = tuple(map(self._message, messages))
-        return self._all[id(messages)]
-
-    def _message(self, message: Message) -> Message:
-        if id(message) not in self._messages:
+    def retold(message: Message) -> Message:
+        if id(message) not in new:
             known = message.extensions
-            if id(known) not in self._extensions:
-                self._extensions[id(known)] = None if known is None else changed(known, request=self._own)
-            self._messages[id(message)] = changed(message, extensions=self._extensions[id(known)])
-        return self._messages[id(message)]
+            if id(known) not in new:
+                new[id(known)] = None if known is None else changed(known, request=own)
+            new[id(message)] = changed(message, extensions=new[id(known)])
+        made: Message = new[id(message)]
+        return made
+
+    def all_retold(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        if id(messages) not in new:
+            new[id(messages)] = tuple(map(retold, messages))
+        made: tuple[Message, ...] = new[id(messages)]
+        return made
+
+    return all_retold
 
 
 class TurnMemory:

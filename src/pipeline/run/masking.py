@@ -189,7 +189,12 @@ def _texts(item: Any, key: str = "", *, told: bool = False) -> Iterator[str]:
     JSON is given whole, as rules see it, because a name beside a number may identify that; of what is `told` so, only
     strings that are spelled otherwise there are given by themselves.
     """
-    if key in _JSON and not told and isinstance(item, Mapping | list) and not _holds_parts(item):
+    if (
+        key in _JSON
+        and not told
+        and isinstance(item, Mapping | list)
+        and not (isinstance(item, list) and any(isinstance(each, Mapping) and "content_type" in each for each in item))
+    ):
         told = True
         yield dumps(item).decode()
     if isinstance(item, Mapping):
@@ -214,10 +219,6 @@ def _is_literal(text: str) -> bool:
 
 _JSON: Final = frozenset({"arguments", "content", "custom", "extra", "input_schema"})
 _SMALL: Final = 10**8  # the numbers that secrets are have nine digits or more
-
-
-def _holds_parts(item: Any) -> bool:
-    return isinstance(item, list) and any(isinstance(each, Mapping) and "content_type" in each for each in item)
 
 
 def _replaced(item: Any, stand_ins: Mapping[str, str]) -> Any:

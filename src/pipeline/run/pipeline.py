@@ -314,7 +314,14 @@ class Pipeline:
             ran, committed = await waiting.call(self._committed, job, ran, facts, history, changes)
             if committed is None:
                 return None
-            is_kept = self._after_commit(job, ran, committed, history) or is_kept
+            if committed.record is not None and self._recording is not None and self._recording.kept is not None:
+                job.overtaken += (committed.record.id,)  # kept only if the run has to be recorded again
+                self._recording.kept(committed.record)
+                is_kept = True
+            publish_approvals(self.events, job.context, committed)
+            history.close(ran.outcome.value)
+            if ran.basis is not None:
+                publish_labels(self.events, ran.basis.session, ran.outcome)
         except BaseException as error:  # raised in a task, SystemExit would end the loop at once
             if waiting.is_cancelled(error):
                 raise
@@ -386,17 +393,6 @@ class Pipeline:
                 return ran, changes
         history.close(None)
         return ran, None
-
-    def _after_commit(self, job: _Job, ran: Ran, changes: Changes, history: History) -> bool:
-        """Publish what the commit changed, and remember the conversation. Returns whether it recorded the run."""
-        if changes.record is not None and self._recording is not None and self._recording.kept is not None:
-            job.overtaken += (changes.record.id,)  # kept only if the run has to be recorded again
-            self._recording.kept(changes.record)
-        publish_approvals(self.events, job.context, changes)
-        history.close(ran.outcome.value)
-        if ran.basis is not None:
-            publish_labels(self.events, ran.basis.session, ran.outcome)
-        return changes.record is not None
 
     @property
     def conversations(self) -> Holder:
