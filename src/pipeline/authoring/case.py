@@ -229,7 +229,11 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
         if spelled.get("subject") is not None:
             context = context.model_copy(update={"subject": as_subject(spelled["subject"])})
         traffic, before = _traffic(path, spelled)
-        profiles = spelled.get("profiles")
+        profiles, expect = spelled.get("profiles"), spelled.get("expect")
+        if expect is None:
+            raise ShapeError("the expectation is empty", path="expect", hint="write for example `expect: deny`")
+        if (history := history_trust(spelled.get("history", "claimed"))) is None:
+            raise ShapeError("neither claimed nor trusted", path="history", hint="leave it out")
         return Case(
             name=name,
             file=str(path),
@@ -237,9 +241,9 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
             traffic=traffic,
             context=context.model_copy(update={"history": before}) if before is not None else context,
             session=_read_as(SessionBefore, "session", spelled.get("session") or {}),
-            expected=_expectation(spelled.get("expect")),
+            expected=_read_as(Expectation, "expect", {"verdict": expect} if isinstance(expect, str) else expect),
             profiles=None if profiles is None else path.parent / str(profiles),
-            history=_history(spelled.get("history", "claimed")),
+            history=history,
             skip=None if spelled.get("skip") is None else str(spelled["skip"]),
         )
     except CaseError:
@@ -256,19 +260,6 @@ def _read_as(cls: type[_Read], key: str, value: Any) -> _Read:
         return cls.model_validate(value)
     except ShapeError as error:
         raise error.at(key) from None
-
-
-def _history(word: object) -> HistoryTrust:
-    if (trust := history_trust(word)) is None:
-        raise ShapeError("neither claimed nor trusted", path="history", hint="leave it out")
-    return trust
-
-
-def _expectation(spelled: Any) -> Expectation:
-    """The expectation; a string is short for the verdict."""
-    if spelled is None:
-        raise ShapeError("the expectation is empty", path="expect", hint="write for example `expect: deny`")
-    return _read_as(Expectation, "expect", {"verdict": spelled} if isinstance(spelled, str) else spelled)
 
 
 def _traffic(path: Path, spelled: Mapping[str, Any]) -> tuple[Traffic, Request | None]:
@@ -476,7 +467,12 @@ class _Dumper(yaml.SafeDumper):
 def recorded_case(entry: Entry, name: str | None = None) -> dict[str, Any]:
     """The case as in a case file; it expects the entry's recorded decision."""
     case: dict[str, Any] = {"name": name or entry.id, "description": f"Judged as {entry.id}."}
-    case |= _recorded_traffic(entry)
+    body = to_json(entry.traffic)
+    if isinstance(entry.traffic, Request) and body.keys() <= _PLAIN:
+        case["conversation"] = [_short_message(message) for message in body.get("messages", [])]
+        case |= {part: body[part] for part in ("model", "tools") if part in body}
+    else:
+        case["conversation"] = {"from": "canonical", "kind": type(entry.traffic).__name__.lower(), "body": body}
     context = to_json(entry.context)
     subject = context.pop("subject", None)
     if subject is not None:
@@ -510,19 +506,9 @@ def left_out(entry: Entry) -> Iterator[str]:
     return (what for what, facts in known.items() if facts)
 
 
-def _recorded_traffic(entry: Entry) -> dict[str, Any]:
-    body = to_json(entry.traffic)
-    if isinstance(entry.traffic, Request) and body.keys() <= _PLAIN:
-        spelled = {"conversation": [_short_message(message) for message in body.get("messages", [])]}
-        return spelled | {part: body[part] for part in ("model", "tools") if part in body}
-    return {"conversation": {"from": "canonical", "kind": type(entry.traffic).__name__.lower(), "body": body}}
-
-
 def _short_message(body: dict[str, Any]) -> dict[str, Any]:
     """The short spelling of a message that is one text; any other as it is."""
-    content = body.get("content", [])
-    if body.keys() == {"role", "content"} and len(content) == 1:
-        (part,) = content
-        if part.keys() == {"content_type", "text"} and part["content_type"] == "text":
-            return {"role": body["role"], "text": part["text"]}
+    match body:
+        case {"role": role, "content": [{"content_type": "text", "text": text, **more}], **rest} if not (more or rest):
+            return {"role": role, "text": text}
     return body

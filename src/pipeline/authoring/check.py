@@ -114,7 +114,12 @@ def check(job: Job) -> Report:
     except PolicyError as error:
         if not any(one.refuses and one.code == error.code for one in found):  # usually it is among them already
             found.append(_finding_of(error))
-        return _report(job, found, compiles=_compiles(sources))
+        compiles = True
+        try:
+            EmbeddedEngine(sources.modules, sources.data, [])
+        except PolicyError:
+            compiles = False
+        return _report(job, found, compiles=compiles)
     if cases:
         found += _never_hit(job, policies, cases)
     return _report(job, found, compiles=True)
@@ -136,14 +141,6 @@ def _is_own(job: Job, module: str) -> bool:
 
 def _finding_of(error: PolicyError) -> Finding:
     return Finding(error.code, Place(error.path, error.line, error.column), error.message, error.hint)
-
-
-def _compiles(sources: Sources) -> bool:
-    try:
-        EmbeddedEngine(sources.modules, sources.data, [])
-    except PolicyError:
-        return False
-    return True
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from pipeline.decisions.errors import EngineError, PolicyError
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.policy.analysis import Definition, Path, Place, Survey, SurveyedRule, text_at
 from pipeline.policy.entrypoints import is_generated
-from pipeline.policy.metadata import Rule
 from pipeline.policy.policy_set import PolicySet
 from pipeline.policy.portability import effect_paths
 
@@ -142,7 +141,12 @@ class Why:
         content = document if isinstance(document, bytes) else dumps(document)
         asking = _Queries(self, content, query_seconds)
         explained = []
-        for rule in self._wanted(loads(content), only):
+        rules, kind = {rule.id: rule for rule in self._policies.rules}, loads(content).get("kind")
+        for name in (only := None if only is None else list(only)) or ():
+            if name not in rules:
+                raise PolicyError(f"there is no rule {name}", hint=f"one of {', '.join(rules)}", code="policy.no-rule")
+        of_kind = self._policies.rules_for(ViewKind(kind)) if kind in set(ViewKind) else ()
+        for rule in of_kind if only is None else [rules[name] for name in only]:
             surveyed = {Effect(path[-1]): self._survey.rule(path) for path in effect_paths(rule)}
             bodies = {effect: asking.bodies(one, (), 0) for effect, one in surveyed.items() if one is not None}
             explained.append(RuleWhy(rule=rule.id, bodies=bodies))
@@ -166,16 +170,6 @@ class Why:
             named = [one for one in asked if not one.is_function and not _is_plain(one)]
             bodies += tuple(body for one in named for body in asking.bodies(one, (), 1))
         return bodies
-
-    def _wanted(self, document: Mapping[str, Any], only: Iterable[str] | None) -> list[Rule]:
-        known = {rule.id: rule for rule in self._policies.rules}
-        if only is None:
-            kind = document.get("kind")
-            return list(self._policies.rules_for(ViewKind(kind))) if kind in set(ViewKind) else []
-        for name in (only := list(only)):
-            if name not in known:
-                raise PolicyError(f"there is no rule {name}", hint=f"one of {', '.join(known)}", code="policy.no-rule")
-        return [known[name] for name in only]
 
 
 # -- generated functions -----------------------------------------------------------------------------------------------

@@ -71,21 +71,18 @@ class Source:
 
 def pages(rules: Sequence[Rule], source: Source, out: Path) -> dict[Path, str]:
     """Path → text: a page per rule, `<out>/<category>/<rule>.md`, and the list of all rules."""
-    made = {out / f"{rule.id}.md": "\n".join([*_page(rule, source, out), ""]) for rule in rules}
-    return {out / INDEX: "\n".join([*_list(rules, source), ""])} | made
+    index = [f"# {source.title}", "", f"{made_by(source.maker)} {source.about}".rstrip(), ""]
+    index += ["| rule | what it holds to | severity | kinds | standards |", "| --- | --- | --- | --- | --- |"]
+    for rule in rules:
+        link, standards = f"[{rule.id}]({rule.id}.md)", ", ".join(map(_plain, rule.standards))
+        index.append(f"| {link} | {_plain(rule.title)} | {rule.severity} | {len(rule.kinds)} | {standards} |")
+    written = {out / f"{rule.id}.md": "\n".join([*_page(rule, source, out), ""]) for rule in rules}
+    return {out / INDEX: "\n".join([*index, ""])} | written
 
 
 def made_by(maker: str) -> str:
     """The line on a page that names the command that made it."""
     return f"Made by `{maker}`: do not edit."
-
-
-def _list(rules: Sequence[Rule], source: Source) -> Iterator[str]:
-    yield from (f"# {source.title}", "", f"{made_by(source.maker)} {source.about}".rstrip(), "")
-    yield from ("| rule | what it holds to | severity | kinds | standards |", "| --- | --- | --- | --- | --- |")
-    for rule in rules:
-        link, standards = f"[{rule.id}]({rule.id}.md)", ", ".join(map(_plain, rule.standards))
-        yield f"| {link} | {_plain(rule.title)} | {rule.severity} | {len(rule.kinds)} | {standards} |"
 
 
 def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
@@ -110,7 +107,10 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
     yield from _samples(rule, source.folders, (out / rule.id).parent)
     for case in source.cases:
         if rule.id in case.rules:
-            yield from _case(case)
+            shown = {key: item for key, item in case.spelled.items() if key != "name"}
+            text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100).rstrip()
+            yield from ("", f"## Case: {_plain(case.name)}", "")
+            yield from [f"See `{case.file}`."] if len(text) > MAX_SHOWN else _fenced("yaml", text)
 
 
 def _wait(one: Lookahead) -> str:
@@ -145,13 +145,6 @@ def _samples(rule: Rule, folders: Sequence[Path], page: Path) -> Iterator[str]:
         outcome, _, words = path.stem.partition("_")
         where = quote(Path(os.path.relpath(path, page)).as_posix())
         yield f"| [{_plain(words.replace('_', ' '))}]({where}) | {OUTCOMES.get(outcome, outcome)} |"
-
-
-def _case(case: Case) -> Iterator[str]:
-    shown = {key: item for key, item in case.spelled.items() if key != "name"}
-    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100).rstrip()
-    yield from ("", f"## Case: {_plain(case.name)}", "")
-    yield from [f"See `{case.file}`."] if len(text) > MAX_SHOWN else _fenced("yaml", text)
 
 
 def _fenced(language: str, text: str) -> Iterable[str]:

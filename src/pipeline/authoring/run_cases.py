@@ -105,8 +105,12 @@ def _problems(expected: Expectation, outcome: Outcome) -> Iterator[str]:
     yield from _lacks("rules", expected.rules_include, rules)
     yield from _not_exactly("codes", expected.codes, {hit.code for _, hit in hits})
     yield from _failures(expected, hits)
-    if expected.labels_include or expected.labels_exclude:
-        yield from _labels(expected, outcome)
+    if outcome.value is None and (expected.labels_include or expected.labels_exclude):
+        yield "labels: nothing was allowed, so the session got none"
+    elif outcome.value is not None:
+        yield from _lacks("labels", expected.labels_include, outcome.labels)
+        if surplus := sorted(outcome.labels & set(expected.labels_exclude)):
+            yield f"labels: {', '.join(surplus)} was added, which was not expected"
     for at, view in expected.views.items():
         named = [got for number, got in enumerate(decision.views) if at in (str(number), got.path)]
         if named:
@@ -145,15 +149,6 @@ def _not_exactly(what: str, expected: Sequence[str] | None, got: Iterable[str]) 
 def _lacks(what: str, expected: Sequence[str], got: Iterable[str]) -> Iterator[str]:
     if missing := sorted(set(expected) - set(got)):
         yield f"{what}: expected {', '.join(missing)} among {', '.join(sorted(got)) or 'none'}"
-
-
-def _labels(expected: Expectation, outcome: Outcome) -> Iterator[str]:
-    if outcome.value is None:
-        yield "labels: nothing was allowed, so the session got none"
-        return
-    yield from _lacks("labels", expected.labels_include, outcome.labels)
-    if surplus := sorted(outcome.labels & set(expected.labels_exclude)):
-        yield f"labels: {', '.join(surplus)} was added, which was not expected"
 
 
 def _view_problems(at: str, expected: ViewExpectation, got: ViewDecision) -> Iterator[str]:

@@ -28,7 +28,6 @@ from pipeline.decisions.timestamps import instant_of, iso, micros
 from pipeline.review.summary import extent, hits, named, readable, sentence, skipped
 
 if TYPE_CHECKING:
-    from pipeline.audit.bundle import Manifest
     from pipeline.audit.heads import Signer
     from pipeline.audit.query import Query
     from pipeline.audit.verification import Report
@@ -324,8 +323,13 @@ def _print_report(report: Report) -> None:
     for log in report.logs:
         beyond = f", {log.unprotected} beyond the last exported head" if report.anchored else ""
         typer.echo(f"{visible(log.log)}  {counted(log.records, 'record')}, {counted(log.heads, 'head')}{beyond}")
-    if report.manifest is not None:
-        _print_manifest(report.manifest)
+    if (manifest := report.manifest) is not None:
+        what = "everything" if manifest.selection is None else f"selection: {manifest.selection}"
+        by = "not signed" if manifest.signed_by is None else f"signed by {manifest.signed_by}"
+        said = f"bundle  {what}  {counted(manifest.records, 'record')}, made {iso(manifest.made_at)}, {by}"
+        typer.echo(visible(said))
+        if manifest.signed_by is None:
+            typer.echo("not checked: the selection, and whether records, policies or reviews were removed since")
     for problem in report.problems[:_SHOWN]:
         where = [problem.log, "" if problem.place is None else f"place {problem.place}", problem.record or ""]
         typer.echo(visible(f"FAILS  {problem.code}  {'  '.join(part for part in where if part)}  {problem.message}"))
@@ -340,14 +344,6 @@ def _print_report(report: Report) -> None:
         typer.echo(f"not checked: {why}")
     problems = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
     typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{problems}")
-
-
-def _print_manifest(manifest: Manifest) -> None:
-    asked = "everything" if manifest.selection is None else f"selection: {manifest.selection}"
-    by = "not signed" if manifest.signed_by is None else f"signed by {manifest.signed_by}"
-    typer.echo(visible(f"bundle  {asked}  {counted(manifest.records, 'record')}, made {iso(manifest.made_at)}, {by}"))
-    if manifest.signed_by is None:
-        typer.echo("not checked: the selection, and whether records, policies or reviews were removed since")
 
 
 def _print_record(record: Placed, output: WrittenAs) -> None:

@@ -59,7 +59,8 @@ def command(
     with one_line_errors(policies=policies or ()):
         before = None if baseline is None else _read(baseline)
         loaded = load_policies(policies)
-        files = _files(file)
+        folders = (path for name in ("*.jsonl", "*.jsonl.gz") for path in file.rglob(name))
+        files = sorted(folders) if file.is_dir() else [file]
         total = sum(1 for path in files for _ in recorded_input.lines(path))
         if not total:
             fail(f"{file}: no records; create some with `cmf eval --record`", Exit.USAGE)
@@ -85,12 +86,6 @@ def command(
     for line in slower:
         typer.echo(f"cmf: slower than the baseline: {line}", err=True)
     raise typer.Exit(int(Exit.REFUSED if slower else Exit.OK))
-
-
-def _files(place: Path) -> list[Path]:
-    if not place.is_dir():
-        return [place]
-    return sorted(path for name in ("*.jsonl", "*.jsonl.gz") for path in place.rglob(name))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -129,7 +129,7 @@ _TYPE_ERROR: Final = "opa.rego-type-error"
 
 def _opa(folder: Path) -> list[Finding]:
     """The findings of OPA's compiler in strict mode, with the schema of our input."""
-    from pipeline.authoring.schemas import schema_of
+    from pipeline.cli.schema import schema_of
 
     opa = _needed("opa", folder)
     with tempfile.TemporaryDirectory(prefix="cmf-") as scratch:

@@ -40,18 +40,16 @@ def command(
 
     logging.getLogger("cmf").addHandler(logging.NullHandler())  # losses are reported once, below
     with one_line_errors(file), loss.collecting() as losses:
-        output = _stream(file, source, target) if kind == "stream" else _document(file, source, target, kind)
+        if kind == "stream":
+            output = _stream(file, source, target)
+        else:
+            output = dumps(encoded(read_wire(file, source, kind).traffic, target)).decode()
         for lost in losses:
             typer.echo(f"cmf: dropped {visible(lost.block_type)}: {visible(lost.reason)} [{lost.adapter}]", err=True)
         if strict and losses:
-            raise LossyProjectionError(
-                f"{len(losses)} blocks cannot be expressed in {target}", hint="leave out --strict to drop them"
-            )
+            hint = "leave out --strict to drop them"
+            raise LossyProjectionError(f"{len(losses)} blocks cannot be expressed in {target}", hint=hint)
     typer.echo(escaped(output))
-
-
-def _document(file: str, source: str, target: str, kind: str) -> str:
-    return dumps(encoded(read_wire(file, source, kind).traffic, target)).decode()
 
 
 def encoded(value: Message | Request | Response, target: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -26,6 +26,7 @@ def command(
     """Write a page for each rule from its METADATA, settings, samples and cases, and an index."""
     from pipeline.authoring.case import read_cases
     from pipeline.authoring.rule_pages import Settings, Source, pages
+    from pipeline.policy.analysis import data_at
     from pipeline.run.assembly import load_policies
 
     with one_line_errors(policies=[policy_directory(directory)]):
@@ -39,7 +40,13 @@ def command(
         title="The rules",
         folders=[policy_place(SHIPPED), policy_directory(directory)],
         sections={},
-        settings=[Settings(title="Settings", values=_defaults(policies.data), file="cmf/defaults/data.json")],
+        settings=[
+            Settings(
+                title="Settings",
+                values=data_at(policies.data, ("cmf", "defaults")) or {},
+                file="cmf/defaults/data.json",
+            )
+        ],
         cases=cases,
     )
     written = pages(policies.rules, source, folder)
@@ -51,12 +58,6 @@ def command(
     except OSError as error:
         fail(f"{folder}: cannot be written: {error.strerror}; give another --out", Exit.USAGE)
     typer.echo(f"{folder}: {counted(len(policies.rules), 'rule')}")
-
-
-def _defaults(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    own = data.get("cmf")
-    defaults = own.get("defaults") if isinstance(own, Mapping) else None
-    return defaults if isinstance(defaults, Mapping) else {}
 
 
 def _is_ours(path: Path) -> bool:

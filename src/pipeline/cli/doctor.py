@@ -101,16 +101,12 @@ def command(
         typer.echo(json.dumps({"ok": not counts[Status.PROBLEM], "checks": checks}, indent=1))
     else:
         for result in results:
-            typer.echo(_line(result))
+            hint = f"; {result.hint}" if result.hint else ""
+            code = f" [{result.code}]" if result.code else ""
+            typer.echo(f"{result.check:<10} {result.status:<8} {result.message}{hint}{code}")
         problems, warnings = (counted(counts[status], status) for status in (Status.PROBLEM, Status.WARNING))
         typer.echo(f"{problems}, {warnings}")
     raise typer.Exit(int(counts[Status.PROBLEM] > 0))
-
-
-def _line(result: CheckResult) -> str:
-    hint = f"; {result.hint}" if result.hint else ""
-    code = f" [{result.code}]" if result.code else ""
-    return f"{result.check:<10} {result.status:<8} {result.message}{hint}{code}"
 
 
 _HOMES: Final = re.compile(r"/(?:home|Users)/[^/\s]+")
@@ -136,7 +132,8 @@ def examined(config: Path | None, *, upstreams: bool) -> Iterator[CheckResult]:
     if config is None:
         message = "no cmf.yaml here, so store, audit log and upstreams are not checked; give a file with -c"
         yield _ok("settings", message)
-        yield from _safe("policies", _own_policies)
+        own = (Path("policy"),) if Path("policy").is_dir() else None
+        yield from _safe("policies", partial(_sets, own, "policy" if own else "shipped"))
         return
     known = _Known()
     yield from _safe("settings", lambda: _settings(config, known))
@@ -282,12 +279,6 @@ def _tools(settings: Settings) -> Iterator[CheckResult]:
         yield _warning("tools", f"nothing is known of the tools of {', '.join(modes['off'])}", hint)
     else:
         yield _ok("tools", message)
-
-
-def _own_policies() -> Iterator[CheckResult]:
-    """The policies of the current project, or the shipped ones."""
-    here = Path("policy")
-    yield from _sets((here,), "policy") if here.is_dir() else _sets(None, "shipped")
 
 
 def _sets(named: tuple[Path, ...] | None, what: str, signed_by: Verification | None = None) -> Iterator[CheckResult]:

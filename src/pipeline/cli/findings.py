@@ -48,8 +48,11 @@ def write_report(
             _write_junit(name, cases)
         case "github":
             _write_github(findings)
-        case "sarif":
-            _write_sarif(findings)
+        case "sarif":  # 2.1.0, which code hosts show beside the lines
+            codes = sorted({finding.code for finding in findings})
+            driver = {"name": "cmf", "version": version("cmf-pipeline"), "rules": [{"id": code} for code in codes]}
+            run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}
+            write_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
 
 
 def _write_github(findings: Sequence[Finding]) -> None:
@@ -90,15 +93,12 @@ def _write_junit(name: str, cases: Sequence[JUnitCase]) -> None:
     typer.echo(f'<testsuite {head} skipped={_attribute(skipped)} errors="0">')
     for case in cases:
         spelled = f"classname={_attribute(case.suite)} name={_attribute(case.name)}"
-        typer.echo(f'<testcase {spelled} time="{case.seconds:.3f}">{_outcome(case)}</testcase>')
+        outcome = "" if case.skipped is None else f"<skipped message={_attribute(case.skipped)}/>"
+        if case.failure is not None:
+            first = _attribute(case.failure.partition("\n")[0])
+            outcome = f"<failure message={first}>{escape(visible_lines(case.failure))}</failure>"
+        typer.echo(f'<testcase {spelled} time="{case.seconds:.3f}">{outcome}</testcase>')
     typer.echo("</testsuite>\n</testsuites>")
-
-
-def _outcome(case: JUnitCase) -> str:
-    if case.failure is not None:
-        first = case.failure.partition("\n")[0]
-        return f"<failure message={_attribute(first)}>{escape(visible_lines(case.failure))}</failure>"
-    return "" if case.skipped is None else f"<skipped message={_attribute(case.skipped)}/>"
 
 
 def _attribute(item: object) -> str:
@@ -111,14 +111,6 @@ def visible_lines(text: str) -> str:
 
 
 _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-
-
-def _write_sarif(findings: Sequence[Finding]) -> None:
-    """Write SARIF 2.1.0, which code hosts show beside the lines."""
-    codes = sorted({finding.code for finding in findings})
-    driver = {"name": "cmf", "version": version("cmf-pipeline"), "rules": [{"id": code} for code in codes]}
-    run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}
-    write_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
 
 
 def _result(finding: Finding) -> dict[str, Any]:

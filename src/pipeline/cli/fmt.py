@@ -33,7 +33,9 @@ def command(
         fail(f"{folder}: no such directory; give another one", Exit.USAGE)
     listed = run_program(opa, ["fmt", "--list", folder])
     if listed.returncode != 0:
-        fail(f"{_complaint(listed.stderr)}; correct it, then format", Exit.POLICY)
+        lines = [line.strip() for line in listed.stderr.splitlines() if line.strip()] or ["opa fmt failed"]
+        complaint = next((line for line in lines if ".rego:" in line), lines[0])  # it names a place
+        fail(f"{complaint}; correct it, then format", Exit.POLICY)
     stale = [name for name in listed.stdout.split("\n") if name]
     for name in stale:
         if diff:
@@ -43,12 +45,6 @@ def command(
     if stale and not (check or diff):
         run_program(opa, ["fmt", "--write", folder])
     raise typer.Exit(int(Exit.REFUSED if check and stale else Exit.OK))
-
-
-def _complaint(output: str) -> str:
-    """The first line of OPA's error that names a place."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["opa fmt failed"]
-    return next((line for line in lines if ".rego:" in line), lines[0])
 
 
 def _difference(name: str, formatted: str) -> str:

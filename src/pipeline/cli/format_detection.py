@@ -31,13 +31,13 @@ def _parts(body: Body) -> Iterator[Mapping[str, Any]]:
         yield from _objects(message.get("content"))
 
 
-def _canonical_request(body: Body) -> bool:
-    return any("content_type" in part for part in _parts(body)) and "choices" not in body
+def _canonical(body: Body) -> bool:
+    return any("content_type" in part for part in _parts(body))
 
 
 def _canonical_response(body: Body) -> bool:
     messages = _objects([choice.get("message") for choice in _objects(body.get("choices"))])
-    return any("content_type" in part for message in messages for part in _parts(message))
+    return any(map(_canonical, messages))
 
 
 def _ui(body: Body) -> bool:
@@ -89,7 +89,7 @@ def _with_messages(fits: Callable[[Body], bool]) -> Callable[[Body], bool]:
 
 # The first match wins: unmistakable formats first, then those with fields of their own, then the widely copied one.
 _SHAPES: Final[tuple[tuple[str, Kind, Callable[[Body], bool]], ...]] = (
-    ("canonical", "request", _canonical_request),
+    ("canonical", "request", lambda body: _canonical(body) and "choices" not in body),
     ("canonical", "response", _canonical_response),
     ("mcp", "response", lambda body: "jsonrpc" in body and ("result" in body or "error" in body)),
     ("mcp", "request", _has("jsonrpc")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -72,7 +72,8 @@ def command(
             fail(f"{records}: no records; create some with `cmf eval --record`", Exit.USAGE)
         wanted = min(total, sample or total)
         on_progress = opened.enter_context(progress("comparing", wanted))
-        sampled = _sampled(recorded(), total, wanted)
+        # Evenly spread, the same ones each time.
+        sampled = (line for at, line in enumerate(recorded()) if at * wanted // total != (at - 1) * wanted // total)
         impact = impact_of(
             sampled, before, after, expected=wanted, profiles=profiles, jobs=jobs, on_progress=on_progress, ray=ray
         )
@@ -91,11 +92,6 @@ def command(
         newly = impact.counts[Change.NEWLY_DENIED]
         typer.echo(f"cmf: {newly} newly denied, more than the {max_newly_denied} allowed", err=True)
     raise typer.Exit(int(Exit.REFUSED if exceeded else Exit.OK))
-
-
-def _sampled(lines: Iterable[bytes], total: int, wanted: int) -> Iterator[bytes]:
-    """`wanted` of `total` lines, evenly spread, the same ones each time."""
-    return (line for at, line in enumerate(lines) if at * wanted // total != (at - 1) * wanted // total)
 
 
 def _silent(impact: Impact, before: PolicySet, after: PolicySet) -> list[str]:

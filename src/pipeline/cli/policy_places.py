@@ -123,7 +123,7 @@ class Places:
 
     def of(self, hit: Hit) -> str:
         """`file:line` of the definition that produced `hit`; empty if it is not a rule of the set."""
-        from pipeline.review.rules import line_of
+        from pipeline.policy.analysis import line_of
 
         if (path := self._rules.get(hit.rule)) is None:
             return ""

@@ -204,11 +204,13 @@ def show_changes(before: Traffic, after: Traffic, target: str) -> None:
 
     out = console()
     out.print()
-    pairs = [("message", _content(before), _content(after))]
+    # The pipeline adds extensions.
+    pairs = [("message", *(_without_extensions(value.model_dump()) for value in (before, after)))]
     if target != "canonical":
         pairs.append((target, encoded(before, target), encoded(after, target)))
     for name, old, new in pairs:
-        lines = list(_diff(name, old, new))
+        texts = escaped_json(old).splitlines(), escaped_json(new).splitlines()
+        lines = list(difflib.unified_diff(*texts, f"{name} as it came", f"{name} as it goes out", lineterm=""))
         if not lines:
             out.print(Text(f"{name}: no changes", "green"))
         for line in lines:
@@ -218,17 +220,7 @@ def show_changes(before: Traffic, after: Traffic, target: str) -> None:
 _DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def _content(value: Traffic) -> Any:
-    """The canonical form without extensions, which the pipeline adds."""
-    return _without_extensions(value.model_dump())
-
-
 def _without_extensions(item: Any) -> Any:
     if isinstance(item, dict):
         return {key: _without_extensions(each) for key, each in item.items() if key != "extensions"}
     return [_without_extensions(each) for each in item] if isinstance(item, list) else item
-
-
-def _diff(name: str, old: Any, new: Any) -> Iterator[str]:
-    old_lines, new_lines = escaped_json(old).splitlines(), escaped_json(new).splitlines()
-    yield from difflib.unified_diff(old_lines, new_lines, f"{name} as it came", f"{name} as it goes out", lineterm="")

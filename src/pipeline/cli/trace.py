@@ -20,7 +20,7 @@ from pipeline.cli.options import TraceLevel
 from pipeline.cli.policy_places import Places
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.rendering import progress
-from pipeline.cli.why import ViewExplanation, body_lines, explanation_of, files_by_module, headline, value_text
+from pipeline.cli.why import ViewExplanation, body_lines, explanation_of, headline, value_text
 from pipeline.decisions.display import counted, visible
 from pipeline.engines.recording import Tap
 from pipeline.engines.rego_tests import Printing, prints
@@ -67,15 +67,15 @@ class Traced:
         views, seen = self.outcome.decision.views, self.tap.documents()
         notes = self._notes() if level != "fails" else {}
         why = Why(self.policies) if level != "notes" else None
-        places = files_by_module(self.policies, self.directories)
-        seen_anyway = Visible.of(self)
+        places = Places(self.policies, self.directories)
+        shown = Shown.of(self)
         with progress("tracing", len(views)) as done:
             for view in views:
                 documents = seen.get(view.path, [])
                 below = [*notes.get(view.path, ())]
                 if why is not None:
                     explanation = explanation_of(why, self.policies, view, documents, done)
-                    below += _bodies(explanation, level, places, seen_anyway.among(documents))
+                    below += _bodies(explanation, level, places, shown.among(documents))
                 if below:
                     yield f"trace {visible(view.path)}  {view.kind}  {view.verdict.value}"
                     yield from below
@@ -94,7 +94,7 @@ class Traced:
         return notes
 
 
-def _bodies(explanation: ViewExplanation, level: TraceLevel, places: Mapping[str, str], shown: Shown) -> Iterator[str]:
+def _bodies(explanation: ViewExplanation, level: TraceLevel, places: Places, shown: Shown) -> Iterator[str]:
     """For each rule that did not hit, the body that got furthest; or all bodies of all rules."""
     chosen: list[tuple[str, str, Body]] = []
     for rule in explanation.rules:
@@ -110,31 +110,7 @@ def _bodies(explanation: ViewExplanation, level: TraceLevel, places: Mapping[str
 # -- which values may be shown -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Visible:
-    """What is visible without a trace: the output, any part of which may be repeated, and single values."""
-
-    whole: str
-    leaves: frozenset[str]
-
-    @classmethod
-    def of(cls, traced: Traced) -> Visible:
-        """What `cmf eval` prints, and what the policies contain."""
-        own = {text for module in traced.policies.modules for text in _LITERAL.findall(module.text)}
-        also = [traced.outcome.decision.to_json(), traced.policies.data]
-        return cls("\n".join(_leaves(traced.wire)), frozenset(own | {*_leaves(also)}))
-
-    def among(self, documents: Sequence[Mapping[str, Any]]) -> Shown:
-        """The same plus subject and session, for a view that policy saw as these documents."""
-        context = {leaf for document in documents for leaf in _leaves([*_context(document)])}
-        content = [{**document, "size_bytes": None} for document in documents]
-        numbers = {number for leaf in _leaves(content) for number in _NUMBER.findall(leaf)}
-        return Shown(self.whole, self.leaves | context, frozenset(numbers))
-
-
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-
-
 _LITERAL: Final = re.compile(r'(?<=")(?:[^"\\\n]|\\.)*(?=")|(?<=`)[^`]*(?=`)|\b[0-9]+(?:\.[0-9]+)?\b')
 _SUBJECT: Final = ("id", "type", "roles", "permissions", "teams")
 
@@ -163,11 +139,29 @@ def _leaves(value: Any) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a view's values are written: visible ones as they are, others by their size only."""
+    """How a view's values are written: as they are if visible without a trace, otherwise by their size only.
+
+    Visible are parts of `whole`, the output, and `leaves`. Of `numbers`, those that policy saw in the view, only these
+    are; any other number is not content.
+    """
 
     whole: str
     leaves: frozenset[str]
-    numbers: frozenset[str]  # numbers that policy saw in the view; any other is not content
+    numbers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, traced: Traced) -> Shown:
+        """By what `cmf eval` prints, and what the policies contain."""
+        own = {text for module in traced.policies.modules for text in _LITERAL.findall(module.text)}
+        also = [traced.outcome.decision.to_json(), traced.policies.data]
+        return cls("\n".join(_leaves(traced.wire)), frozenset(own | {*_leaves(also)}))
+
+    def among(self, documents: Sequence[Mapping[str, Any]]) -> Shown:
+        """The same with subject and session, for a view that policy saw as these documents."""
+        context = {leaf for document in documents for leaf in _leaves([*_context(document)])}
+        content = [{**document, "size_bytes": None} for document in documents]
+        numbers = {number for leaf in _leaves(content) for number in _NUMBER.findall(leaf)}
+        return Shown(self.whole, self.leaves | context, frozenset(numbers))
 
     def text(self, value: Any) -> str:
         """The value on one line."""
@@ -178,11 +172,8 @@ class Shown:
             return {self._masked(key): self._masked(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self._masked(item) for item in value]
-        if value is None or isinstance(value, bool) or self._is_seen(str(value)):
+        if value is None or isinstance(value, bool) or str(value) in self.leaves or str(value) in self.whole:
             return value
         if isinstance(value, str):
             return f"<{counted(len(value), 'character')}>"
         return "<number>" if str(abs(value)) in self.numbers else value
-
-    def _is_seen(self, text: str) -> bool:
-        return text in self.leaves or text in self.whole

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from cmf.enums import ViewKind
 from pipeline.cli.options import (
-    SHIPPED,
     ContextFile,
     Entrypoint,
     File,
@@ -22,9 +21,8 @@ from pipeline.cli.options import (
     OutputAs,
     PolicyOption,
     SubjectId,
-    policy_place,
 )
-from pipeline.cli.policy_places import chosen, file_of
+from pipeline.cli.policy_places import Places, chosen
 from pipeline.cli.reading import Exit, check_has_none, fail, one_line_errors, read_context, read_wire
 from pipeline.cli.rendering import console, progress, write_json
 from pipeline.decisions.display import counted, escaped_json, meant, visible
@@ -105,17 +103,11 @@ def command(
             explanations = [
                 explanation_of(why, loaded, asked, seen.get(asked.path, []), done, rule=rule) for asked in views
             ]
-    places = files_by_module(loaded, policies)
+    places = Places(loaded, policies)
     if output == "json":
         write_json(_document(decision, explanations, places))
     else:
         _show(explanations, places, rule)
-
-
-def files_by_module(policies: PolicySet, directories: Sequence[Path] | None) -> dict[str, str]:
-    """The path of each module → its file, as `file_of` writes it."""
-    homes = [policy_place(SHIPPED), *(directories or ())]
-    return {module.path: file_of(module.path, homes) for module in policies.modules}
 
 
 def explanation_of(
@@ -173,7 +165,7 @@ def _check_rule(policies: PolicySet, rule: str) -> None:
 # -- JSON output -------------------------------------------------------------------------------------------------------
 
 
-def _document(decision: Decision, explanations: Sequence[ViewExplanation], places: Mapping[str, str]) -> dict[str, Any]:
+def _document(decision: Decision, explanations: Sequence[ViewExplanation], places: Places) -> dict[str, Any]:
     return {
         "verdict": decision.verdict.value,
         "action": decision.action.value,
@@ -183,23 +175,19 @@ def _document(decision: Decision, explanations: Sequence[ViewExplanation], place
                 "kind": explanation.view.kind,
                 "uri": explanation.view.uri,
                 "verdict": explanation.view.verdict.value,
-                "rules": [
-                    {"rule": rule.rule, "file": _file(rule, places), "hit": bool(rule.hits), "bodies": _bodies(rule)}
-                    for rule in explanation.rules
-                ],
-                "bodies": [{"file": places[body.place.module], **_body(body)} for body in explanation.own],
+                "rules": [_rule(rule, places) for rule in explanation.rules],
+                "bodies": [{"file": places.file(body.place.module), **_body(body)} for body in explanation.own],
             }
             for explanation in explanations
         ],
     }
 
 
-def _file(rule: RuleWhy, places: Mapping[str, str]) -> str:
-    return next(places[body.place.module] for bodies in rule.bodies.values() for body in bodies)
-
-
-def _bodies(rule: RuleWhy) -> list[dict[str, Any]]:
-    return [{"effect": effect.value, **_body(body)} for effect, bodies in rule.bodies.items() for body in bodies]
+def _rule(rule: RuleWhy, places: Places) -> dict[str, Any]:
+    bodies = [(effect, body) for effect, of_effect in rule.bodies.items() for body in of_effect]
+    shown = [{"effect": effect.value, **_body(body)} for effect, body in bodies]
+    file = places.file(bodies[0][1].place.module)
+    return {"rule": rule.rule, "file": file, "hit": bool(rule.hits), "bodies": shown}
 
 
 def _body(body: Body) -> dict[str, Any]:
@@ -235,7 +223,7 @@ def value_text(value: Any) -> str:
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
-def _show(explanations: Sequence[ViewExplanation], places: Mapping[str, str], rule: str | None) -> None:
+def _show(explanations: Sequence[ViewExplanation], places: Places, rule: str | None) -> None:
     out = console()
     for explanation in explanations:
         uri = "" if explanation.view.uri is None else f"  {visible(explanation.view.uri)}"
@@ -271,7 +259,7 @@ def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body
     return [*rule.hits, *broken] or [(effect, body) for effect, body in rule.near_misses[:1] if body.held]
 
 
-def _show_body(out: Console, name: str, places: Mapping[str, str], effect: str, body: Body) -> None:
+def _show_body(out: Console, name: str, places: Places, effect: str, body: Body) -> None:
     word, rest = headline(name, places, effect, body)
     out.print(Text.assemble("  ", (word, _STYLES[word.strip()]), f"  {rest}"))
     for line in body_lines(body):
@@ -282,12 +270,12 @@ _FEW: Final = 5  # rules that are named, where each stopped at its first express
 _STYLES: Final = {"hit": "bold red", "true": "green", "near": "yellow", "no": "yellow"}
 
 
-def headline(name: str, places: Mapping[str, str], effect: str, body: Body) -> tuple[str, str]:
+def headline(name: str, places: Places, effect: str, body: Body) -> tuple[str, str]:
     """How far a body got, as a word of up to four letters; and the body, its place, and how much of it holds."""
     held = "hit" if effect else "true"
     word = held if body.holds else "near" if body.held else "no"
     passed = "" if body.holds else f"  {body.held} of {body.of} hold"
-    return f"{word:<4}", f"{name}  {visible(places[body.place.module])}:{body.place.line}{effect}{passed}"
+    return f"{word:<4}", f"{name}  {visible(places.file(body.place.module))}:{body.place.line}{effect}{passed}"
 
 
 def body_lines(body: Body, shown: Callable[[Any], str] = value_text, indent: str = "        ") -> Iterator[str]:

@@ -121,6 +121,19 @@ def offset_of(text: str, line: int, column: int) -> int:
     return before + min(max(column - 1, 0), len(lines[line - 1]) if 0 < line <= len(lines) else 0)
 
 
+def line_of(text: str, effect: str, code: str) -> int:
+    """The line, from 1, of the definition of `effect` that contains `code`; else of the first one, or the package."""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if re.match(rf"{re.escape(effect)}\b", line)]
+    for start in starts:
+        rest = range(start + 1, len(lines))
+        after = next((n for n in rest if re.match(r"[a-z#}]", lines[n]) and lines[n] != "}"), len(lines))
+        if f'"{code}"' in "\n".join(lines[start:after]):
+            return start + 1
+    packages = (number for number, line in enumerate(lines) if line.startswith("package"))
+    return next(iter([*starts, *packages]), 0) + 1
+
+
 def text_at(text: bytes, span: Sequence[int]) -> str:
     """The part of a module's text between two of the survey's offsets, which count bytes."""
     return text[span[0] : span[1]].decode()

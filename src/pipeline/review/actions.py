@@ -54,7 +54,7 @@ def review_session(site: Site, visit: Visit) -> Answer:
     if site.catalog.session(subject, session) is None:
         raise Refused(404, "review.unknown", "There is no such session.")
     site.record(visit, "review", "review", {"session": {"subject": subject, "id": session}, **_review_details(visit)})
-    return _to_session(subject, session)
+    return Redirect("/session", {"subject": subject, **({} if session is None else {"session": session})})
 
 
 def review_found(site: Site, visit: Visit) -> Answer:
@@ -311,7 +311,3 @@ def check(site: Site, _visit: Visit) -> Answer:
 
 def _session(visit: Visit) -> tuple[str, str | None]:
     return visit.form.get("subject", "anonymous"), visit.form.get("session")
-
-
-def _to_session(subject: str, session: str | None) -> Redirect:
-    return Redirect("/session", {"subject": subject, **({} if session is None else {"session": session})})

@@ -23,7 +23,7 @@ from pipeline.store.records import Part, Placed, Search, is_behind, part_after, 
 
 SEVERITIES: Final = ("info", "warn", "high", "critical")
 EDITS: Final = frozenset({"redact", "rewrite", "strip_tool"})
-_EYES, _UNCOVERED, _DISPOSED, _SIGNED = 1, 2, 4, 8
+_EYES, _UNCOVERED, _DISPOSED, _SIGNED, _EDITED = 1, 2, 4, 8, 16
 _DONE: Final = _DISPOSED | _SIGNED
 _MEMBER: Final = bytes.maketrans(b"01", b"\x00\x01")
 P = ParamSpec("P")
@@ -85,7 +85,6 @@ class Catalog:
         self._signed_by: dict[int, str] = {}
         self._disposed_at: dict[int, int] = {}  # time of the first disposition
         self._after: dict[str, list[Annotation]] = {}  # later annotations of a signature
-        self._edited: set[int] = set()
         self._made: dict[tuple[str, str], tuple[int, int]] = {}  # cached bit sets, and how many records they cover
         self.annotations: dict[str, Annotation] = {}
         self._about: dict[str, list[Annotation]] = {}
@@ -267,8 +266,7 @@ class Catalog:
         elif name == "excused":
             self._flags[at] |= _EYES
         elif name == "effect" and value in EDITS:
-            self._flags[at] |= _EYES
-            self._edited.add(at)
+            self._flags[at] |= _EYES | _EDITED
         elif name == "severity" and value in SEVERITIES:
             session = self._session_list[self._session_of[at]]
             session.severity = max(session.severity, SEVERITIES.index(value))
@@ -277,10 +275,9 @@ class Catalog:
         """Add a decision, whose facts are indexed by now, to its session."""
         session = self._session_list[self._session_of[at]]
         flags = self._flags[at]
-        session.edited += at in self._edited
+        session.edited += bool(flags & _EDITED)
         session.uncovered += bool(flags & _UNCOVERED)
         session.open += bool(flags & _EYES)
-        self._edited.discard(at)
 
     def _note(self, name: str, value: str, at: int) -> None:
         self._values.setdefault(name, {}).setdefault(value, array("I")).append(at)

@@ -7,6 +7,7 @@ import functools
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -83,41 +84,24 @@ class Rejudging:
         entry = read_entry(line)
         clean = entry if entry.masked else Masking().masked(entry)
         traffic = entry.to_json()["traffic"]
-        page: Json = {"traffic": traffic, "case": case_text(clean), "judged": self._judged(entry)}
-        return page | self._then(entry, traffic)
-
-    def _then(self, entry: Entry, traffic: Json) -> Json:
-        """The output then, compared with the input; and for each rule that hit, its source with its values."""
-        with self._lock:
-            try:
-                judge = self._judge(str(entry.decision["revision"]))
-                outcome = None if judge is None else judge.outcome(entry)
-                if judge is None or outcome is None or not agrees(entry, outcome.decision):
-                    return {"out": None, "why": []}
-                why = list(_explained_hits(judge, outcome.decision))
-            except PipelineError:
-                return {"out": None, "why": []}
-        if outcome.value is None:
-            return {"out": {"goes": False, "parts": []}, "why": why}
-        changed = differences(_content(traffic), _content(to_json(outcome.value)))
-        return {"out": {"goes": True, "parts": changed}, "why": why}
-
-    def _judged(self, entry: Entry) -> list[Json]:
-        own = str(entry.decision["revision"])
-        rows: list[Json] = []
+        own, rows = str(entry.decision["revision"]), list[Json]()
+        then: Json = {"out": None, "why": []}
         with self._lock:
             for revision in dict.fromkeys([own, *self._policies.given()]):
                 row: Json = {"revision": revision, "name": self._policies.name(revision), "then": revision == own}
                 try:
-                    judge = self._judge(revision)
-                    if judge is None:
+                    if (judge := self._judge(revision)) is None:
                         continue
-                    decision = judge.outcome(entry).decision
-                    rules = sorted({hit.rule for hit in decision.hits})
-                    rows.append(row | {"verdict": decision.verdict.value, "rules": rules, "problem": ""})
+                    outcome = judge.outcome(entry)
                 except PipelineError as error:
                     rows.append(row | {"verdict": "", "rules": [], "problem": error.message})
-        return rows
+                    continue
+                rules = sorted({hit.rule for hit in outcome.decision.hits})
+                rows.append(row | {"verdict": outcome.decision.verdict.value, "rules": rules, "problem": ""})
+                if revision == own and agrees(entry, outcome.decision):
+                    with suppress(PipelineError):
+                        then = _then(judge, outcome, traffic)
+        return {"traffic": traffic, "case": case_text(clean), "judged": rows, **then}
 
     def _judge(self, revision: str) -> _Judge | None:
         if revision not in self._judges and (policies := self._policies.of(revision)) is not None:
@@ -136,6 +120,15 @@ class Rejudging:
                 before.tap.asked.clear()
                 after.tap.asked.clear()
         return impact.to_json()
+
+
+def _then(judge: _Judge, outcome: Outcome, traffic: Json) -> Json:
+    """The output then, compared with the input; and for each rule that hit, its source with its values."""
+    why = list(_explained_hits(judge, outcome.decision))
+    if outcome.value is None:
+        return {"out": {"goes": False, "parts": []}, "why": why}
+    changed = differences(_content(traffic), _content(to_json(outcome.value)))
+    return {"out": {"goes": True, "parts": changed}, "why": why}
 
 
 def _explained_hits(judge: _Judge, decision: Decision) -> Iterator[Json]:

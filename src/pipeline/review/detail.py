@@ -76,12 +76,11 @@ def _view(view: Mapping[str, Any]) -> Json:
 def _word(annotation: Annotation) -> Json:
     fields = annotation.body
     names = ("action", "disposition", "comment", "assignee", "reason", "label", "scope", "grant", "until")
-    shown = {"id": annotation.id, "kind": annotation.kind, "at": iso(annotation.at), "by": annotation.by} | {
-        name: fields[name] for name in names if fields.get(name) is not None
-    }
-    if annotation.kind != "declassify":
-        return shown
-    return shown | {"second": fields.get("second", {}).get("id"), "sources": len(fields["sources"])}
+    shown: Json = {"id": annotation.id, "kind": annotation.kind, "at": iso(annotation.at), "by": annotation.by}
+    shown |= {name: fields[name] for name in names if fields.get(name) is not None}
+    if annotation.kind == "declassify":
+        shown |= {"second": fields.get("second", {}).get("id"), "sources": len(fields["sources"])}
+    return shown
 
 
 def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
@@ -89,13 +88,18 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
     row = known(site, visit.path["id"])
     body = site.bodies([row]).get(row.seq)
     kept = kept_of(site.contents, row.id, body)
+    rules = []
+    for view, hit in () if body is None else hits(body):
+        place = site.policies.place(row.revision, hit["rule"], hit["effect"], hit["code"])
+        rules.append(hit | {"view": None if view is None else view["path"], "place": place})
+    leaf = leaf_of({name: getattr(row, name) for name in FIELDS})
     data: Json = {
         **_entry(site, row, decision_rows(site, [row])[0], body),
-        "rules": _rules(site, row, body or {"result": {"views": ()}}),
+        "rules": rules,
         "record": body,
         "masked": [*(body or {}).get("masked", ())],
         "erased_pointers": [*(body or {}).get("erased", ())],
-        "integrity": _integrity(row),
+        "integrity": {name: getattr(row, name) for name in ("log", "place", "digest", "seq")} | {"leaf": leaf.hex()},
         "content": kept.value,
         "revealed": revealed,
         "eyes": _four_eyes(site, visit, row) if kept is Kept.HERE else None,
@@ -130,19 +134,6 @@ def known(site: Site, id: str) -> Placed:
     if row is None or row.kind != "decision":
         raise Refused(404, "review.unknown", "There is no such decision.")
     return row
-
-
-def _rules(site: Site, row: Placed, body: Mapping[str, Any]) -> list[Json]:
-    shown = []
-    for view, hit in hits(body):
-        place = site.policies.place(row.revision, hit["rule"], hit["effect"], hit["code"])
-        shown.append(hit | {"view": None if view is None else view["path"], "place": place})
-    return shown
-
-
-def _integrity(row: Placed) -> Json:
-    leaf = leaf_of({name: getattr(row, name) for name in FIELDS})
-    return {"log": row.log, "place": row.place, "digest": row.digest, "leaf": leaf.hex(), "seq": row.seq}
 
 
 def rule(site: Site, visit: Visit) -> Page:

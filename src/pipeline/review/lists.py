@@ -27,12 +27,12 @@ def sessions(site: Site, visit: Visit) -> Page:
     every = site.catalog.sessions(matches)
     start = _place(every, visit.params.get("after", ""))
     shown = every[start : start + PAGE]
-    more = len(every) > start + PAGE
+    last = shown[-1] if len(every) > start + PAGE else None
     data = {
         "rows": [session_row(session) for session in shown],
         "sessions": len(every),
         "needing": sum(bool(session.open) for session in every),
-        "next": _cursor(shown[-1]) if more else None,
+        "next": None if last is None else f"{int(not last.open)}-{last.last_at}-{last.number}",
     }
     return Page("sessions.html", data | _around(site, visit, matches), rows=_Lazy(every))
 
@@ -96,7 +96,13 @@ def decisions(site: Site, visit: Visit) -> Page:
     matches = site.catalog.select(site.query(visit.q))
     page = site.catalog.page(matches, before=_number(visit.params.get("before", "")), limit=PAGE + 1)
     shown = page[:PAGE]
-    data = {"rows": _listed(site, shown), "next": str(shown[-1].seq) if len(page) > PAGE else None}
+    bodies, listed = site.bodies(shown), decision_rows(site, shown)
+    for row, columns in zip(shown, listed, strict=True):
+        body = bodies.get(row.seq)
+        columns["rules"] = [] if body is None else sorted({hit["rule"] for _, hit in hits(body)})
+        columns["not_evaluated"] = 0 if body is None else not_judged(body)
+        columns["parts"] = 0 if body is None else body["result"]["coverage"]["produced"]
+    data = {"rows": listed, "next": str(shown[-1].seq) if len(page) > PAGE else None}
     every = site.catalog.all_of(matches) if visit.params.get("as") in ("csv", "jsonl") else []
     return Page("decisions.html", data | _around(site, visit, matches), rows=decision_rows(site, every))
 
@@ -119,17 +125,6 @@ def decision_rows(site: Site, rows: Sequence[Placed]) -> list[Json]:
         }
         for row in rows
     ]
-
-
-def _listed(site: Site, rows: Sequence[Placed]) -> list[Json]:
-    bodies = site.bodies(rows)
-    listed = decision_rows(site, rows)
-    for row, columns in zip(rows, listed, strict=True):
-        body = bodies.get(row.seq)
-        columns["rules"] = [] if body is None else sorted({hit["rule"] for _, hit in hits(body)})
-        columns["not_evaluated"] = 0 if body is None else not_judged(body)
-        columns["parts"] = 0 if body is None else body["result"]["coverage"]["produced"]
-    return listed
 
 
 def facets(site: Site, matches: int, q: str) -> list[Json]:
@@ -181,10 +176,6 @@ def saved(site: Site) -> list[Json]:
     newest = {annotation.body["name"]: annotation for annotation in reversed(site.catalog.annotations_of("filter"))}
     listed = sorted((name, annotation) for name, annotation in newest.items() if annotation.body["query"])
     return [{"name": name, "q": annotation.body["query"], "by": annotation.by} for name, annotation in listed]
-
-
-def _cursor(session: Session) -> str:
-    return f"{int(not session.open)}-{session.last_at}-{session.number}"
 
 
 def _place(every: Sequence[Session], after: str) -> int:

@@ -152,7 +152,11 @@ def signoffs(site: Site, _visit: Visit) -> Page:
     """All signatures and reopenings, newest first; samples and saved filters."""
     signed = site.catalog.annotations_of("signoff")
     rows = [_signature(site, annotation) for annotation in signed if annotation.body["action"] == "sign"]
-    samples = [_sample(annotation) for annotation in site.catalog.annotations_of("sample")]
+    samples = []
+    for drawn in site.catalog.annotations_of("sample"):
+        sample = {name: drawn.body[name] for name in ("query", "seed", "size", "by_rule")}
+        sample |= {"id": drawn.id, "at": iso(drawn.at), "by": drawn.by, "drawn": len(drawn.body["ids"])}
+        samples.append(sample | {"q": f"sample:{drawn.id}"})
     return Page("signoffs.html", {"rows": rows, "samples": samples, "filters": saved(site)})
 
 
@@ -183,13 +187,6 @@ def has_signed(site: Site, name: str, words: str, hash: str) -> bool:
         and site.catalog.after(sign)[0] is None
         for sign in site.catalog.annotations_of("signoff")
     )
-
-
-def _sample(annotation: Annotation) -> Json:
-    body = annotation.body
-    drawn = {"id": annotation.id, "drawn": len(body["ids"]), "q": f"sample:{annotation.id}"}
-    drawn |= {"at": iso(annotation.at), "by": annotation.by}
-    return drawn | {name: body[name] for name in ("query", "seed", "size", "by_rule")}
 
 
 def signoff(site: Site, visit: Visit) -> Page:
@@ -230,9 +227,14 @@ def report(site: Site, visit: Visit) -> Page:
     """The weeks of the query's results, newest first, and the rules that hit."""
     matches = site.catalog.select(site.query(visit.q))
     weeks = _weeks(site, matches)
-    rules = [_rule(site, matches, rule, count) for rule, count in site.catalog.values(matches, "rule", limit=20)]
+    rules, denied = [], site.catalog.having("verdict", "deny")
+    for rule, count in site.catalog.values(matches, "rule", limit=20):
+        within = matches & site.catalog.having("rule", rule)
+        counts = {"decisions": count, "denied": (within & denied).bit_count()}
+        rules.append({"rule": rule, **counts, **_reviewed(site, within)})
+    lines = [week | {"rules": " ".join(f"{rule}={n}" for rule, n in week["rules"].items())} for week in weeks]
     data = {"q": visit.q, "decisions": matches.bit_count(), "weeks": weeks, "rules": rules, "filters": saved(site)}
-    return Page("report.html", data, rows=[{**week, "rules": _rule_list(week["rules"])} for week in weeks])
+    return Page("report.html", data, rows=lines)
 
 
 def _weeks(site: Site, matches: int) -> list[Json]:
@@ -286,15 +288,5 @@ def _reviewed(site: Site, within: int) -> Json:
     }
 
 
-def _rule(site: Site, matches: int, rule: str, count: int) -> Json:
-    within = matches & site.catalog.having("rule", rule)
-    denied = (within & site.catalog.having("verdict", "deny")).bit_count()
-    return {"rule": rule, "decisions": count, "denied": denied} | _reviewed(site, within)
-
-
 def _any(sets: Iterable[int]) -> int:
     return functools.reduce(operator.or_, sets, 0)
-
-
-def _rule_list(rules: dict[str, int]) -> str:
-    return " ".join(f"{rule}={count}" for rule, count in rules.items())

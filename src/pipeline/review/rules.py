@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipeline.decisions.errors import PolicyError
+from pipeline.policy.analysis import line_of
 from pipeline.policy.metadata import Rule
 from pipeline.policy.policy_set import PolicySet, load
 from pipeline.review.summary import Json
@@ -96,16 +96,3 @@ def _loaded(bundle: bytes) -> PolicySet:
         file = Path(folder) / "kept.tar.gz"
         file.write_bytes(bundle)
         return load(file)
-
-
-def line_of(text: str, effect: str, code: str) -> int:
-    """The line, from 1, of the definition of `effect` that contains `code`; else of the first one, or the package."""
-    lines = text.splitlines()
-    starts = [number for number, line in enumerate(lines) if re.match(rf"{re.escape(effect)}\b", line)]
-    for start in starts:
-        rest = range(start + 1, len(lines))
-        after = next((n for n in rest if re.match(r"[a-z#}]", lines[n]) and lines[n] != "}"), len(lines))
-        if f'"{code}"' in "\n".join(lines[start:after]):
-            return start + 1
-    packages = (number for number, line in enumerate(lines) if line.startswith("package"))
-    return next(iter([*starts, *packages]), 0) + 1

@@ -87,7 +87,9 @@ def _outcome(body: Mapping[str, Any]) -> str:
     if action == "suspend":
         return f"Held for approval: {because}." if because else "Held for approval."
     edits = [(view, hit) for view, hit in hits(body) if hit["effect"] in _EDITS and _enforced(hit)]
-    if verdict == "require_approval" and _approved(result):
+    approvals = result.get("approvals") or []
+    approved = approvals and all(approval.get("status") in ("approved", "used") for approval in approvals)
+    if verdict == "require_approval" and approved:
         return f"Let through, because a person had approved it: {because}." if because else "Let through, as approved."
     if verdict in ("deny", "require_approval") and not reasons and (lifted := _lifted(body, verdict)):
         under = "an override" if any("override" in hit["excused"] for _, hit in lifted) else "an exception"
@@ -95,17 +97,15 @@ def _outcome(body: Mapping[str, Any]) -> str:
     if verdict in ("deny", "require_approval"):
         return f"Let through, because policy is in observe mode. It would have been stopped: {because or verdict}."
     if edits and action == "forward_modified":
-        return f"Let through after {counted(len(edits), 'edit')}: {_edited(edits)}."
+        described = [
+            f"rule {hit['rule']} {_EDITS[hit['effect']]} {extent(hit)}{'' if view is None else named(view)}"
+            for view, hit in edits[:2]
+        ]
+        return f"Let through after {counted(len(edits), 'edit')}: {_first_two(described, len(edits))}."
     if verdict == "warn":
         return f"Let through with a warning: {because}." if because else "Let through with a warning."
     parts = result["coverage"]["evaluated"]
     return f"Let through: no rule objected to {'the one part' if parts == 1 else f'any of {parts} parts'}."
-
-
-def _approved(result: Mapping[str, Any]) -> bool:
-    """Whether every approval had been granted before."""
-    listed = result.get("approvals") or []
-    return bool(listed) and all(approval.get("status") in ("approved", "used") for approval in listed)
 
 
 def _enforced(hit: Mapping[str, Any]) -> bool:
@@ -130,14 +130,6 @@ def _because(reasons: Sequence[tuple[Json | None, Json]], verdict: str) -> str:
         else:
             described.append(f"rule {hit['rule']} {_VERBS.get(verdict, verdict)} {about}")
     return _first_two(described, len(reasons))
-
-
-def _edited(edits: Sequence[tuple[Json | None, Json]]) -> str:
-    described = [
-        f"rule {hit['rule']} {_EDITS[hit['effect']]} {extent(hit)}{'' if view is None else named(view)}"
-        for view, hit in edits[:2]
-    ]
-    return _first_two(described, len(edits))
 
 
 def _first_two(described: Sequence[str], total: int) -> str:

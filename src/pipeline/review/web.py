@@ -133,7 +133,13 @@ class _Web:
             "HEIGHT": oversight.HEIGHT,
             "dispositions": [disposition.value for disposition in Disposition],
         }
-        self._templates.filters |= {"seen": _seen, "brief": _brief, "clipped": _clipped, "lines": _lines, "code": _code}
+        self._templates.filters |= {
+            "seen": _seen,
+            "brief": _brief,
+            "clipped": _clipped,
+            "lines": lambda text: "\n".join(map(visible, text.splitlines())),
+            "code": lambda line: "\t".join(map(visible, line.split("\t"))),
+        }
 
     def link(self, path: str, **params: Any) -> str:
         """A URL on this site; parameters that are None are left out."""
@@ -222,7 +228,9 @@ class _Web:
         try:
             self._check_host(request)
             person = await self._person(request)
-            fields = await self._form(request, person) if posted else {}
+            fields = await _fields(request) if posted else {}
+            if posted and not self._forms.holds(person, fields.get("mark", "")):
+                raise Refused(403, "review.form", "This form is outdated or from another site. Reload the page.")
             params = dict(request.query_params) | ({"as": form} if form != "html" else {})
             visit = Visit(person, params, dict(request.path_params), fields)
             return await run_in_threadpool(self._do, does, visit, form)
@@ -252,22 +260,19 @@ class _Web:
             case Download(content, name, type):
                 disposition = f'attachment; filename="{name}"'
                 return _secured(Response(content, headers={"content-type": type, "content-disposition": disposition}))
-            case Page():
-                return self._shown(answer, visit, form)
+            case Page(data=data, status=status, rows=rows):
+                match form:
+                    case "json":
+                        return _secured(Response(dumps(data), status, {"content-type": "application/json"}))
+                    case "csv":
+                        body, kind = _csv(rows or ()), "text/csv; charset=utf-8"
+                    case "jsonl":
+                        body, kind = b"".join(dumps(row) + b"\n" for row in rows or ()), "application/jsonl"
+                    case _:
+                        return self._html(answer, visit.person)
+                return _secured(Response(body, headers={"content-type": kind}))
 
     # Answers
-
-    def _shown(self, page: Page, visit: Visit, form: str) -> Response:
-        match form:
-            case "json":
-                return _secured(Response(dumps(page.data), page.status, {"content-type": "application/json"}))
-            case "csv":
-                return _secured(Response(_csv(page.rows or ()), headers={"content-type": "text/csv; charset=utf-8"}))
-            case "jsonl":
-                lines = b"".join(dumps(row) + b"\n" for row in page.rows or ())
-                return _secured(Response(lines, headers={"content-type": "application/jsonl"}))
-            case _:
-                return self._html(page, visit.person)
 
     def _html(self, page: Page, person: Person | None) -> Response:
         frame = {
@@ -305,12 +310,6 @@ class _Web:
         if person is None:
             raise Refused(401, "review.nobody", "Open the URL that `cmf review` printed, or sign in at the proxy.")
         return person
-
-    async def _form(self, request: Request, person: Person) -> Mapping[str, str]:
-        fields = await _fields(request)
-        if not self._forms.holds(person, fields.get("mark", "")):
-            raise Refused(403, "review.form", "This form is outdated or from another site. Reload the page.")
-        return fields
 
 
 async def _fields(request: Request) -> Mapping[str, str]:
@@ -365,16 +364,6 @@ def _clipped(text: object) -> str:
     """As `_seen`, a long one without its middle: ids that start alike often end differently."""
     shown, (most, end) = str(text) or "(empty)", _CLIPPED
     return _seen(shown) if len(shown) <= most else f"{_seen(shown[: most - end - 1])}…{_seen(shown[-end:])}"
-
-
-def _lines(text: str) -> str:
-    """A text of several lines, each made safe."""
-    return "\n".join(map(visible, text.splitlines()))
-
-
-def _code(line: str) -> str:
-    """A line of source with its tabs."""
-    return "\t".join(map(visible, line.split("\t")))
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -15,8 +15,8 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
-from pipeline.authoring.schemas import schema_of
 from pipeline.cli.app import app
+from pipeline.cli.schema import schema_of
 
 Run = Callable[..., Result]
 HELLO = {"role": "user", "content": [{"content_type": "text", "text": "hello"}]}

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.authoring.schemas import schema_of
 from pipeline.cli.app import app
+from pipeline.cli.schema import schema_of
 from pipeline.decisions.display import rego_paths
 
 CALL = {

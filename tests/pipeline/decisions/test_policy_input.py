@@ -35,7 +35,7 @@ from cmf import (
 from cmf.enums import Capability, Hook
 from cmf.json.codec import dumps, loads
 from pipeline import Guard
-from pipeline.authoring.schemas import schema_of
+from pipeline.cli.schema import schema_of
 from pipeline.decisions.policy_input import SessionFacts, shared_bytes, view_bytes, whole
 from pipeline.policy.schemas import decision_schema, message_schema
 

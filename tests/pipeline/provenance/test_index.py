@@ -13,7 +13,7 @@ from cmf.enums import Role
 from cmf.message.message import Message, ToolCallPart
 from cmf.message.request import Request
 from pipeline import Guard
-from pipeline.authoring.schemas import schema_of
+from pipeline.cli.schema import schema_of
 from pipeline.decisions.decision import Action
 from pipeline.decisions.errors import ConfigError
 from pipeline.provenance import index as provenance

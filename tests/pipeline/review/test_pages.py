@@ -22,10 +22,11 @@ from pipeline.audit.query import Disposition
 from pipeline.audit.record import Record
 from pipeline.cli.app import app
 from pipeline.decisions.authority import DECLASSIFY, holder
+from pipeline.policy.analysis import line_of
 from pipeline.review.catalog import Catalog
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.oversight import spread
-from pipeline.review.rules import PoliciesAtHand, line_of
+from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.site import Site
 from pipeline.review.web import HTMX_SHA256
 from pipeline.run.assembly import load_policies

@@ -6,9 +6,6 @@ Everything in the answer that comes from policies or traffic is made safe to sho
 from __future__ import annotations
 
 import functools
-import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final, TypeAlias
@@ -26,7 +23,7 @@ from pipeline.decisions.errors import EngineError, PipelineError, PolicyError
 from pipeline.engines.recording import Tap
 from pipeline.engines.rego_tests import Printing, prints
 from pipeline.policy import policy_set
-from pipeline.policy.analysis import Place, Survey
+from pipeline.policy.analysis import Place, line_of
 from pipeline.policy.entrypoints import is_generated
 from pipeline.policy.metadata import Rule
 from pipeline.run.assembly import Config, embedded_engine
@@ -54,15 +51,14 @@ class Evaluator:
     """Judges states. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._sets: OrderedDict[bytes, Compiled] = OrderedDict()
-        self._lock = threading.Lock()
+        self._compiled = functools.lru_cache(KEPT_SETS)(Compiled)
 
     def evaluate(self, state: State) -> Json:
         """The answer: the decision, or the `problems` that prevent one, each with its place."""
         problems: list[Json] = []
         compiled, case = None, None
         try:
-            compiled = self._compiled(state.contents())
+            compiled = self._compiled(tuple(sorted(state.contents().items())))
         except PolicyError as error:
             problems.append(_problem("policy", error.message, error.path, error.line, error.column, error.hint))
         try:
@@ -76,19 +72,6 @@ class Evaluator:
         except PipelineError as error:
             return {"problems": [_problem("conversation", error.message, error.path, 0, 0, error.hint)]}
 
-    def _compiled(self, files: Mapping[str, bytes]) -> Compiled:
-        key = _digest(files)
-        with self._lock:
-            if key in self._sets:
-                self._sets.move_to_end(key)
-                return self._sets[key]
-        compiled = Compiled(files)
-        with self._lock:
-            self._sets[key] = compiled
-            while len(self._sets) > KEPT_SETS:
-                self._sets.popitem(last=False)
-        return compiled
-
 
 class Compiled:
     """A policy set with its engine. If there are only data files, they configure the shipped rules.
@@ -97,17 +80,11 @@ class Compiled:
         PolicyError: the set cannot be used; the error has file, line and column.
     """
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        own = any(path.endswith(".rego") for path in files)
-        self.policies = policy_set.load(*([] if own else [policy_set.shipped()]), files)
+    def __init__(self, files: tuple[tuple[str, bytes], ...]) -> None:
+        own = any(path.endswith(".rego") for path, _ in files)
+        self.policies = policy_set.load(*([] if own else [policy_set.shipped()]), dict(files))
         self.engine = embedded_engine(self.policies)
-        survey = Survey(self.policies.modules)
-        self.definitions = {
-            (rule.id, effect.value): [one.place.line for one in found.definitions]
-            for rule in self.policies.rules
-            for effect in rule.effects
-            if (found := survey.rule(("data", *rule.package.split("."), effect.value))) is not None
-        }
+        self.texts = dict(self.policies.modules)
 
     @functools.cached_property
     def why(self) -> Why:
@@ -118,14 +95,6 @@ class Compiled:
     def printing(self) -> Printing | None:
         """The collector of printed lines; None if the rules print nothing."""
         return Printing(self.policies) if prints(self.policies) else None
-
-
-def _digest(files: Mapping[str, bytes]) -> bytes:
-    digest = hashlib.sha256()
-    for path, content in sorted(files.items()):
-        for part in (path.encode(), content):
-            digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.digest()
 
 
 def _problem(pane: str, message: str, file: str, line: int, column: int, hint: str) -> Json:
@@ -146,7 +115,6 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
     outcome = runner.judge(case)
     spent = perf_counter() - begin
     decision = outcome.decision
-    lines = _lines(compiled, tap.asked)
     seen = {path: documents[0] for path, documents in tap.documents().items()}
     return {
         "verdict": decision.verdict.value,
@@ -155,11 +123,11 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
         "revision": decision.revision,
         "coverage": decision.coverage.to_json(),
         "labels": [visible(label) for label in sorted(outcome.labels)],
-        "views": [_view(view, seen.get(view.path, {}), compiled, lines) for view in decision.views[:MAX_VIEWS]],
+        "views": [_view(view, seen.get(view.path, {}), compiled) for view in decision.views[:MAX_VIEWS]],
         "left_out": max(0, len(decision.views) - MAX_VIEWS),
-        "stages": [_hit(stage.hit, compiled, lines) for stage in decision.stages if stage.hit is not None],
+        "stages": [_hit(stage.hit, compiled) for stage in decision.stages if stage.hit is not None],
         "rules": _rules(compiled, decision.views, seen),
-        "lines": lines,
+        "lines": _lines(compiled, tap.asked),
         "printed": _printed(compiled, tap.asked),
         "findings": [
             _problem("policy", one.message, one.place.module, one.place.line, one.place.column, one.hint)
@@ -169,7 +137,7 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
     }
 
 
-def _view(view: ViewDecision, document: Document, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
+def _view(view: ViewDecision, document: Document, compiled: Compiled) -> Json:
     """A view as policy first saw it, each value with its Rego reference, and its decision."""
     labels = {hit.fields["label"] for hit in view.hits if "label" in hit.fields}
     known = document.get("extensions", {}).get("security", {}).get("labels", [])
@@ -186,12 +154,12 @@ def _view(view: ViewDecision, document: Document, compiled: Compiled, lines: Map
         "outcome": view.outcome.value,
         "labels": [visible(label) for label in known],
         "added": [visible(label) for label in sorted(labels - set(known))],
-        "hits": [_hit(hit, compiled, lines) for hit in view.hits],
+        "hits": [_hit(hit, compiled) for hit in view.hits],
         "values": [[path, escaped_json(value)] for path, value in rego_paths(ordered)],
     }
 
 
-def _hit(hit: Hit, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
+def _hit(hit: Hit, compiled: Compiled) -> Json:
     rule = next((one for one in compiled.policies.rules if one.id == hit.rule), None)
     shown: Json = {
         "rule": visible(hit.rule),
@@ -203,10 +171,7 @@ def _hit(hit: Hit, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
         "detail": escaped_json({**hit.detail, **hit.fields}, indent=None) if hit.detail or hit.fields else "",
     }
     if rule is not None:
-        defined = compiled.definitions.get((rule.id, hit.effect.value), [])
-        reached = set(lines.get(rule.path, {}).get("covered", ()))  # of several definitions, the first one reached
-        line = next((line for line in defined if line in reached), defined[0] if defined else 0)
-        shown |= {"file": rule.path, "line": line}
+        shown |= {"file": rule.path, "line": line_of(compiled.texts[rule.path], hit.effect.value, hit.code)}
     return shown
 
 

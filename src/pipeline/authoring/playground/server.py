@@ -167,13 +167,15 @@ class Answers:
         if self._project is None:
             message = "There is no project to save to: start the playground with --policies DIR."
             return _error(409, "playground.no-project", message)
-        return await self._asked(request, partial(self._saved, self._project))
+        project = self._project
 
-    def _saved(self, project: Project, body: bytes) -> Json:
-        document = loads(body)
-        if not isinstance(document, dict) or not isinstance(document.get("name"), str):
-            raise PaneError("decision", "a case needs a name")
-        return save(project, document["name"], State.model_validate(document.get("state")), self._evaluator)
+        def saved(body: bytes) -> Json:
+            document = loads(body)
+            if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+                raise PaneError("decision", "a case needs a name")
+            return save(project, document["name"], State.model_validate(document.get("state")), self._evaluator)
+
+        return await self._asked(request, saved)
 
     async def _asked(self, request: Request, work: Callable[[bytes], Json]) -> Response:
         try:

@@ -86,7 +86,12 @@ def spelled_case(state: State) -> dict[str, Any]:
     if state.format not in FORMATS or state.kind not in ("request", "response"):
         raise PaneError("conversation", "unknown format", hint=f"one of {', '.join(FORMATS)}")
     if state.format != CASE_FORMAT:
-        body = _wire_body(state.conversation)
+        _bounded("conversation", state.conversation)
+        try:
+            body = loads(state.conversation.encode())
+        except CmfError as error:
+            problem = f"{error.message} {error.path}".strip()
+            raise PaneError("conversation", problem, hint=error.hint) from None
         return {"conversation": {"from": state.format, "body": body, "kind": state.kind}, **context}
     parsed = _parsed("conversation", state.conversation)
     if isinstance(parsed, dict):
@@ -119,14 +124,6 @@ def _fitted(pane: str, spelled: Mapping[str, Any]) -> Case:
     except CaseError as error:
         where = error.path.partition(f" ({pane})")[2].strip()
         raise PaneError(pane, f"{error.message} at {where}" if where else error.message, hint=error.hint) from None
-
-
-def _wire_body(text: str) -> Any:
-    _bounded("conversation", text)
-    try:
-        return loads(text.encode())
-    except CmfError as error:
-        raise PaneError("conversation", f"{error.message} {error.path}".strip(), hint=error.hint) from None
 
 
 def _parsed(pane: str, text: str) -> Any:

@@ -188,10 +188,9 @@ def test_only_so_many_compiled_sets_are_kept(evaluator: Evaluator) -> None:
     for number in range(KEPT_SETS + 2):
         evaluator.evaluate(state(rule=f"{RULE}# {number}\n"))
 
-    assert len(evaluator._sets) == KEPT_SETS
-    kept = dict(evaluator._sets)
+    assert evaluator._compiled.cache_info().currsize == KEPT_SETS
     evaluator.evaluate(state(rule=f"{RULE}# {KEPT_SETS}\n"))
-    assert evaluator._sets == kept
+    assert evaluator._compiled.cache_info().hits == 1
 
 
 def test_an_empty_page_is_two_problems(evaluator: Evaluator) -> None:
