@@ -97,7 +97,14 @@ def unmatched_patterns(
 ) -> list[Unmatched]:
     """Patterns that name no field of any recorded result or call of their tool, of tools that have some."""
     wanted = {Entity.of_key(key): profile for key, profile in profiles.items()}
-    missing = {entity: dict.fromkeys(_patterns(profile)) for entity, profile in wanted.items()}
+    missing: dict[Entity, dict[tuple[str, str], None]] = {}
+    for entity, profile in wanted.items():
+        fields = {"control": profile.control or (), "content": profile.content or ()}
+        fields |= {
+            "result.fields": tuple(profile.rules.fields),
+            "result.field_labels": tuple(profile.rules.field_labels),
+        }
+        missing[entity] = {(field, pattern): None for field, patterns in fields.items() for pattern in patterns}
     seen: Counter[tuple[Entity, bool]] = Counter()
     for part in (part for value in traffic for message in messages_of(value) for part in message.content):
         for entity, profile in wanted.items():
@@ -124,14 +131,6 @@ def _fields(part: Part, entity: Entity, profile: Profile) -> set[Path] | None:
     if isinstance(part, ToolResultPart) and part.tool_name is not None and part.tool_name == entity.name:
         return {path for path, _ in result_leaves(part, profile.rules.format)}
     return None
-
-
-def _patterns(profile: Profile) -> Iterator[tuple[str, str]]:
-    """The patterns of a profile, each with the field that has it."""
-    rules = profile.rules
-    fields = {"control": profile.control or (), "content": profile.content or ()}
-    fields |= {"result.fields": tuple(rules.fields), "result.field_labels": tuple(rules.field_labels)}
-    return ((field, pattern) for field, patterns in fields.items() for pattern in patterns)
 
 
 def _plain(fact: Any) -> Any:

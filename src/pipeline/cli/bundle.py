@@ -163,7 +163,13 @@ def inspect(bundle: Bundle, output: OutputAs = "text") -> None:
     out.print(Text.assemble("revision   ", (loaded.revision, "bold"), f"  ({fits})"))
     if isinstance(manifest, dict) and manifest.get("roots"):
         out.print(f"roots      {', '.join(visible(str(root)) for root in manifest['roots'])}")
-    out.print(f"signature  {'none' if signature is None else _description(signature)}")
+    described = "none"
+    if signature is not None:
+        named = "" if signature["key_id"] is None else f", key {visible(str(signature['key_id']))}"
+        scope = "" if signature["scope"] is None else f", for {visible(str(signature['scope']))}"
+        of = counted(signature["files"], "file")
+        described = f"{visible(signature['algorithm'])}{named}{scope}, of {of} (not verified)"
+    out.print(f"signature  {described}")
     for rule in loaded.rules:
         line = f"{rule.id}  {rule.severity}  {rule.mode.value}  {visible(rule.title)}"
         out.print(Text.assemble("rule       ", line))
@@ -198,12 +204,6 @@ def _signature(signatures: bytes) -> dict[str, Any]:
         "scope": payload.get("scope"),
         "files": len(named) if isinstance(named, list) else 0,
     }
-
-
-def _description(signature: dict[str, Any]) -> str:
-    named = "" if signature["key_id"] is None else f", key {visible(str(signature['key_id']))}"
-    scope = "" if signature["scope"] is None else f", for {visible(str(signature['scope']))}"
-    return f"{visible(signature['algorithm'])}{named}{scope}, of {counted(signature['files'], 'file')} (not verified)"
 
 
 def _signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:

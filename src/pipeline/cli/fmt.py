@@ -39,18 +39,15 @@ def command(
     stale = [name for name in listed.stdout.split("\n") if name]
     for name in stale:
         if diff:
-            typer.echo(_difference(name, run_program(opa, ["fmt", name]).stdout), nl=False)
+            # OPA's own diff is coloured even in a pipe.
+            old = Path(name).read_text(encoding="utf-8").splitlines(keepends=True)
+            new = run_program(opa, ["fmt", name]).stdout.splitlines(keepends=True)
+            typer.echo("".join(difflib.unified_diff(old, new, name, f"{name} (formatted)")), nl=False)
         else:
             typer.echo(name if check else f"formatted {name}")
     if stale and not (check or diff):
         run_program(opa, ["fmt", "--write", folder])
     raise typer.Exit(int(Exit.REFUSED if check and stale else Exit.OK))
-
-
-def _difference(name: str, formatted: str) -> str:
-    """A unified diff from the file to its formatted text; OPA's own is coloured even in a pipe."""
-    old = Path(name).read_text(encoding="utf-8").splitlines(keepends=True)
-    return "".join(difflib.unified_diff(old, formatted.splitlines(keepends=True), name, f"{name} (formatted)"))
 
 
 def find_program(name: str, beside: Path) -> str | None:

@@ -80,8 +80,8 @@ def command(
     policies = chosen(policies)
     with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies, entrypoint=entrypoint)
-        if rule is not None:
-            _check_rule(loaded, rule)
+        if rule is not None and rule not in (rules := [each.id for each in loaded.rules]):
+            fail(f"there is no rule {visible(rule)}; {meant(rule, rules, 'see `cmf doc`')}", Exit.USAGE)
         tap = Tap(build_engine(loaded, "embedded", Config()))
         own = {"--context": context, "--subject": subject}
         if case is not None or Path(file).suffix in CASE_SUFFIXES:
@@ -154,12 +154,6 @@ def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:
     if not named:
         fail(f"there is no view {visible(view)}; there are 0 to {len(decision.views) - 1}", Exit.USAGE)
     return named
-
-
-def _check_rule(policies: PolicySet, rule: str) -> None:
-    rules = [each.id for each in policies.rules]
-    if rule not in rules:
-        fail(f"there is no rule {visible(rule)}; {meant(rule, rules, 'see `cmf doc`')}", Exit.USAGE)
 
 
 # -- JSON output -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pipeline.decisions.approval import Approval
 from pipeline.decisions.context import Context
-from pipeline.decisions.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
+from pipeline.decisions.decision import ENGINE_RULE, SESSION_RULE, Decision
 from pipeline.decisions.engine import Engine
 from pipeline.decisions.errors import ReplayError
 from pipeline.decisions.policy_input import SessionFacts
@@ -93,7 +93,8 @@ class Replay:
         # Settled turns of one entry must not affect the next.
         remembered = pipeline.conversations
         remembered.erase(remembered.due(LAST, 2))
-        if any(map(_is_outage, outcome.decision.hits)):
+        hits = outcome.decision.hits
+        if any(hit.rule == SESSION_RULE or (hit.rule == ENGINE_RULE and hit.code != _UNDEFINED) for hit in hits):
             hint = "check that the engine is available, and try again"
             raise ReplayError("evaluating the policies failed", code="replay.failed", hint=hint)
         return outcome
@@ -114,10 +115,6 @@ def agrees(entry: Entry, decision: Decision) -> bool:
     """Whether `decision` equals the recorded one; only then does the replay reproduce what happened."""
     found = summary_of(decision)
     return all(found[part] == entry.decision[part] for part in ("verdict", "views"))
-
-
-def _is_outage(hit: Hit) -> bool:
-    return hit.rule == SESSION_RULE or (hit.rule == ENGINE_RULE and hit.code != _UNDEFINED)
 
 
 class _RecordedSession(MemorySessions):

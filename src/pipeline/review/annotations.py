@@ -64,7 +64,9 @@ def _fits(kind: str, fields: Mapping[str, Any]) -> bool:
     match kind, fields:
         case "signoff", {"action": "sign", "set": dict() as places, "counts": dict(), "records": int()}:
             texts = all(isinstance(fields.get(name), str) for name in ("scope", "said", "hash"))
-            return texts and _session_fits(fields) and all(map(_are_runs, places.values()))
+            runs = [run for of_log in places.values() for run in (of_log if isinstance(of_log, list) else [None])]
+            are_runs = all(isinstance(run, list) and [type(place) for place in run] == [int, int] for run in runs)
+            return texts and _session_fits(fields) and are_runs
         case "signoff", {"action": "reopen", "of": str()} | {"action": "second", "of": str(), "hash": str()}:
             return _session_fits(fields)
         case "sample", {"ids": list() as ids, "query": str(), "seed": str(), "size": int(), "by_rule": bool()}:
@@ -99,12 +101,6 @@ def _session_fits(fields: Mapping[str, Any]) -> bool:
             return isinstance(fields.get("comment", ""), str)
         case _:
             return False
-
-
-def _are_runs(runs: object) -> bool:
-    return isinstance(runs, list) and all(
-        isinstance(run, list) and len(run) == 2 and all(type(place) is int for place in run) for run in runs
-    )
 
 
 def ranges_of(rows: Iterable[Placed], all_places: Mapping[str, Sequence[int]]) -> dict[str, list[list[int]]]:

@@ -41,6 +41,12 @@ _WENT_ON: Final = (Action.FORWARD, Action.FORWARD_MODIFIED)
 
 def integrity(site: Site, _visit: Visit) -> Page:
     """The result of the last verification, the newest head of each log, and how to verify without this site."""
+    checked = None
+    if (verified := site.verified) is not None:
+        checked = verified.report.to_json()
+        problems = checked["problems"]
+        checked |= {"at": f"{verified.at:%Y-%m-%dT%H:%M:%SZ}", "seconds": round(verified.seconds, 2)}
+        checked |= {"problems": problems[:_PROBLEMS], "all_problems": len(problems)}
     evidence = StoreEvidence(site.store.engine)
     newest = [stored.head for log in evidence.logs() for stored in deque(evidence.heads(log.id), maxlen=1)]
     heads = [head.to_json() | {"when": iso(head.at)} for head in newest]
@@ -48,7 +54,7 @@ def integrity(site: Site, _visit: Visit) -> Page:
         "integrity.html",
         {
             "heads": sorted(heads, key=lambda head: str(head["when"]), reverse=True),
-            "checked": None if site.verified is None else _checked(site.verified),
+            "checked": checked,
             "exported": site.heads is not None,
             "keyed": site.keys is not None,
             "store": site.store.engine.url.database,
@@ -64,16 +70,6 @@ def check(site: Site) -> Verified:
         report = check_store(evidence, exported=exported, keys=site.keys)
     site.verified = Verified(report, site.clock(), time.monotonic() - started)
     return site.verified
-
-
-def _checked(verified: Verified) -> Json:
-    body = verified.report.to_json()
-    return body | {
-        "at": verified.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "seconds": round(verified.seconds, 2),
-        "problems": body["problems"][:_PROBLEMS],
-        "all_problems": len(body["problems"]),
-    }
 
 
 def charts(site: Site, visit: Visit) -> Page:

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
 from cmf.json.codec import dumps
 from pipeline.audit.query import exactly
@@ -105,13 +105,17 @@ def compare(site: Site, visit: Visit) -> Page:
 def _compared(site: Site, base: str, head: str, impact: Json | None = None) -> Page:
     before, after = (_at_hand(site, revision) for revision in (base, head))
     changed, same = _difference(_files(before), _files(after))
+    changes = []
+    for label, row in () if impact is None else [(label, impact[change.value]) for change, label in _CHANGES.items()]:
+        why = row.get("rules", row.get("reasons", {}))
+        changes.append({"change": label, "count": row["count"], "why": why, "ids": row.get("ids", [])})
     data: Json = {
         "base": _ran(site, base),
         "head": _ran(site, head),
         "files": changed,
         "counts": {status: sum(file["status"] == status for file in changed) for status in _STATUS},
         "same": same,
-        "impact": None if impact is None else {"entries": impact["entries"], "rows": _changes(impact)},
+        "impact": None if impact is None else {"entries": impact["entries"], "rows": changes},
         "replayed": REPLAYED,
     }
     return Page("compare.html", data)
@@ -166,15 +170,6 @@ def impact(site: Site, visit: Visit) -> Answer:
     lines = deque(site.contents.lines(actor=visit.subject, reason=reason)(), maxlen=REPLAYED)
     site.catalog.catch_up()
     return _compared(site, base, head, site.again.impact(lines, base, head))
-
-
-def _changes(impact: Mapping[str, Any]) -> list[Json]:
-    shown = []
-    for change, label in _CHANGES.items():
-        row = impact[change.value]
-        why = row.get("rules", row.get("reasons", {}))
-        shown.append({"change": label, "count": row["count"], "why": why, "ids": row.get("ids", [])})
-    return shown
 
 
 _CHANGES: Final = {

@@ -54,8 +54,10 @@ class PoliciesAtHand:
         """The set of that revision."""
         with self._lock:
             if revision not in self._sets and self.known([revision]):
-                with suppress(PolicyError):
-                    policies = _loaded(self._packed[revision])
+                with suppress(PolicyError), tempfile.TemporaryDirectory() as folder:
+                    file = Path(folder) / "kept.tar.gz"
+                    file.write_bytes(self._packed[revision])
+                    policies = load(file)
                     if policies.revision == revision:
                         self._sets[revision] = policies
             return self._sets.get(revision)
@@ -89,10 +91,3 @@ class PoliciesAtHand:
         policies = self.of(revision)
         modules = () if policies is None else policies.modules
         return next((module.text for module in modules if module.path == rule.path), "")
-
-
-def _loaded(bundle: bytes) -> PolicySet:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "kept.tar.gz"
-        file.write_bytes(bundle)
-        return load(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -135,7 +136,12 @@ class Site:
     def bodies(self, rows: Sequence[Placed]) -> dict[int, Json | None]:
         """The bodies of records, by number; None if one was erased or cannot be read."""
         stored = bodies_of(self.store.engine, [row.seq for row in rows])
-        return {seq: _read(body) for seq, body in stored.items()}
+        bodies: dict[int, Json | None] = dict.fromkeys(stored)
+        for seq, body in stored.items():
+            with suppress(DecodeError):
+                parsed = None if body is None else loads(body)
+                bodies[seq] = parsed if isinstance(parsed, dict) and readable(parsed) else None
+        return bodies
 
     def changed(self, rows: Sequence[Placed]) -> frozenset[str]:
         """The ids of those records that are not stored any more as the log signed them."""
@@ -169,13 +175,3 @@ def form_text(visit: Visit, name: str, *, needed: bool = False) -> str:
 def _has_role(_: object) -> bool:
     """Allows everybody: the site has checked the role already."""
     return True
-
-
-def _read(body: bytes | None) -> Json | None:
-    if body is None:
-        return None
-    try:
-        parsed = loads(body)
-    except DecodeError:
-        return None
-    return parsed if isinstance(parsed, dict) and readable(parsed) else None

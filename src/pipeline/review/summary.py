@@ -67,8 +67,13 @@ def sentence(body: Mapping[str, Any]) -> str:
     result = body["result"]
     sentences = [_outcome(body)]
     missed = not_judged(body)
-    if missed:
-        sentences.append(_missed(missed, result["coverage"]["produced"]))
+    produced = result["coverage"]["produced"]
+    if 0 < missed < produced:
+        sentences.append(f"{missed} of {produced} parts {'was' if missed == 1 else 'were'} not evaluated.")
+    elif missed:
+        sentences.append(
+            "Its only part was not evaluated." if missed == 1 else f"None of its {missed} parts was evaluated."
+        )
     described = 0 if result["action"] in ("refuse", "suspend") else len(_lifted(body, result["verdict"]))
     others = result.get("excused", 0) - described
     if others > 0:
@@ -148,9 +153,3 @@ def named(view: Mapping[str, Any]) -> str:
     """A view as a noun: `the tool call send_mail`."""
     kind = _KINDS.get(view["kind"], view["kind"].replace("_", " "))
     return f"{kind} {view['name']}" if view.get("name") and view["kind"] in _KINDS and kind.startswith("the ") else kind
-
-
-def _missed(missed: int, produced: int) -> str:
-    if missed >= produced:
-        return "Its only part was not evaluated." if missed == 1 else f"None of its {missed} parts was evaluated."
-    return f"{missed} of {produced} parts {'was' if missed == 1 else 'were'} not evaluated."
