@@ -125,6 +125,10 @@ MEANT = [
     'x := object.union(input.deep, {"x": {"y": {"z": 1}, "w": input.empty}})',
     "x := union({{v | some v in input.nums}, {2, input.s}, set()})",
     "x := [intersection({{v | some v in input.nums}, {2, 3, input.s}}), object.union_n(input.empty)]",
+    # letters outside of the basic plane, signs of globs, and base64 over several lines or with bits that say nothing
+    'x := [count("a😀"), count("\u00e9\u4e2d\U0001f600"), count(input.words)]',
+    'x := [glob.quote_meta("*.[ab]{c,d}?"), glob.quote_meta(""), glob.match(glob.quote_meta("[a]"), [], "[a]")]',
+    'x := [base64.decode("aGFs\\nbG8="), base64.decode("aGFsbG9="), base64.decode("")]',
     # a key that is computed in the head
     "x := hd\nhd[r.k] contains r.v if some r in input.rows",
     "x := hd\nhd[r.v] contains r if {\n\tsome r in input.rows # each\n}",
