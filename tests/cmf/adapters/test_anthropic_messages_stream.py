@@ -287,6 +287,8 @@ def test_what_a_delta_says_beside_its_own_field_is_judged_and_the_field_still_co
         ({"type": "text", "text": "hi", "citations": {}}, {"type": "citations_delta", "citation": {}}),
         ({"type": "text", "text": ["hi"]}, {"type": "text_delta", "text": "x"}),
         ({"type": "thinking", "thinking": "hm"}, {"type": "signature_delta", "signature": 1}),
+        ({"type": ""}, {"text": "x"}),
+        ({"type": "odd"}, {"type": "odd_delta", "odd": "x"}),
     ],
 )
 def test_a_delta_that_its_block_cannot_take_is_kept_apart(begun: dict[str, Any], delta: dict[str, Any]) -> None:

@@ -52,8 +52,7 @@ class _Block:
     def add(self, delta: Mapping[str, Any]) -> bool:
         """Whether the block could take the delta; if not, nothing of it was taken."""
         kind = delta.get("type")
-        holder, *keys = _DELTAS.get(kind, ("",)) if isinstance(kind, str) else ("",)
-        if holder not in (None, self.kind):
+        if not isinstance(kind, str) or kind not in _DELTAS or _DELTAS[kind][0] not in (None, self.kind):
             return False
         if kind == "citations_delta":
             if fits := "citation" in delta and isinstance(self.fields.get("citations"), list | None):
@@ -68,7 +67,7 @@ class _Block:
             if fits := isinstance(delta.get("partial_json"), str) and isinstance(self.fields.get("input"), dict):
                 self.pieces.setdefault("input", []).append(delta["partial_json"])
         else:
-            new = {key: delta[key] for key in keys if delta.get(key) is not None}
+            new = {key: delta[key] for key in _DELTAS[kind][1:] if delta.get(key) is not None}
             fits = all(isinstance(new[key], str) and isinstance(self.fields.get(key), str | None) for key in new)
             for key in new if fits else ():
                 self.pieces.setdefault(key, []).append(new[key])
