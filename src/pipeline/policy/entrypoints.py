@@ -6,6 +6,7 @@ names is never evaluated.
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,19 +91,15 @@ def main_modules(rules: Sequence[Rule]) -> list[Module]:
     modules = [
         _entrypoint_module(f"{MAIN}.{kind}", ([rule for rule in rules if kind in rule.kinds])) for kind in ViewKind
     ]
-    return [_module(EFFECT, _TAGGED), _general_module(), *modules]
+    unknown = {"code": "policy.unknown-kind", "reason": "No policy judges this kind of part.", "rule": "main"}
+    lines = [f"default decision := {_decision_object({Effect.DENY: json.dumps([unknown])})}"]
+    lines += [f'decision := {kind_entrypoint(kind)} if input.kind == "{kind}"' for kind in ViewKind]
+    return [_module(EFFECT, _TAGGED), _module(MAIN, "\n\n".join(lines) + "\n"), *modules]
 
 
 def part_module(kind: ViewKind, part: str, rules: Sequence[Rule]) -> Module:
     """The module with the entrypoint for one part of the rules that judge one kind of view."""
     return _entrypoint_module(f"{MAIN}.{kind}_{part}", rules)
-
-
-def _general_module() -> Module:
-    unknown = {"code": "policy.unknown-kind", "reason": "No policy judges this kind of part.", "rule": "main"}
-    lines = [f"default decision := {_decision_object({Effect.DENY: json.dumps([unknown])})}"]
-    lines += [f'decision := {kind_entrypoint(kind)} if input.kind == "{kind}"' for kind in ViewKind]
-    return _module(MAIN, "\n\n".join(lines) + "\n")
 
 
 def _entrypoint_module(package: str, rules: Sequence[Rule]) -> Module:
@@ -149,58 +146,8 @@ def adapter_modules(entrypoint: str) -> list[Module]:
 
     Accepted are a boolean, an object with a boolean `allow`, and a set of denials. Anything else, or no answer, denies.
     """
-    return [_module(EFFECT, _TAGGED), _module(MAIN, _ADAPTER.replace("ENTRYPOINT", entrypoint))]
-
-
-_ADAPTER: Final = """\
-decision := {
-	"deny": deny,
-	"require_approval": [],
-	"redact": [],
-	"rewrite": [],
-	"strip_tool": [],
-	"label": [],
-	"warn": [],
-}
-
-# Through JSON, so that the type of the answer is not assumed when this is compiled.
-_answer := json.unmarshal(json.marshal(ENTRYPOINT))
-
-deny contains _denial("policy.denied", "Policy refused this.") if _answer == false
-
-deny contains _denial("policy.denied", "Policy refused this.") if _answer.allow == false
-
-deny contains _denial("policy.denied", member) if {
-	is_array(_answer)
-	some member in _answer
-	is_string(member)
-}
-
-deny contains data.cmf.effect.tagged(member, "ENTRYPOINT") if {
-	is_array(_answer)
-	some member in _answer
-	not is_string(member)
-}
-
-deny contains _denial("policy.undefined", "Policy gave no answer.") if not _type
-
-deny contains _denial("policy.null", "Policy gave no answer but null.") if _type == "null"
-
-deny contains _denial("policy.bad-result", "Policy gave no answer that can be read.") if {
-	_type != "null"
-	not _readable
-}
-
-_type := type_name(_answer)
-
-_denial(code, reason) := {"code": code, "reason": reason, "rule": "ENTRYPOINT"}
-
-_readable if is_boolean(_answer)
-
-_readable if is_array(_answer)
-
-_readable if is_boolean(_answer.allow)
-"""
+    template = importlib.resources.files("pipeline.policy").joinpath("adapter.rego.tmpl").read_text(encoding="utf-8")
+    return [_module(EFFECT, _TAGGED), _module(MAIN, template.replace("ENTRYPOINT", entrypoint))]
 
 
 def batch_module(entrypoints: Iterable[str], revision: str) -> Module:

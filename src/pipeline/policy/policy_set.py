@@ -123,13 +123,10 @@ class PolicySet:
 
     def bundle(self) -> dict[str, bytes]:
         """The files of an OPA bundle of this set, by path: modules, the batch module, data, manifest [POL-12]."""
-        manifest = {"revision": self.revision, "roots": self._roots(), "rego_version": 1}
+        packages = (package_of(module).split(".")[0] for module in self.modules)
+        manifest = {"revision": self.revision, "roots": sorted({*packages, *self.data}), "rego_version": 1}
         files = {module.path: module.text.encode() for module in (*self.modules, self.batch_module)}
         return files | {"data.json": dumps(self.data), ".manifest": dumps(manifest)}
-
-    def _roots(self) -> list[str]:
-        packages = (package_of(module).split(".")[0] for module in self.modules)
-        return sorted({*packages, *self.data})
 
 
 def load(

@@ -5,11 +5,14 @@ They are generated from the types and tables that produce the documents, so they
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final
 
 from cmf.enums import Hook, Role, ViewAction, ViewKind
+from cmf.json.codec import loads
 from cmf.json.value import json_schema
 from cmf.message.message import Extensions, Message, TokenUsage
 from cmf.message.request import Sampling
@@ -76,11 +79,8 @@ def view_schema() -> dict[str, Any]:
                 "approvals": {"type": "array", "items": {"type": "object"}},
             }
         ),
-        "origins": {
-            "type": "array",
-            "items": _origin_schema(),
-        },
-        "addresses": {"type": "array", "items": _address_schema()},
+        "origins": {"type": "array", "items": _part("origin")},
+        "addresses": {"type": "array", "items": _part("address")},
     }
     required = ("kind", "role", "path", "is_pre", "is_post", "action", "properties", "extensions")
     return {"title": "Policy input of one view", **_object(facts, required), "$defs": definitions}
@@ -163,53 +163,14 @@ _STRING_PROPERTIES: Final = (
     "reasoning_effort", "request_id", "resource_type", "response_schema_name", "selector", "server_id", "session_id",
     "side_effects", "source_type", "title", "tool_id", "tool_name", "type", "version",
 )  # fmt: skip
-_ORIGIN_TYPES: Final = (
-    "string", "number", "boolean", "null", "empty", "key", "raw", "address", "piece", "call", "before",
-)  # fmt: skip
 
 
-def _origin_schema() -> dict[str, Any]:
-    """Where one value of a tool call's arguments came from [PROV-1], [PROV-2]."""
-    source = {
-        "kind": {"enum": ["user", "system", "assistant", "tool_result", "metadata", "resource", "claimed"]},
-        "trust": {"enum": ["trusted", "untrusted", "claimed"]},
-        "message": _COUNT,
-        "match": {"enum": ["exact", "contained", "normalised", "asked", "delegated", "read"]},
-        "tool": _STRING,
-        "field": _STRING,
-        "labels": _STRINGS,
-    }
-    entry = {
-        "path": _STRING,
-        "type": {"enum": [*_ORIGIN_TYPES]},
-        "use": {"enum": ["control", "content", "other"]},
-        "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match"))},
-        "complete": {"const": False},
-        "named": {"const": True},
-        "more": {"type": "integer", "minimum": 1},
-        "profile": {"enum": ["known", "inferred", "unknown", "none"]},
-        "inferred": _STRINGS,
-        "inference": {"enum": ["enforce", "observe"]},
-        "actions": _STRINGS,
-        "sink": {"type": "boolean"},
-        "irreversible": {"type": "boolean"},
-        "askable": {"type": "boolean"},
-        "fits": {"const": False},
-        "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
-    }
-    return _object(entry, ("path", "sources"))
-
-
-def _address_schema() -> dict[str, Any]:
-    """An address in the content of a view, or in fields beside it [INP-9]."""
-    flags = ("disguised", "misleading", "climbs", "unreadable", "user", "fragment", "loads")
-    entry = {
-        "kind": {"enum": ["value", "text", "bare", "image", "link", "base", "field", "unread"]},
-        **dict.fromkeys(("scheme", "host", "url", "shown", "format", "field"), _STRING),
-        **{flag: {"const": True} for flag in flags},
-        "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
-    }
-    return _object(entry, ("kind",))
+@cache
+def _part(name: str) -> dict[str, Any]:
+    """The schema of a part of the input: `origin` of a value of a call [PROV-1], [PROV-2], or `address` [INP-9]."""
+    parts = importlib.resources.files("pipeline.policy").joinpath("input_parts.json").read_bytes()
+    part: dict[str, Any] = loads(parts)[name]
+    return part
 
 
 def message_schema() -> dict[str, Any]:
@@ -245,7 +206,7 @@ def decision_schema() -> dict[str, Any]:
             "verdict": _values(Verdict),
             "outcome": _values(Action),
             "hits": {"type": "array", "items": hit},
-            "origins": {"type": "array", "items": _origin_schema()},
+            "origins": {"type": "array", "items": _part("origin")},
             "reused": {"const": True},
         },
         ("path", "kind", "role", "uri", "name", "action", "direction", "verdict", "outcome", "hits"),

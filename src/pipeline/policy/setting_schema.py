@@ -271,7 +271,8 @@ def words(schema: Mapping[str, Any]) -> str:
             return f"an object{some}: {', '.join(f'{name} (required)' if name in must else name for name in known)}"
         case {"type": "object", "additionalProperties": dict(inner)}:
             return f"an object{some}: {_noun(schema.get('propertyNames', {'format': 'name'}))} → {words(inner)}"
-    return _noun(schema) + some + _bounds(schema)
+    signs = (("minimum", "≥"), ("maximum", "≤"))
+    return _noun(schema) + some + "".join(f", {sign} {schema[word]:,}" for word, sign in signs if word in schema)
 
 
 def _noun(schema: Mapping[str, Any]) -> str:
@@ -279,8 +280,3 @@ def _noun(schema: Mapping[str, Any]) -> str:
         return _FORMATS[schema["format"]].words
     types = schema.get("type", [])
     return " or ".join(_NOUNS[name] for name in ([types] if isinstance(types, str) else types)) or "a value"
-
-
-def _bounds(schema: Mapping[str, Any]) -> str:
-    signs = (("minimum", "≥"), ("maximum", "≤"))
-    return "".join(f", {sign} {schema[word]:,}" for word, sign in signs if word in schema)

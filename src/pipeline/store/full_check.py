@@ -39,9 +39,17 @@ def check_store(
     report = verify(evidence, exported=exported, keys=keys)
     policies = evidence.policies()
     found = [*report.problems, *_misnamed(policies), *_missing(evidence.acts("policy"), policies)]
-    found += [*_forged(evidence), *_foreign(evidence.foreign())]
+    found += _forged(evidence)
+    for name in evidence.foreign():
+        problem = f"the database has a {name}, which no store has: it could change what is written, or shown"
+        found.append(Problem("schema.changed", "", None, None, problem))
     found += [*_changed_sessions(evidence), *_forged_grants(evidence)]
-    found += [*_misindexed(evidence.misindexed()), *_damaged(evidence.damage())]
+    for record in evidence.misindexed():
+        problem = "its index entries do not match it" if record else "the index covers records that do not exist"
+        found.append(Problem("index.changed", "", None, record, problem))
+    for record, reported in evidence.damage():
+        problem = f"the database file is damaged, so searches may miss records: {reported}"
+        found.append(Problem("index.changed", "", None, record, problem))
     unknown = len(evidence.revisions() - policies.keys() - {""})
     unchecked = (STATE,) if not unknown else (STATE, f"the policies of {unknown} of the revisions that decided")
     return replace(report, problems=tuple(found), unchecked=unchecked)
@@ -208,21 +216,3 @@ def _grant_in(body: bytes | None) -> LiftedLabel | None:
     except DecodeError:
         return None
     return None
-
-
-def _foreign(objects: Iterable[str]) -> Iterator[Problem]:
-    for name in objects:
-        problem = f"the database has a {name}, which no store has: it could change what is written, or shown"
-        yield Problem("schema.changed", "", None, None, problem)
-
-
-def _misindexed(records: Iterable[str | None]) -> Iterator[Problem]:
-    for record in records:
-        problem = "its index entries do not match it" if record else "the index covers records that do not exist"
-        yield Problem("index.changed", "", None, record, problem)
-
-
-def _damaged(found: Iterable[tuple[str | None, str]]) -> Iterator[Problem]:
-    for record, reported in found:
-        problem = f"the database file is damaged, so searches may miss records: {reported}"
-        yield Problem("index.changed", "", None, record, problem)
