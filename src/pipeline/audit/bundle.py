@@ -1,8 +1,8 @@
-"""Reading evidence bundles: logs, heads, records and policies in one file, and the signed manifest [AUD-50], [AUD-55].
+"""Evidence bundles: logs, heads, records and policies in one file, and the signed manifest [AUD-50], [AUD-55].
 
 A bundle is a zip with uncompressed parts: any tool opens it, and a damaged byte damages one record. The manifest has
 the digest of every part, so one signature covers what the logs cannot prove: the selection, the number of records, and
-that no part, policy or review was removed since. See `bundle_writing` and `bundle_verification`.
+that no part, policy or review was removed since. See `bundle_verification`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ from pipeline.provenance.matching import is_address
 from pipeline.provenance.occurrences import Answer, Occurrences
 from pipeline.provenance.profile import AskedFor, Profile, ResultProfile, Trust
 from pipeline.provenance.profiles import Entity, Profiles
-from pipeline.provenance.referred_values import Referral
 from pipeline.provenance.result_fields import argument_values, joined_text, result_values, strings
 from pipeline.provenance.sources import (
     CLAIM,
@@ -55,7 +54,7 @@ from pipeline.provenance.sources import (
     is_trusted,
     type_of,
 )
-from pipeline.provenance.user_references import Designation, RequestedActs, as_sources, is_name
+from pipeline.provenance.user_references import Designation, Referral, RequestedActs, as_sources, is_name
 
 Texts: TypeAlias = Iterator[tuple[Group, str | float]]
 

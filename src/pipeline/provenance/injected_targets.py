@@ -17,9 +17,8 @@ from pipeline.provenance.normalize_values import keys_in, keys_of, kind_of, mome
 from pipeline.provenance.occurrences import Occurrences, Text, spelled
 from pipeline.provenance.profile import AskedFor
 from pipeline.provenance.sources import TRUSTED, UNTRUSTED, Group, Origin
-from pipeline.provenance.user_references import Designation
+from pipeline.provenance.user_references import MAX_TEXTS, Designation
 
-MAX_TEXTS: Final = 256  # texts that are read for one value; a value in more of them counts as named
 _SPEAKERS: Final = frozenset({"user", "system"})
 _DISTINCT: Final = re.compile(r"[^\W\d_][\W_]*\d|\d[\W_]*[^\W\d_]|\w[@./:_]\w|(?:\d[^\w]*){7}")
 """What only an id or address has: a letter beside a digit, words joined by a sign, or seven digits."""

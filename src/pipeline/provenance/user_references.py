@@ -1,4 +1,6 @@
-"""Which records in results the user means: by a name that he says, or by two words of a title. Spec: [PROV-20].
+"""What the user refers to: records by a name that he says, values that he leaves to a text, acts that he asks for.
+
+Spec: provenance.md [PROV-3], [PROV-20], [PROV-22].
 
 A user seldom says an id. "Bello's claim" or "the mooring ropes" means the record that has this name in a trusted field;
 the record's id, address and other fields then count as said by the user.
@@ -7,16 +9,106 @@ the record's id, address and other fields then count as said by the user.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, lru_cache
 from itertools import islice, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pipeline.provenance.matching import normal, tokens
+from pipeline.provenance.matching import addresses, normal, text_keys, tokens
 from pipeline.provenance.negation import agrees, asked_in
 from pipeline.provenance.occurrences import Occurrences, Text
 from pipeline.provenance.profile import AskedFor
-from pipeline.provenance.sources import MAX_SOURCES, TRUSTED, Group, Origin
+from pipeline.provenance.sources import MAX_SOURCES, TRUSTED, UNTRUSTED, Group, Origin
+from pipeline.provenance.words import inferred_words
+
+MAX_VALUE: Final = 512  # characters of an address
+MAX_TEXTS: Final = 256  # texts that are read for one value
+MAX_CHARACTERS: Final = 65_536  # of one text that are read, of the user or for its addresses
+_MAIL: Final = re.compile(r"[^\s@]+@[^\s@]+")
+_WEB: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+|[^\s@]+\.[a-z]{2,}(?:[/:?#]\S*)?", re.I)
+_MAILTO: Final = re.compile(r"mailto:", re.I)
+
+
+class Referral:
+    """Answers which values the user's messages leave to texts that they name.
+
+    `given` has, for each result of a call whose arguments the user wrote, its texts.
+    """
+
+    def __init__(
+        self,
+        texts: Occurrences,
+        groups: Sequence[Group],
+        user_texts: Sequence[tuple[int, str]],
+        given: Mapping[Hashable, Sequence[str]],
+        designation: Designation,
+    ) -> None:
+        self._texts = texts
+        self._groups = groups
+        self._said = [text[:MAX_CHARACTERS] for _, text in user_texts]
+        self._given = given
+        self._designation = designation
+
+    def leaves(self, value: str, *, many: bool) -> bool:
+        """Whether the user leaves `value` to the text that has it; with `many`, also one of several ("all links")."""
+        kind = _kind(value)
+        if kind is None or any(_of_kind(kind, text) for text in self._said):
+            return False
+        asked, several = _patterns(kind)
+        if not any(asked.search(text) for text in self._said):
+            return False
+        plural = many and any(several.search(text) for text in self._said)
+        others = {at for at, group in enumerate(self._groups) if group.trust == UNTRUSTED and group.tool is not None}
+        held = self._texts.texts_with(value, others)
+        return any(
+            plural or len(_values(kind, scope)) == 1
+            for text in islice(held, MAX_TEXTS)
+            if isinstance(text.record, tuple)
+            for scope in self._scopes(text.record)
+        )
+
+    def _scopes(self, record: tuple[Any, ...]) -> Iterator[Sequence[str]]:
+        """The texts named by the user that a field of `record` is one of: a record with a name he says, or a result."""
+        fields = list(self._texts.fields_of(record))
+        known = (held.raw for held in fields if self._groups[held.group].trust == TRUSTED)
+        if record[2] and any(map(self._designation.names, known)):
+            yield [held.raw for held in fields]
+        if record[:2] in self._given:
+            yield self._given[record[:2]]
+
+
+def _kind(value: str) -> str | None:
+    """The kind of an address: `mail`, `web`, `account`; None for anything else."""
+    if len(value) > MAX_VALUE:
+        return None
+    text = _MAILTO.sub("", value.strip())
+    if _MAIL.fullmatch(text):
+        return "mail"
+    if any(key.startswith("account:") for key in text_keys(text)):
+        return "account"
+    return "web" if _WEB.fullmatch(text) and not any(map(str.isspace, text)) else None
+
+
+def _of_kind(kind: str, text: str) -> set[str]:
+    found = (text[start:end] for start, end in addresses(text[:MAX_CHARACTERS]))
+    return {_plain(address) for address in found if _kind(address) == kind}
+
+
+def _values(kind: str, texts: Sequence[str]) -> set[str]:
+    return set[str]().union(*(_of_kind(kind, text) for text in texts))
+
+
+def _plain(address: str) -> str:
+    return re.sub(r"\A(?:https?://|mailto:)?(?:www\.)?|/\Z", "", normal(address))
+
+
+@cache
+def _patterns(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Expressions for the kind in what the user says, and for several of it."""
+    said = inferred_words()["kinds"][kind]
+    one, many = (re.compile(rf"(?<!\w)(?:{'|'.join(said[of])})(?!\w)", re.I) for of in ("one", "many"))
+    return one, many
+
 
 DELEGATION: Final = AskedFor(
     patterns=(
@@ -74,7 +166,6 @@ def as_sources(found: Iterable[tuple[int, str]]) -> list[Origin]:
     ]
 
 
-MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
 MAX_FIELD: Final = 128  # characters of a field whose words are looked for
 MAX_FIELDS: Final = 64  # fields of one record whose words are looked for
 MAX_RECORDS: Final = 16  # records that are looked at for one value

@@ -15,10 +15,9 @@ from cmf.message.tools import ToolDefinition
 from pipeline import Action, Config, Context, Guard, Pipeline, Profiles
 from pipeline.audit.record import Record
 from pipeline.provenance import inference
-from pipeline.provenance.field_trust import trust_of
 from pipeline.provenance.inference import infer, split_name
-from pipeline.provenance.profile import Trust
-from pipeline.provenance.referred_values import _kind
+from pipeline.provenance.profile import Trust, trust_of
+from pipeline.provenance.user_references import _kind
 from pipeline.provenance.words import words_of
 
 RULE = "provenance/inferred"
