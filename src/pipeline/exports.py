@@ -1,7 +1,5 @@
 """The names that `pipeline` offers, with what they need."""
 
-from __future__ import annotations
-
 from pipeline.approvals.declassification import declassify as declassify
 from pipeline.approvals.queue import Approvals as Approvals
 from pipeline.decisions.context import Context as Context
