@@ -52,6 +52,7 @@ _NOT_BOUND: Final = frozenset({"path", "hook"})  # left out of the digest: they 
 DENIED_BY_PERSON: Final = Hit(
     rule="approval", code="approval.denied", effect=Effect.DENY, reason="A person refused this.", severity="high"
 )
+_UNSAID: Final = ("", "_")  # an address has `_` for these, as for what is not there
 _MADE_BY_MODEL: Final = frozenset({"tool_id", "message"})
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
@@ -335,7 +336,9 @@ def approved_content(view: MessageView) -> dict[str, Any]:
         arguments = {} if view.arguments is None else {"arguments": view.arguments}
         raw = view.get_property("arguments_raw")
         arguments |= {} if raw is None else {"arguments_raw": raw}
-        return {"uri": view.uri, **arguments, "executed_by": view.get_property("executed_by")}
+        named = {"namespace": view.get_property("namespace"), "name": view.name}
+        unsaid = {key: text for key, text in named.items() if text in _UNSAID}
+        return {"uri": view.uri, **unsaid, **arguments, "executed_by": view.get_property("executed_by")}
     body = {name: item for name, item in view.to_dict(include_context=False).items() if name not in _NOT_BOUND}
     body["properties"] = {name: item for name, item in body["properties"].items() if name not in _MADE_BY_MODEL}
     return body

@@ -497,6 +497,21 @@ def test_the_guard_names_the_approval_that_it_waits_for(policies: Path) -> None:
     assert guard.check(pay(), subject={"id": "ann"}, session="s").value is not None
 
 
+@pytest.mark.spec("APR-3")
+@pytest.mark.parametrize("namespace", ["_", ""])
+def test_an_approval_of_a_tool_without_a_namespace_is_none_of_one_whose_namespace_reads_so(
+    make: Make, store: SessionStore, namespace: str
+) -> None:
+    """The address of both is `tool://_/pay`."""
+    pipeline = make(store)
+    Approvals(store).approve(asked_once(pipeline.run(pay(), HERE)), BOB)
+    other = ToolCallPart(name="pay", namespace=namespace, tool_call_id="tu_1", arguments={"amount": 7})
+
+    asked_once(pipeline.run(Message(role="assistant", content=[other]), HERE))
+
+    goes(pipeline.run(pay(), HERE))
+
+
 # -- a reply of a model ------------------------------------------------------------------------------------------------
 
 REPLY = Response(choices=[Choice(message=Message(role="assistant", content=[TextPart(text="I pay."), call()]))])
