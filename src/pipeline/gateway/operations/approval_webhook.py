@@ -44,6 +44,7 @@ CLOSE_SECONDS: Final = 2.0  # for messages on their way when the gateway ends
 DELIVERED, FAILED, DROPPED = "delivered", "failed", "dropped"
 _PASSING: Final = frozenset({"media.unreachable", "media.timeout", "media.unresolvable"})
 _SHOWN: Final = 200  # characters of a name
+_NAMING: Final = frozenset({"tool", "tool_result", "prompt", "prompt_result", "llm", "opaque"})  # what names are behind
 _log: Final = logging.getLogger("pipeline.gateway")
 
 
@@ -160,7 +161,7 @@ def facts_of(approval: Approval) -> dict[str, Any]:
     asked = approval.asked
     return {
         "approval": asked.id,
-        "target": visible(asked.target)[:_SHOWN],
+        "target": _told(visible(asked.target)),
         "arguments": list(asked.arguments),
         "reasons": list(asked.reasons),
         "rules": list(asked.rules),
@@ -169,6 +170,13 @@ def facts_of(approval: Approval) -> dict[str, Any]:
         "expires": iso(asked.expires_at),
         "scopes": ["once", *asked.scopes],
     }
+
+
+def _told(target: str) -> str:
+    """The target as far as it is a name: an address, or a name with words in it, can say anything."""
+    scheme, separator, rest = target.partition("://")
+    is_name = not separator or (scheme in _NAMING and len(rest) <= _SHOWN and "%20" not in rest)
+    return target[:_SHOWN] if is_name else f"{scheme[:_SHOWN]}://…"
 
 
 def _slack(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,10 @@ from tests.pipeline.gateway.servers import ANN, KEY, script, serving, until
 from tests.pipeline.gateway.test_crossing import post
 
 from pipeline.approvals.queue import Approvals
+from pipeline.decisions.approval import Approval, ApprovalRequest
+from pipeline.decisions.context import SessionKey
 from pipeline.decisions.errors import ConfigError
-from pipeline.gateway.operations.approval_webhook import signature
+from pipeline.gateway.operations.approval_webhook import facts_of, signature
 from pipeline.run.assembly import open_sessions
 
 pytestmark = pytest.mark.native
@@ -191,6 +193,26 @@ def test_a_message_is_signed_tried_again_and_holds_no_content(tmp_path: Path) ->
         "scopes": ["once", "session", "value"],
         "link": f"https://review.example/review/approvals/{name}",
     }
+
+
+@pytest.mark.spec("GW-215")
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("tool://_/pay", "tool://_/pay"),
+        ("text:user", "text:user"),
+        ("https://host.example/a?token=canary", "https://…"),
+        ("file:///home/canary", "file://…"),
+        ("tool://_/tell%20bob%20canary", "tool://…"),
+        (f"tool://_/{'canary' * 40}", "tool://…"),
+    ],
+)
+def test_of_a_target_only_what_is_a_name_is_told(target: str, told: str) -> None:
+    asked = ApprovalRequest(id="apr_1", digest="d", target=target, rules=("r",), revision="v", expires_at=1)
+
+    facts = facts_of(Approval(asked=asked, key=SessionKey("ann", "s"), requested_at=0))
+
+    assert facts["target"] == told
 
 
 @pytest.mark.spec("GW-215")
