@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -46,13 +45,12 @@ if TYPE_CHECKING:
     from pipeline.gateway.operations.approval_webhook import ApprovalAnswers, ApprovalWebhook
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A gateway with its operations: readiness, metrics and the like."""
+class Service(NamedTuple):
+    """A gateway with its operations (readiness, metrics and the like), and as it is served: perhaps traced."""
 
     gateway: Gateway
     operations: OwnOperations
-    application: Application  # the gateway, traced if settings say so
+    application: Application
 
 
 @contextmanager
@@ -71,14 +69,10 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         StoreError: the store cannot be opened.
     """
     upstreams = {name: _upstream(name, one, settings, environment) for name, one in settings.upstreams.items()}
-    breakers = {
-        name: Breaker(
-            faults=one.health.failures,
-            first_seconds=one.health.cooldown_seconds,
-            longest_seconds=one.health.max_cooldown_seconds,
-        )
-        for name, one in settings.upstreams.items()
-    }
+    breakers: dict[str, Breaker] = {}
+    for name, one in settings.upstreams.items():
+        first, longest = one.health.cooldown_seconds, one.health.max_cooldown_seconds
+        breakers[name] = Breaker(faults=one.health.failures, first_seconds=first, longest_seconds=longest)
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
         _ = store.key_id  # made if missing: a store that cannot sign fails now, not at each request
@@ -141,14 +135,10 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         # If unrecorded traffic may go out by settings, a broken record does not make the gateway unready.
         keeps = settings.audit.on_record_failure != "release"
         readiness = Readiness(sessions, store if keeps else None)
-        guarded = [
-            GuardedRoutes(
-                tuple(name for name, one in judged.items() if _guard_key(one, settings) == key),
-                guard,
-                is_watched=key.policies is not None,
-            )
-            for key, guard in guards.items()
-        ]
+        guarded = []
+        for key, guard in guards.items():
+            names = tuple(name for name, one in judged.items() if _guard_key(one, settings) == key)
+            guarded.append(GuardedRoutes(names, guard, is_watched=key.policies is not None))
         operations = OwnOperations(
             guarded, metrics, readiness.check, lambda: gateway.is_open, lambda: store.audit_state._asdict()
         )
@@ -178,9 +168,9 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             end_waits=held.end,
             answers=answers,
         )
-        for one in guarded:
-            one.guard.events.subscribe(partial(chronicle.on_event, one.routes, one.guard))
-        chronicle.begin([(one.routes, one.guard) for one in guarded])
+        for own in guarded:
+            own.guard.events.subscribe(partial(chronicle.on_event, own.routes, own.guard))
+        chronicle.begin([(own.routes, own.guard) for own in guarded])
         opened.callback(chronicle.close)
         if settings.watch:
             opened.enter_context(operations.watching())

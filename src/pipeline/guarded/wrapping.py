@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from pipeline.decisions.context import Context
 from pipeline.decisions.stage import Traffic
@@ -20,7 +20,8 @@ from pipeline.run.offload import completed
 from pipeline.run.outcome import Outcome
 
 if TYPE_CHECKING:
-    from pipeline.guarded.tool import ToolFailure
+    from pipeline.guarded.model import ModelCall
+    from pipeline.guarded.tool import ToolCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,40 +42,9 @@ class Yielded:
     returned: Any = None
 
 
-class Call(Protocol):
-    """One call of a guarded function."""
-
-    @property
-    def asked(self) -> Traffic:
-        """The call as traffic, to be judged before it is made."""
-        ...
-
-    @property
-    def context(self) -> Context:
-        """The context; after `admitted`, with the labels from the call."""
-        ...
-
-    def admitted(self, outcome: Outcome) -> Given:
-        """The arguments after policy."""
-        ...
-
-    def answered(self, result: Any) -> Traffic:
-        """The result as traffic (`Yielded` for a generator), to be judged before it is returned."""
-        ...
-
-    def released(self, outcome: Outcome) -> Any:
-        """The result after policy, `Yielded` for a generator."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """Report that the function raised. Never raises."""
-        ...
-
-    def failure(self, error: BaseException) -> ToolFailure | None:
-        """What is to be judged before the error is raised; None if it may be raised as it is."""
-        ...
-
-
+Call: TypeAlias = "ToolCall | ModelCall"
+"""One call of a guarded function: `asked` is judged, `admitted` gives the arguments after policy; what the function
+gives is `answered`, judged, and `released`; an error is `failed`, and judged where it is a `failure` [GRD-16]."""
 Begin = Callable[[tuple[Any, ...], Mapping[str, Any]], Call]
 Judge = Callable[[Traffic, Context], Awaitable[Outcome]]
 

@@ -390,18 +390,4 @@ def _got(reply: Any, body: bytearray) -> Got:
     return Got(reply.status_code, {name.lower(): text for name, text in reply.headers.items()}, bytes(body))
 
 
-__all__ = [
-    "MAX_REPLY_BYTES",
-    "NO_WEBSOCKETS",
-    "Got",
-    "Judge",
-    "Library",
-    "Release",
-    "Send",
-    "Step",
-    "Turn",
-    "async_transport",
-    "transport",
-    "turn",
-    "wrap",
-]
+__all__ = ["NO_WEBSOCKETS", "Library", "async_transport", "transport", "wrap"]

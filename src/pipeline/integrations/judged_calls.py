@@ -120,17 +120,3 @@ def cannot_be_judged(what: str) -> CallError:
     """The error for a framework's value that cannot be judged."""
     hint = "leave it out, or judge it with guard.check and pass it on as text"
     return CallError(f"{what} cannot be judged and is not sent", code="integration.unsupported", hint=hint)
-
-
-__all__ = [
-    "Ask",
-    "AsyncAsk",
-    "ajudged_call",
-    "as_json",
-    "as_settings",
-    "cannot_be_judged",
-    "checked",
-    "judged_call",
-    "kept_tools",
-    "merged_fields",
-]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -73,30 +75,7 @@ _ENDS: Final = (
     ("/api/chat", "/api/chat"),
     ("/api/chat", "/chat"),
 )  # served paths, with the end of paths that probably mean them
-_NOT_SERVED: Final = {
-    word: what
-    for what, words in {
-        "Embeddings are": "embeddings embed embedContent batchEmbedContents",
-        "Files are": "files uploads",
-        "Batches are": "batches batchGenerateContent",
-        "Image generation is": "images",
-        "Audio is": "audio",
-        "Realtime sessions are": "realtime",
-        "Bare completions are": "completions generate",
-        "Assistants are": "assistants threads",
-        "Conversations that a provider keeps are": "conversations",
-        "Responses that a provider keeps are": "responses",
-        "Compaction without an answer is": "compact",
-        "Counting the tokens of a response is": "input_tokens",
-        "Interactions are": "interactions",
-        "Content that a provider keeps is": "cachedContents containers vector_stores skills",
-        "Moderation is": "moderations",
-        "Video generation is": "videos",
-        "Fine-tuning is": "fine_tuning",
-        "Managing Ollama's models is": "ps pull",
-    }.items()
-    for word in words.split()
-}
+_NOT_SERVED: Final = json.loads(Path(__file__).with_name("not_served.json").read_bytes())
 """What is not supported, by a word of the path; the last such word decides."""
 
 

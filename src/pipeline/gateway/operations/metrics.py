@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pipeline.audit.record import Record
@@ -78,32 +80,7 @@ _OVERRIDDEN: Final = b'"override":"'
 _INFERRED: Final = b'"inference":"'
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
 
-_HELP: Final = {
-    "cmf_gateway_requests_total": "Requests received, by route, dialect and outcome.",
-    "cmf_gateway_refusals_total": "Requests refused, by the code sent to the client.",
-    "cmf_gateway_in_flight": "Requests in progress.",
-    "cmf_gateway_waiting": "Those of them that wait for a person's answer.",
-    "cmf_approval_notices_total": "Messages to the webhook, by outcome: delivered, failed (after all tries), dropped.",
-    "cmf_gateway_unrecorded_total": "Decisions that could not be recorded, by outcome: refused, or released anyway.",
-    "cmf_audit_records_total": "Records written by this process.",
-    "cmf_audit_unprotected_records": "Records that no exported head covers yet.",
-    "cmf_audit_head_export_failures_total": "Heads that could not be exported.",
-    "cmf_audit_own_record_failures_total": "Records of the gateway's own acts that could not be written.",
-    "cmf_audit_overrides": "Overrides of rules in force.",
-    "cmf_policy_info": "Always 1, labelled with the policy revision of each route.",
-    "cmf_policy_reloads_total": "Policy reloads, by outcome: done, or refused (the old policies stay).",
-    "cmf_policy_reload_failed": "1 while the newest policies were refused and older ones are in force.",
-    "cmf_decisions_total": "Recorded decisions, by verdict (of policy) and action (taken).",
-    "cmf_rule_hits_total": "Decisions in which a rule hit, by rule.",
-    "cmf_forwarded_on_failure_total": "Decisions that let traffic pass although policy was unavailable.",
-    "cmf_forwarded_unevaluated_total": "Parts that passed without being evaluated.",
-    "cmf_decisions_overridden_total": "Decisions in which an override let pass what a rule denied.",
-    "cmf_inferred_calls_total": "Judged tool calls of which something was inferred, because no profile says it.",
-    "cmf_upstream_up": "1 if an upstream is in use, 0 while it is skipped.",
-    "cmf_decision_seconds": "Time taken by a decision.",
-    "cmf_loop_pause_seconds": "Time for which the event loop paused, and all clients of this process waited.",
-    "cmf_gateway_seconds": "Time taken by a request, from its headers to the end of its answer, upstream included.",
-}
+_HELP: Final = json.loads(Path(__file__).with_suffix(".json").read_bytes())  # what each metric is, by name
 
 
 class Counted(SharingRecords):

@@ -65,10 +65,8 @@ def identified(response: Response, dialect: str, request_id: str) -> Response:
 
 def _with_call_ids(response: Response, request_id: str) -> Response:
     messages = with_ids([choice.message for choice in response.choices], prefix=f"call_{request_id}_")
-    choices = [
-        choice if message is choice.message else replace(choice, message=message)
-        for choice, message in zip(response.choices, messages, strict=True)
-    ]
+    pairs = zip(response.choices, messages, strict=True)
+    choices = (one if message is one.message else replace(one, message=message) for one, message in pairs)
     return replace(response, choices=tuple(choices))
 
 
