@@ -274,7 +274,7 @@ class TurnMemory:
         is_same = before is not None and before.revision == revision
         self._before = before.told(own) if before is not None and is_same else None
         self._revision = revision
-        self.passes: list[Callable[[], SettledPass | None]] = []
+        self.passes: list[Callable[[], SettledPass]] = []
         """What makes the passes of this turn; only called if the run goes out (`turn`)."""
         self._referred: tuple[Reference, ...] = ()
         self.taken = None if self._before is None else self._before.taken
@@ -311,14 +311,12 @@ class TurnMemory:
 
     def turn(self) -> KeptTurn | None:
         """What the next turn can carry over from this run, which goes out; None if it judged no request."""
-        passes = () if self.taken is None else tuple(settle() for settle in self.passes)
-        settled = tuple(one for one in passes if one is not None)
-        if self.taken is None or not settled:
+        if self.taken is None or not self.passes:
             return None
         return KeptTurn(
             revision=self._revision,
             taken=self.taken,
-            passes=settled,
+            passes=tuple(settle() for settle in self.passes),
             referred=self._referred,
             written=self.digests.written,
         )

@@ -113,6 +113,8 @@ class Pass:
         labels: the labels that rules added, by the path of the message. label_sources: each with its source event.
     """
 
+    _request: Request  # this and the next only after `carry_over`
+    _basis: PassBasis
     to_judge: list[MessageView]
     views: tuple[ViewDecision, ...]
     hit: Sequence[ViewDecision]
@@ -127,7 +129,6 @@ class Pass:
     def __init__(self, judge: Judge, value: Traffic) -> None:
         self._judge = judge
         self._value = value
-        self._basis: PassBasis | None = None
         self._settled: SettledPass | None = None  # the same pass of the previous turn
         self._tools = self._messages = EMPTY_SECTION  # those at the beginning of which it is carried over
         self._changed: Collection[str] = ()  # the kinds of view whose rules read something else now
@@ -151,6 +152,7 @@ class Pass:
         reads = self._judge.session_reads
         block = session.whole(events=self._judge.reads_events) if reads else {}
         read = {paths: to_bytes([_at(block, path) for path in paths]) for paths in set(reads.values())}
+        self._request = value
         self._basis = basis = PassBasis(
             session={kind: read[paths] for kind, paths in reads.items()},
             excuses=finder.excuses.active,
@@ -191,14 +193,17 @@ class Pass:
         self._head = len(self.to_judge)
         items = {item for kind in self._changed for item in messages.kinds.get(kind, ())}
         for item in sorted(items.union(messages.unstable)):
-            for place, view in self._settled_views(value, item):
-                if item in messages.unstable or view.kind.value in self._changed:
-                    self._again.append(place)
-                    self.to_judge.append(view)
+            own = [
+                (place, view)
+                for place, view in self._settled_views(value, item)
+                if item in messages.unstable or view.kind.value in self._changed
+            ]
+            self._again += [place for place, _ in own]
+            self.to_judge += [view for _, view in own]
         for at in range(len(messages.items), len(value.messages)):
-            own = list(views_at(value, at, capabilities=capabilities))
-            self._fresh.append(len(own))
-            self.to_judge += own
+            views = list(views_at(value, at, capabilities=capabilities))
+            self._fresh.append(len(views))
+            self.to_judge += views
 
     def _settled_views(self, value: Request, item: int) -> Iterable[tuple[int, MessageView]]:
         """The views of a carried-over message, each with the index of its line in `_messages`."""
@@ -311,11 +316,9 @@ class Pass:
             removed += done.removed
         return apply_edits(value, self._new, mode, replacer, removed)
 
-    def settle(self, edited: Request, removed: Sequence[str]) -> SettledPass | None:
-        """What the next turn can carry over from this pass, which had no view skipped; None if there is no next."""
-        value = self._value
-        if self._basis is None or not isinstance(value, Request):
-            return None
+    def settle(self, edited: Request, removed: Sequence[str]) -> SettledPass:
+        """What the next turn can carry over from this pass after `carry_over`, which had no view skipped."""
+        value = self._request
         reused = [dataclasses.replace(line, reused=True) for line in self._lines if line is not None]
         watched, begin = self._judge.watched, self._head + len(self._again)
         tools = self._tools.extended(tuple(value.tools), [[line] for line in reused[1 : self._head]], watched)

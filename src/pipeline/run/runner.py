@@ -286,7 +286,7 @@ class Runner:
                 lines.removed(removed)
             except EffectError as error:
                 return self._refused(account, _edit_failed(error.code), error.path)
-            if isinstance(edited, Request):
+            if keep and isinstance(edited, Request):
                 memory.passes.append(partial(judged.settle, edited, removed))
             relabelled = stamp(edited, judged.labels)
             label_sources |= judged.label_sources
@@ -372,10 +372,12 @@ class Runner:
 
         `hit` is added to the line of the view at `path`; if there is none, to the first line.
         """
-        views = list(account.views)
-        at = next((index for index, view in enumerate(views) if view.path == path), 0)
-        if views:
-            views[at] = replace(views[at], hits=(*views[at].hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
+        denied = {"verdict": Verdict.DENY, "outcome": Action.REFUSE}
+        at = next((index for index, view in enumerate(account.views) if view.path == path), 0)
+        views = [
+            replace(view, hits=(*view.hits, hit), **denied) if index == at else view
+            for index, view in enumerate(account.views)
+        ]
         hit_views = tuple(view for view in views if view.hits)
         return self._outcome(account._replace(views=tuple(views), hit=hit_views), answer=answer)
 
