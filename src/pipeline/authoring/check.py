@@ -58,10 +58,8 @@ class Job:
     Attributes:
         places: policy directories; later ones override earlier ones.
         own: the author's directories among them: warnings are limited to their files.
-        cases: files of test cases.
         today: exceptions that ended before this day have expired.
         entrypoint: the entrypoint of policies that are not made of rules.
-        builtin_errors: how the set is loaded.
     """
 
     places: Sequence[Path]

@@ -31,7 +31,8 @@ def main() -> None:
         sys.stderr.write(f"cmf: {error}\n")
         sys.exit(2)  # as for other settings: `Exit.USAGE`, which is not imported without the extra
     except Exception as error:
-        if not _is_interrupt(error):
+        # How pydantic-core reports an interrupt while it builds a validator.
+        if type(error).__name__ != "SchemaError" or "KeyboardInterrupt" not in str(error):
             raise
         sys.exit(130)
     finally:
@@ -48,8 +49,3 @@ def _unraised(what: sys.UnraisableHookArgs) -> None:
 
     # After a moment: right now it would arrive in here again. As a signal, because that ends sleeps.
     threading.Timer(_RESEND_SECONDS, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
-
-
-def _is_interrupt(error: Exception) -> bool:
-    """Whether this is how pydantic-core reports an interrupt while it builds a validator."""
-    return type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error)

@@ -74,19 +74,14 @@ def _stream(file: str, source: str, target: str) -> str:
     if source == "canonical":
         raise ShapeError("the canonical format has no streams", path="$", hint="use --kind response")
     adapter = adapters.get(source)
-    response = adapter.from_wire_response(adapter.fold_events(_events(read_bytes(file), source)))
+    raw = read_bytes(file)
+    if raw.lstrip().startswith(b"["):  # a JSON array of events; otherwise the bytes as they came over the wire
+        events: list[WireEvent] = loads(raw)
+    else:
+        reader = sse.NdjsonReader() if source in NDJSON_FORMATS else sse.SseReader()
+        events = [*reader.feed(raw), *reader.close()]
+    response = adapter.from_wire_response(adapter.fold_events(events))
     if target == "canonical":
         return dumps(response.model_dump()).decode()
     write = sse.ndjson_bytes if target in NDJSON_FORMATS else sse.sse_bytes
     return b"".join(map(write, adapters.get(target).to_wire_events(response))).decode().rstrip("\n")
-
-
-def _events(raw: bytes, source: str) -> list[WireEvent]:
-    """A JSON array of events, or the bytes as they came over the wire."""
-    if raw.lstrip().startswith(b"["):
-        events: list[WireEvent] = loads(raw)
-        return events
-    from cmf.adapters.wire import sse
-
-    reader = sse.NdjsonReader() if source in NDJSON_FORMATS else sse.SseReader()
-    return [*reader.feed(raw), *reader.close()]

@@ -47,21 +47,16 @@ def write_report(
         case "junit":
             _write_junit(name, cases)
         case "github":
-            _write_github(findings)
+            for finding in findings:
+                where = f"file={_property(finding.file)}"
+                if finding.line:
+                    where += f",line={finding.line}" + (f",col={finding.column}" if finding.column else "")
+                typer.echo(f"::{finding.severity} {where},title={_property(finding.code)}::{_data(finding.text)}")
         case "sarif":  # 2.1.0, which code hosts show beside the lines
             codes = sorted({finding.code for finding in findings})
             driver = {"name": "cmf", "version": version("cmf-pipeline"), "rules": [{"id": code} for code in codes]}
             run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}
             write_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
-
-
-def _write_github(findings: Sequence[Finding]) -> None:
-    """Write annotations of a GitHub workflow."""
-    for finding in findings:
-        where = f"file={_property(finding.file)}"
-        if finding.line:
-            where += f",line={finding.line}" + (f",col={finding.column}" if finding.column else "")
-        typer.echo(f"::{finding.severity} {where},title={_property(finding.code)}::{_data(finding.text)}")
 
 
 def _data(text: str) -> str:

@@ -95,7 +95,11 @@ _SHAPES: Final[tuple[tuple[str, Kind, Callable[[Body], bool]], ...]] = (
     ("mcp", "request", _has("jsonrpc")),
     ("gemini", "request", _has("contents")),
     ("gemini", "response", _has("candidates")),
-    ("aisdk", "request", _with_messages(_ui)),
+    (
+        "aisdk",
+        "request",
+        _with_messages(_ui),
+    ),
     ("aisdk", "response", lambda body: _has_list(body, "parts") and "role" in body),
     ("openai_responses", "response", lambda body: body.get("object") == "response" or _has_list(body, "output")),
     ("openai_responses", "request", lambda body: "input" in body and "messages" not in body),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 from cmf.errors import DecodeError
@@ -106,9 +107,7 @@ def _session_fits(fields: Mapping[str, Any]) -> bool:
 def ranges_of(rows: Iterable[Placed], all_places: Mapping[str, Sequence[int]]) -> dict[str, list[list[int]]]:
     """The places of decisions: log → first and last place of each run in which every decision is one of `rows`.
 
-    Args:
-        rows: decisions in a log.
-        all_places: log → the places of all its decisions, in order.
+    `all_places` are those of all decisions of each log, in order.
     """
     wanted: dict[str, set[int]] = {}
     for row in rows:
@@ -118,16 +117,8 @@ def ranges_of(rows: Iterable[Placed], all_places: Mapping[str, Sequence[int]]) -
 
 
 def _runs(every: Sequence[int], wanted: set[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    within = False
-    for place in every:
-        if place in wanted:
-            if within:
-                runs[-1][1] = place
-            else:
-                runs.append([place, place])
-        within = place in wanted
-    return runs
+    groups = (list(run) for is_in, run in groupby(every, wanted.__contains__) if is_in)
+    return [[run[0], run[-1]] for run in groups]
 
 
 def set_hash(rows: Iterable[Placed]) -> str:

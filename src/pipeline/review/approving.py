@@ -60,14 +60,10 @@ def end_override(site: Site, visit: Visit) -> Answer:
 
 
 def _asked_lately(site: Site) -> Iterator[Approval]:
-    found = site.catalog.page(site.catalog.having("verdict", "require_approval"), before=None, limit=LATELY)
-    bodies = site.bodies(found)
-    seen: set[str] = set()
-    for row in found:
-        for named in _named(bodies.get(row.seq)):
-            if named not in seen and (one := _found(site, named)) is not None:
-                seen.add(named)
-                yield one
+    rows = site.catalog.page(site.catalog.having("verdict", "require_approval"), before=None, limit=LATELY)
+    bodies = site.bodies(rows)
+    ids = dict.fromkeys(named for row in rows for named in _named(bodies.get(row.seq)))
+    return filter(None, (_found(site, named) for named in ids))
 
 
 def _named(body: Mapping[str, Any] | None) -> dict[str, str]:
@@ -124,10 +120,9 @@ def approval(site: Site, visit: Visit, *, about: Json | None = None, shown: bool
 
 
 def _known(site: Site, visit: Visit) -> Approval:
-    found = _found(site, visit.path["id"])
-    if found is None:
+    if (asked := _found(site, visit.path["id"])) is None:
         raise Refused(404, "review.unknown", "There is no such approval.")
-    return found
+    return asked
 
 
 def _decisions(site: Site, one: Approval) -> list[Json]:

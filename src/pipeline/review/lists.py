@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from pipeline.audit.query import plain
 from pipeline.decisions.context import shown_subject
@@ -34,7 +34,7 @@ def sessions(site: Site, visit: Visit) -> Page:
         "needing": sum(bool(session.open) for session in every),
         "next": None if last is None else f"{int(not last.open)}-{last.last_at}-{last.number}",
     }
-    return Page("sessions.html", data | _around(site, visit, matches), rows=_Lazy(every))
+    return Page("sessions.html", data | _around(site, visit, matches), rows=map(session_row, every))
 
 
 def _around(site: Site, visit: Visit, matches: int) -> Json:
@@ -47,19 +47,6 @@ def _around(site: Site, visit: Visit, matches: int) -> Json:
         "tabs": _tabs(visit.q),
         "filters": saved(site),
     }
-
-
-class _Lazy(Sequence[Json]):
-    """Rows built one by one while a file is written."""
-
-    def __init__(self, every: list[Session]) -> None:
-        self._every = every
-
-    def __len__(self) -> int:
-        return len(self._every)
-
-    def __getitem__(self, at: Any) -> Any:
-        return session_row(self._every[at])
 
 
 def session_row(session: Session) -> Json:

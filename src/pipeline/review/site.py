@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -63,7 +63,7 @@ class Page:
     template: str
     data: Json
     status: int = 200
-    rows: Sequence[Json] | None = None
+    rows: Iterable[Json] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import hashlib
 import importlib.resources
 import io
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -265,9 +266,9 @@ class _Web:
                     case "json":
                         return _secured(Response(dumps(data), status, {"content-type": "application/json"}))
                     case "csv":
-                        body, kind = _csv(rows or ()), "text/csv; charset=utf-8"
+                        body, kind = _csv(rows), "text/csv; charset=utf-8"
                     case "jsonl":
-                        body, kind = b"".join(dumps(row) + b"\n" for row in rows or ()), "application/jsonl"
+                        body, kind = b"".join(dumps(row) + b"\n" for row in rows), "application/jsonl"
                     case _:
                         return self._html(answer, visit.person)
                 return _secured(Response(body, headers={"content-type": kind}))
@@ -366,13 +367,13 @@ def _clipped(text: object) -> str:
     return _seen(shown) if len(shown) <= most else f"{_seen(shown[: most - end - 1])}…{_seen(shown[-end:])}"
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+def _csv(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Rows as CSV. A value that a spreadsheet would take for a formula gets a leading apostrophe."""
-    out = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(out, list(rows[0]), extrasaction="ignore", lineterminator="\r\n")
+    out, cells = io.StringIO(), ({name: _cell(value) for name, value in row.items()} for row in rows)
+    if (first := next(cells, None)) is not None:
+        writer = csv.DictWriter(out, list(first), extrasaction="ignore", lineterminator="\r\n")
         writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+        writer.writerows(chain([first], cells))
     return out.getvalue().encode()
 
 

@@ -23,7 +23,6 @@ from pipeline.policy.loading import DATA_FILES
 TEMPLATES: Final = ("tools", "pii", "mcp", "empty")
 MAX_SAMPLES: Final = 200
 MAX_NAME: Final = 120  # characters of a case's name
-_SETTINGS: Final = "cmf/defaults/data.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +39,7 @@ class Project:
         return cls(directory=directory, policies=inner if inner.is_dir() else directory)
 
     def files(self) -> tuple[PolicyFile, ...]:
-        """The project's policies without their tests.
-
-        Raises:
-            ConfigError: the directory does not exist, has no policies, or a file is not text.
-        """
+        """The project's policies without their tests. ConfigError: there are none, or a file is not text."""
         if not self.policies.is_dir():
             raise ConfigError("no such directory", path=str(self.policies), hint="name a project or its policies")
         if not (files := _policy_files(self.policies)):
@@ -63,7 +58,7 @@ def samples(project: Project | None) -> list[Json]:
     for name in TEMPLATES:
         files = _policy_files(templates / name / "policy")
         listed += _cases(f"Template {name}", templates / name / "cases", files, beside=templates / "common" / "cases")
-    shipped = (PolicyFile(path=_SETTINGS, text="{}\n"),)
+    shipped = (PolicyFile(path="cmf/defaults/data.json", text="{}\n"),)
     for name, text in _SHIPPED_SAMPLES.items():
         listed.append(_sample("Shipped rules", name, State(files=shipped, conversation=text)))
     listed += _examples(policy_set.shipped().parent / "examples")
