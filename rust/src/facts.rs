@@ -15,18 +15,9 @@ const FACTS: [&str; 5] = ["plain", "folded", "decoded", "spelled", "addresses"];
 /// The extensions in which others write.
 const WRITTEN_CONTEXT: [&str; 4] = ["custom", "framework", "mcp", "meta"];
 
-/// Which facts rules read.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked {
-    pub plain: bool,
-    pub folded: bool,
-    pub decoded: bool,
-    pub spelled: bool,
-    pub addresses: bool,
-}
-
-/// The JSON of a view with the facts that are asked for and that it has; None if nothing is added.
-pub fn with_facts(view: &[u8], asked: Asked) -> Option<Vec<u8>> {
+/// The JSON of a view with those of [`FACTS`] that are asked for and that it has; None if nothing is added.
+pub fn with_facts(view: &[u8], asked: [bool; FACTS.len()]) -> Option<Vec<u8>> {
+    let [asks_plain, asks_folded, asks_decoded, asks_spelled, asks_addresses] = asked;
     let (mut content, mut kind) = (None, Cow::Borrowed(""));
     let mut known = [false; 5];
     let (mut spelled, mut has_extra) = (Vec::new(), false);
@@ -34,7 +25,7 @@ pub fn with_facts(view: &[u8], asked: Asked) -> Option<Vec<u8>> {
         b"properties" if text == b"\"extra\"" => has_extra = true,
         b"content" if is_value => content = Some(text),
         b"kind" if is_value => kind = unquoted(text).unwrap_or_default(),
-        b"name" | b"uri" | b"mime_type" | b"properties" if asked.spelled && !is_ordinary(text) => spelled.push(text),
+        b"name" | b"uri" | b"mime_type" | b"properties" if asks_spelled && !is_ordinary(text) => spelled.push(text),
         _ => {
             let at = FACTS.iter().position(|name| name.as_bytes() == member);
             if let Some(known) = at.and_then(|at| known.get_mut(at)) {
@@ -44,29 +35,29 @@ pub fn with_facts(view: &[u8], asked: Asked) -> Option<Vec<u8>> {
     });
     let mut out = Vec::new();
     let is_ordinary_content = content.is_none_or(is_ordinary);
-    let written = content.filter(|_| asked.addresses || asked.folded || !is_ordinary_content);
+    let written = content.filter(|_| asks_addresses || asks_folded || !is_ordinary_content);
     let content = match written {
         Some(text) => unquoted(text)?,
         None => Cow::Borrowed(""),
     };
-    let needs_plain = asked.plain || asked.folded || asked.decoded;
+    let needs_plain = asks_plain || asks_folded || asks_decoded;
     let is_read = !needs_plain || is_ordinary_content;
     let plain = if is_read { Cow::Borrowed(&*content) } else { plain(&content) };
-    if asked.plain && !known[0] && plain != content {
+    if asks_plain && !known[0] && plain != content {
         out.extend_from_slice(b",\"plain\":");
         write_text(&mut out, &plain);
     }
-    if asked.folded && !known[1] && written.is_some() {
+    if asks_folded && !known[1] && written.is_some() {
         out.extend_from_slice(b",\"folded\":");
         write_text(&mut out, &folded_text(&plain));
     }
-    if asked.decoded && !known[2] && !is_read {
+    if asks_decoded && !known[2] && !is_read {
         write_decoded(&mut out, &content, &plain);
     }
-    if asked.spelled && !known[3] {
+    if asks_spelled && !known[3] {
         write_spelled(&mut out, "spelled", &spelled);
     }
-    if asked.addresses && !known[4] {
+    if asks_addresses && !known[4] {
         out.extend_from_slice(b",\"addresses\":");
         addresses::write(&mut out, &kind, &content, has_extra.then_some(view)).ok()?;
     }

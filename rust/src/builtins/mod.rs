@@ -151,42 +151,40 @@ pub fn permission(name: &str) -> Permission {
 
 /// Builtins that OPA has and this engine has not: a policy that calls one is told that, and not that it does not exist.
 fn is_reserved(name: &str) -> bool {
-    let namespace = name.split_once('.').map_or("", |(namespace, _)| namespace);
-    let is_namespace = matches!(
-        namespace,
-        "aws"
-            | "crypto"
-            | "graph"
-            | "graphql"
-            | "http"
-            | "io"
-            | "json"
-            | "net"
-            | "opa"
-            | "providers"
-            | "rand"
-            | "rego"
-            | "time"
-            | "units"
-            | "uuid"
-            | "yaml"
-    );
-    let is_name = matches!(
-        name,
-        "array.flatten"
-            | "cast_array"
-            | "internal.template_string"
-            | "print"
-            | "re_match"
-            | "regex.globs_match"
-            | "set_diff"
-            | "strings.render_template"
-            | "strings.split_n"
-            | "trace"
-            | "uri.is_valid"
-            | "uri.parse"
-    );
-    is_namespace || is_name || name.starts_with("__builtin")
+    const NAMESPACES: [&str; 16] = [
+        "aws",
+        "crypto",
+        "graph",
+        "graphql",
+        "http",
+        "io",
+        "json",
+        "net",
+        "opa",
+        "providers",
+        "rand",
+        "rego",
+        "time",
+        "units",
+        "uuid",
+        "yaml",
+    ];
+    const NAMES: [&str; 12] = [
+        "array.flatten",
+        "cast_array",
+        "internal.template_string",
+        "print",
+        "re_match",
+        "regex.globs_match",
+        "set_diff",
+        "strings.render_template",
+        "strings.split_n",
+        "trace",
+        "uri.is_valid",
+        "uri.parse",
+    ];
+    let is_of = |(namespace, _): (&str, &str)| NAMESPACES.contains(&namespace);
+    name.split_once('.').is_some_and(is_of) || NAMES.contains(&name) || name.starts_with("__builtin")
 }
 
 /// The function behind an entry: that of regorus, or one of ours where OPA answers otherwise.

@@ -233,8 +233,6 @@ mod _native {
     /// The JSON of a view with the facts that are asked for [INP-7]; None if it has none of them.
     #[pyfunction]
     fn with_facts<'py>(py: Python<'py>, view: Bound<'py, PyBytes>, asked: [bool; 5]) -> Option<Bound<'py, PyBytes>> {
-        let [plain, folded, decoded, spelled, addresses] = asked;
-        let asked = facts::Asked { plain, folded, decoded, spelled, addresses };
         let held: PyBackedBytes = view.into();
         py.detach(|| facts::with_facts(&held, asked)).map(|whole| PyBytes::new(py, &whole))
     }

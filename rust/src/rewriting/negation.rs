@@ -96,6 +96,9 @@ fn end_of(expr: &Expr) -> Option<usize> {
 /// The bytes of an expression, with the parentheses around it.
 type Place = (usize, usize);
 
+/// How operators of two values are written, longer ones first.
+const SIGNS: [&str; 15] = ["==", "!=", "<=", ">=", ":=", "<", ">", "=", "+", "-", "*", "/", "%", "&", "|"];
+
 struct Operands<'a, F> {
     source: &'a str,
     /// Whether a name is that of a rule or a document, and not of a variable.
@@ -109,20 +112,14 @@ struct Operands<'a, F> {
 impl<F: Fn(&str) -> bool> Operands<'_, F> {
     fn negated(&mut self, expr: &Expr) -> Option<()> {
         match expr {
-            Expr::BoolExpr { op: BoolOp::Eq, lhs, rhs, .. } => {
-                let (left, right, _) = self.sides(expr, lhs, "==")?;
-                self.side(lhs, left)?;
-                self.side(rhs, right)
-            }
-            Expr::AssignExpr { op, lhs, rhs, .. } => {
-                let sign = if *op == AssignOp::ColEq { ":=" } else { "=" };
-                let (left, right, at) = self.sides(expr, lhs, sign)?;
-                self.unification = (sign == "=").then_some(at);
+            Expr::BoolExpr { op: BoolOp::Eq, lhs, rhs, .. } | Expr::AssignExpr { lhs, rhs, .. } => {
+                let (left, right, at) = self.sides(expr, lhs)?;
+                self.unification = matches!(expr, Expr::AssignExpr { op: AssignOp::Eq, .. }).then_some(at);
                 self.side(lhs, left)?;
                 self.side(rhs, right)
             }
             Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } | Expr::BinExpr { lhs, rhs, .. } => {
-                let (left, right, _) = self.sides(expr, lhs, operator(expr)?)?;
+                let (left, right, _) = self.sides(expr, lhs)?;
                 self.operand(lhs, left);
                 self.operand(rhs, right);
                 Some(())
@@ -147,10 +144,12 @@ impl<F: Fn(&str) -> bool> Operands<'_, F> {
     }
 
     /// Both sides of an operator, and where it stands.
-    fn sides(&self, expr: &Expr, lhs: &Expr, sign: &str) -> Option<(Place, Place, usize)> {
+    fn sides(&self, expr: &Expr, lhs: &Expr) -> Option<(Place, Place, usize)> {
         let (start, end) = range(expr.span())?;
-        let left = self.before(start, lhs, end, sign)?;
+        let left = (start, closed(self.source, end_of(lhs)?, end));
         let at = skip_blanks(self.source, left.1);
+        let behind = self.source.get(at..)?;
+        let sign = SIGNS.iter().find(|sign| behind.starts_with(**sign))?;
         Some((left, (skip_blanks(self.source, at + sign.len()), end), at))
     }
 
@@ -215,31 +214,4 @@ impl<F: Fn(&str) -> bool> Operands<'_, F> {
             self.places.push((start, end));
         }
     }
-}
-
-/// How an operator of two values is written. A minus may be the first byte of a number.
-fn operator(expr: &Expr) -> Option<&'static str> {
-    use regorus::unstable::{ArithOp, BinOp};
-    Some(match expr {
-        Expr::BoolExpr { op, .. } => match op {
-            BoolOp::Lt => "<",
-            BoolOp::Le => "<=",
-            BoolOp::Eq => "==",
-            BoolOp::Ge => ">=",
-            BoolOp::Gt => ">",
-            BoolOp::Ne => "!=",
-        },
-        Expr::ArithExpr { op, .. } => match op {
-            ArithOp::Add => "+",
-            ArithOp::Sub => "-",
-            ArithOp::Mul => "*",
-            ArithOp::Div => "/",
-            ArithOp::Mod => "%",
-        },
-        Expr::BinExpr { op, .. } => match op {
-            BinOp::Intersection => "&",
-            BinOp::Union => "|",
-        },
-        _ => return None,
-    })
 }
