@@ -16,7 +16,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
-from cmf.adapters.wire.tokens import answers
+from cmf.adapters.wire.base import answers
 from cmf.message.ids import Clock
 from cmf.message.message import TokenUsage
 from cmf.message.model_ids import provider_of

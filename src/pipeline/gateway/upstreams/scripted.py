@@ -10,9 +10,9 @@ import pydantic
 import yaml
 from pydantic import Field
 
+from cmf.adapters.wire.base import estimate
 from cmf.adapters.wire.call_ids import call_names
 from cmf.adapters.wire.stream import TextDelta
-from cmf.adapters.wire.tokens import estimate
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.json.frozen import frozen_mapping
 from cmf.json.value import replace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cmf.adapters.wire.tokens import MEDIA_TOKENS, MESSAGE_TOKENS, estimate
+from cmf.adapters.wire.base import MEDIA_TOKENS, MESSAGE_TOKENS, estimate
 from cmf.enums import Role
 from cmf.json.frozen import FrozenDict
 from cmf.message.message import ImagePart, Message, Part, PromptResultPart, TextPart, ToolCallPart, ToolResultPart
