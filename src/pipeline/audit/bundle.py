@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 from cmf.errors import DecodeError
 from cmf.json.codec import dumps, loads
@@ -211,6 +211,9 @@ _BLOCK: Final = 1 << 20
 _FIRST: Final = b"PK\x03\x04"  # a part's own header begins with it, and so does a bundle
 _HEADER: Final = struct.Struct("<4s4xH8xIIHH")  # it: signature, compression, two sizes, lengths of name and extra field
 _LARGE: Final = struct.Struct("<HHQQ")  # extra field with the two sizes of a part that may be large
+_END: Final = struct.Struct("<4s4H2IH")  # signature, disks, counts, length and place of the directory, comment
+_DIRECTORY_LINE: Final = 46  # bytes of the directory for a part, besides its name and extra field
+_LARGE_END: Final = 76  # bytes before the end that say the same of a large bundle
 _SIZES: Final = b"\x01\x00"  # how that extra field begins
 _IN_EXTRA: Final = 0xFFFF_FFFF  # a size that is in the extra field
 _PLAIN_TYPES: Final = frozenset({0, 0o10})  # of a file in Unix: none given, or a regular file
@@ -252,8 +255,22 @@ def misplaced_in(file: Path) -> Iterator[str]:
             if not is_same or not is_plain or len(sizes) > 1 or part.header_offset != end:
                 yield part.filename
             end = part.header_offset + _HEADER.size + named + more + part.file_size
-        if end != bundle.start_dir or bundle.comment:
+        if end != bundle.start_dir or not _ends_there(bundle, opened):
             yield "the end of the file"
+
+
+def _ends_there(bundle: zipfile.ZipFile, opened: BinaryIO) -> bool:
+    """Whether nothing but the records of its end is behind the directory, and they say of it what it is."""
+    parts, start = bundle.infolist(), bundle.start_dir
+    names = (part.orig_filename.encode("utf-8", "replace") for part in parts)
+    length = sum(_DIRECTORY_LINE + len(name) + len(part.extra) for name, part in zip(names, parts, strict=True))
+    opened.seek(start + length)
+    is_large = start > zipfile.ZIP64_LIMIT or len(parts) > zipfile.ZIP_FILECOUNT_LIMIT
+    ends = opened.read(_LARGE_END if is_large else 0)
+    last = opened.read(_END.size + 1)
+    counts = (min(len(parts), 0xFFFF),) * 2
+    told = b"PK\5\6", 0, 0, *counts, min(length, 0xFFFFFFFF), min(start, 0xFFFFFFFF), 0
+    return last == _END.pack(*told) and (not is_large or (ends[:4], ends[56:60]) == (b"PK\6\6", b"PK\6\7"))
 
 
 def _has_only_sizes(extra: bytes) -> bool:

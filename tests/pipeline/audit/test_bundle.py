@@ -250,6 +250,25 @@ def _link(content: bytes) -> bytes:
     return content[: at + 38] + b"\x00\x00\xff\xa1" + content[at + 42 :]
 
 
+def _after_the_end(content: bytes) -> bytes:
+    """Another bundle's parts stand behind the end, where some tools read on."""
+    return content + content[: content.rindex(b"PK\x01\x02")]
+
+
+def _noted(content: bytes) -> bytes:
+    """The directory has a comment for the last part."""
+    at, end = content.rindex(b"PK\x01\x02"), content.rindex(b"PK\x05\x06")
+    size = (int.from_bytes(content[end + 12 : end + 16], "little") + 4).to_bytes(4, "little")
+    entry = content[at : at + 32] + b"\x04\x00" + content[at + 34 : end] + b"true"
+    return content[:at] + entry + content[end : end + 12] + size + content[end + 16 :]
+
+
+def _counted(content: bytes) -> bytes:
+    """The end says that there are fewer parts than the directory has."""
+    end = content.rindex(b"PK\x05\x06")
+    return content[: end + 8] + b"\x02\x00\x02\x00" + content[end + 12 :]
+
+
 def _hidden(content: bytes) -> bytes:
     """A part stands between others, and the directory does not have it."""
     at, end = content.rindex(b"PK\x01\x02"), content.rindex(b"PK\x05\x06")
@@ -261,7 +280,10 @@ def _hidden(content: bytes) -> bytes:
 @pytest.mark.spec("AUD-56")
 @pytest.mark.parametrize(
     "change",
-    [_in_front, _behind, _other_name, _other_size, _compressed, _link, _renamed, _renamed_in_the_directory],
+    [
+        *(_in_front, _behind, _other_name, _other_size, _compressed, _link, _renamed, _renamed_in_the_directory),
+        *(_after_the_end, _noted, _counted),
+    ],
 )
 def test_a_bundle_of_which_other_tools_could_unpack_something_else_is_a_problem(
     exported: Exported, tmp_path: Path, change: Callable[[bytes], bytes]
@@ -274,6 +296,24 @@ def test_a_bundle_of_which_other_tools_could_unpack_something_else_is_a_problem(
     assert problems
     assert {problem.code for problem in problems} == {"bundle.changed"}
     assert all(problem.message.endswith("so that other tools may unpack something else") for problem in problems)
+
+
+@pytest.mark.spec("AUD-56")
+def test_the_end_of_a_large_bundle_is_read_too(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 3)
+    file = tmp_path / "b.zip"
+    with zipfile.ZipFile(exported.whole) as bundle, zipfile.ZipFile(file, "w") as made:
+        for part in bundle.infolist():
+            made.writestr(part, bundle.read(part))
+    content = file.read_bytes()
+    assert b"PK\x06\x06" in content
+
+    assert verify_bundle(file, exported=exported.heads, keys=exported.keys).holds
+    file.write_bytes(content + b"more")
+    (problem,) = verify_bundle(file, exported=exported.heads, keys=exported.keys).problems
+    assert problem.message.startswith("the end of the file: ")
 
 
 @pytest.mark.spec("AUD-56")
