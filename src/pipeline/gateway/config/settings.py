@@ -548,8 +548,7 @@ def settings_schema() -> dict[str, Any]:
     for name, own in {**schema["$defs"], Settings.__name__: schema}.items():
         texts = _descriptions(known[name]) if name in known else {}
         for field, described in own.get("properties", {}).items():
-            if field in texts:
-                described["description"] = texts[field]
+            described["description"] = texts[field]
     return schema
 
 
