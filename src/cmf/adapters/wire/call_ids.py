@@ -80,8 +80,12 @@ def _with_id(part: Part, ids: CallIds) -> Part:
 
 def call_names(messages: Iterable[Message]) -> dict[str, str]:
     """The names of the tools that are called, by the ids of the calls: for results that do not say them."""
-    calls = (part for message in messages for part in message.content if isinstance(part, ToolCallPart))
-    return {call.tool_call_id: call.name for call in calls if call.tool_call_id is not None}
+    names: dict[str, str] = {}
+    for message in messages:
+        for part in message.content:
+            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
+                names[part.tool_call_id] = part.name
+    return names
 
 
 # -- the form of an id -------------------------------------------------------------------------------------------------
