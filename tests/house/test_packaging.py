@@ -167,7 +167,7 @@ for module in ("store.database", "sessions.redis", "media.media_pipeline", "gate
 
     printed = _run([alone / "python", "-I", "-c", script], cwd=tmp_path)
 
-    extras = ("sql", "redis", "media", "gateway", "sql")
+    extras = ("sql", "redis", "media", "gateway", "review")
     advice = [f'run: pip install "cmf-pipeline[{extra}]"' for extra in extras]
     assert printed.splitlines() == ["The key is [MASKED]", "2", *advice]
 
