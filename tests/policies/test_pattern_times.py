@@ -96,10 +96,14 @@ def test_no_shipped_pattern_takes_long_on_any_text(
     )
 
     def seconds(pattern: str, text: str) -> float:
+        """The least of three, if the first is too much: the clock counts what other threads do at the time."""
         view = dumps({"pattern": pattern, "text": text})
-        started = time.process_time()
-        engine.evaluate(["data.t.x"], b"{}", [view], timeout_seconds=5)
-        return time.process_time() - started
+        times = list[float]()
+        while not times or (min(times) > SECONDS * proof_scale and len(times) < 3):
+            started = time.process_time()
+            engine.evaluate(["data.t.x"], b"{}", [view], timeout_seconds=5)
+            times.append(time.process_time() - started)
+        return min(times)
 
     worst = {
         pattern: max((seconds(pattern, text), text[:60]) for text in hard_texts(pattern, size, rng))
