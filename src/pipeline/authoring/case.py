@@ -6,6 +6,7 @@ A case is a conversation, its context, and the expected decision. Nothing is jud
 from __future__ import annotations
 
 import copy
+import importlib.resources
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ from pipeline.decisions.display import meant
 from pipeline.decisions.errors import CaseError
 from pipeline.decisions.stage import Traffic
 from pipeline.policy.metadata import DUPLICATE_KEY, load_yaml, yaml_problem
-from pipeline.policy.schemas import DIALECT
+from pipeline.policy.schemas import DIALECT, NAMED, closed, expanded
 from pipeline.provenance.claims import HistoryTrust, history_trust
 from pipeline.run.emit import with_provider
 from pipeline.run.recorded_input import Entry
@@ -380,64 +381,26 @@ def _wrong(path: Path, where: str, message: str, hint: str) -> CaseError:
     return CaseError(message, path=f"{path}: {where}", code="case.invalid", hint=hint)
 
 
-_TEXT: Final = {"type": "string"}
-_NAME: Final = {"type": "string", "minLength": 1}
-_PART_KEYS: Final[dict[str, dict[str, Any]]] = {
-    "tool_call": {"id": _TEXT, "args": {"type": "object"}, "name": _TEXT},
-    "tool_result": {"id": _TEXT, "name": _TEXT, "content": {}},
-}
-
-
 def case_schema() -> dict[str, Any]:
     """The schema of one file; it leaves open what a matrix may fill in."""
+    shapes = loads(importlib.resources.files("pipeline.authoring").joinpath("case_schema.json").read_bytes())
     definitions: dict[str, Any] = {}
-
-    def of(cls: type[Value]) -> dict[str, Any]:
+    for cls in (Expectation, ToolDefinition, SubjectExtension, Context, SessionBefore, Message):
         schema = json_schema(cls)
-        definitions.update(schema.pop("$defs", {}))
-        definitions[cls.__name__] = schema
-        return {"$ref": f"#/$defs/{cls.__name__}"}
-
-    expectation = {"anyOf": [{"enum": list(Verdict)}, of(Expectation)]}
-    keys: dict[str, Any] = {
-        "name": _NAME,
-        "description": _TEXT,
-        "conversation": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/turn"}}, {"$ref": "#/$defs/wire"}]},
-        "reply": _turn(required=()),
-        "model": _TEXT,
-        "tools": {"type": "array", "items": of(ToolDefinition)},
-        "subject": of(SubjectExtension),
-        "context": of(Context),
-        "session": of(SessionBefore),
-        "profiles": _TEXT,
-        "history": {"enum": [*get_args(HistoryTrust)]},
-        "expect": expectation,
-        "matrix": {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}},
-        "expect_table": {"type": "array"},
-        "skip": _TEXT,
-    }
-    of(Message)
-    kinds = {"enum": ["request", "response", "message"]}
-    wire = _object({"from": {"enum": ["canonical", *FORMATS]}, "file": _TEXT, "body": {}, "kind": kinds}, "from")
-    wire["oneOf"] = [{"required": ["file"]}, {"required": ["body"]}]
-    definitions |= {"turn": {"anyOf": [_turn(), {"$ref": "#/$defs/Message"}]}, "wire": wire}
-    case = _object({key: keys[key] for key in sorted(KEYS)}, "name")
-    defaults = _object({key: keys[key] for key in sorted(DEFAULTS)})
-    cases = {"type": "array", "minItems": 1, "items": case}
-    file = _object({"name": _TEXT, "description": _TEXT, "defaults": defaults, "cases": cases}, "cases")
-    return {"$schema": DIALECT, "title": "Test cases", **file, "$defs": definitions}
-
-
-def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
-def _turn(required: tuple[str, ...] = ("role",)) -> dict[str, Any]:
-    """A message in its short spelling."""
-    schemas = {kind: {"type": "object", "properties": known} for kind, known in _PART_KEYS.items()}
-    parts = {kind: {"anyOf": [one, {"type": "array", "items": one}]} for kind, one in schemas.items()}
-    facts = {"role": {"enum": list(Role)}, "text": _TEXT, **parts}
-    return _object(facts if required else {**facts, "content": {"type": "array"}}, *required)
+        definitions |= {**schema.pop("$defs", {}), cls.__name__: schema}
+    enums = {"roles": list(Role), "verdicts": list(Verdict), "histories": get_args(HistoryTrust)}
+    named = {**NAMED, **{name: {"enum": [*words]} for name, words in enums.items()}}
+    named |= {"formats": {"enum": ["canonical", *FORMATS]}}
+    turn = shapes["turn"]["object"]
+    for name in ("call", "result"):
+        named[name] = expanded(shapes[name], named)
+    named["short"] = expanded(shapes["turn"], named)
+    named["reply"] = expanded({"object": {**turn, "content": {"type": "array"}}}, named)
+    definitions |= expanded(shapes["definitions"], named)
+    keys = expanded(shapes["keys"], named)
+    named["case"] = closed({key: keys[key] for key in sorted(KEYS)}, ["name"])
+    named["defaults"] = closed({key: keys[key] for key in sorted(DEFAULTS)})
+    return {"$schema": DIALECT, "title": "Test cases", **expanded(shapes["file"], named), "$defs": definitions}
 
 
 # -- cases of recorded inputs [RPL-9] ----------------------------------------------------------------------------------
