@@ -9,7 +9,7 @@ import copy
 import importlib.resources
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_args
@@ -388,7 +388,7 @@ def case_schema() -> dict[str, Any]:
     for cls in (Expectation, ToolDefinition, SubjectExtension, Context, SessionBefore, Message):
         schema = json_schema(cls)
         definitions |= {**schema.pop("$defs", {}), cls.__name__: schema}
-    enums = {"roles": list(Role), "verdicts": list(Verdict), "histories": get_args(HistoryTrust)}
+    enums: dict[str, Iterable[str]] = {"roles": Role, "verdicts": Verdict, "histories": get_args(HistoryTrust)}
     named = {**NAMED, **{name: {"enum": [*words]} for name, words in enums.items()}}
     named |= {"formats": {"enum": ["canonical", *FORMATS]}}
     turn = shapes["turn"]["object"]

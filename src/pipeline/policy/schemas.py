@@ -53,19 +53,19 @@ def expanded(shape: Any, named: Mapping[str, Any]) -> Any:
     `"@name"` stands for one of `named`, `{"object": properties, "required": […]}` for an object without other
     properties, and `{"array": shape}` for an array.
     """
-    match shape:
-        case str() if shape.startswith("@"):
-            return named[shape[1:]]
-        case {"object": properties, **more}:
-            parts = {name: expanded(part, named) for name, part in properties.items()}
-            return {**closed(parts, more.pop("required", ())), **more}
-        case {"array": items}:
-            return {"type": "array", "items": expanded(items, named)}
-        case dict():
-            return {key: expanded(part, named) for key, part in shape.items()}
-        case list():
-            return [expanded(part, named) for part in shape]
-    return shape
+    if isinstance(shape, str) and shape.startswith("@"):
+        return named[shape[1:]]
+    if isinstance(shape, list):
+        return [expanded(part, named) for part in shape]
+    if not isinstance(shape, dict):
+        return shape
+    if "array" in shape:
+        return {"type": "array", "items": expanded(shape["array"], named)}
+    if "object" in shape:
+        properties = {name: expanded(part, named) for name, part in shape["object"].items()}
+        more = {key: part for key, part in shape.items() if key not in ("object", "required")}
+        return {**closed(properties, shape.get("required", ())), **more}
+    return {key: expanded(part, named) for key, part in shape.items()}
 
 
 def closed(properties: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
