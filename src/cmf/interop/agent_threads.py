@@ -233,11 +233,7 @@ def _fields(kind: str, part: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]
 
 
 def to_agent_threads(message: Message) -> dict[str, Any]:
-    """The agent-threads form of a message.
-
-    Raises:
-        UnsupportedError: a role or part that the form has no place for.
-    """
+    """The agent-threads form of a message. Raises UnsupportedError: a role or part that the form has no place for."""
     if message.role.value not in _ROLES:
         role = message.role.value
         raise UnsupportedError(f"agent-threads has no role {role}", path="$.role", hint="export it as `system`")

@@ -128,10 +128,7 @@ def shortfalls(
 ) -> tuple[Shortfall, ...]:
     """What of a request, or of a session's messages, a model with these declarations cannot take, each thing once.
 
-    Args:
-        value: what is to be sent.
-        offered: what the model declares; a model that nobody declared offers nothing.
-        input_tokens: the estimated size, 0 where nobody estimated it.
+    A model that nobody declared offers nothing; a size that nobody estimated is 0.
     """
     messages, prefix = (value.messages, "$.messages") if isinstance(value, Request) else (value, "$")
     first: dict[str, Shortfall] = {}

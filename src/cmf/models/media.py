@@ -61,13 +61,10 @@ _T = TypeVar("_T", bound=Message | Request | Response)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ImageLimits:
-    """What a picture may be, going in and coming out.
+    """What a picture may be, going in (`max_pixels`, refused before a pixel is decoded) and coming out.
 
-    Attributes:
-        max_pixels: width times height of a source; more is refused before a pixel is decoded.
-        max_edge: the longer edge of what comes out, in pixels; longer is scaled down.
-        max_output_bytes: of what comes out; more is written smaller.
-        first_frame_only: take the first frame of an animation, instead of refusing it.
+    What has a longer edge, in pixels, is scaled down; what has more bytes is written smaller. With `first_frame_only`,
+    an animation gives its first frame, instead of being refused.
     """
 
     max_pixels: int = 40_000_000  # 160 MB when decoded, the most that one picture may cost
@@ -78,12 +75,9 @@ class ImageLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MediaLimits:
-    """Bounds on the media of one value.
+    """Bounds on the media of one value: the bytes of one source, decoded, and bounds of each image.
 
-    Attributes:
-        max_bytes: of one source, decoded.
-        max_total_pixels: of all source images together; each costs time in proportion.
-        image: bounds of each image.
+    All source images together have at most `max_total_pixels`: each costs time in proportion.
     """
 
     max_bytes: int = 20 * 1024 * 1024

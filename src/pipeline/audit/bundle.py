@@ -63,17 +63,10 @@ def write_bundle(
 ) -> int:
     """Write a bundle to a new file, completely or not at all; returns the number of records.
 
-    Args:
-        file: the bundle; must not exist.
-        evidence: a database.
-        selection: by default everything.
-        policies: revision → policy bundle, for the known ones.
-        contents: whether to include content, as far as the evidence has it. Later erasures do not reach it there. The
-            caller records the export beforehand (`Contents.taken`).
-        exported: exported heads. A selection includes a proof that its log extends the newest of them; a complete
-            bundle needs none.
-        made_at: microseconds since the epoch, for the manifest.
-        signer: signs the manifest. Best a key of one of the logs: it is trusted without naming it to the verifier.
+    Contents are included as far as the evidence has them. Later erasures do not reach them there, and the caller
+    records the export beforehand (`Contents.taken`). `policies` are bundles by revision; `made_at` is in microseconds
+    since the epoch. A selection includes a proof that its log extends the newest of the `exported` heads; a complete
+    bundle needs none. The signer is best a key of one of the logs: it is trusted without naming it to the verifier.
 
     Raises:
         AuditError: the file exists or cannot be written, or the database holds malformed records or heads.
@@ -328,12 +321,9 @@ _LAST: Final = 253_402_300_800_000_000  # microseconds: the end of the year 9999
 
 
 class Manifest(NamedTuple):
-    """The fields of a manifest that are shown to people.
+    """The fields of a manifest that are shown to people; `selection` is the query, None for everything.
 
-    Attributes:
-        selection: the query; None is everything. records: the number of lines.
-        made_at: microseconds since the epoch, by the exporter's clock.
-        signed_by: the id of the key with a valid signature; None if there is none.
+    `made_at` is in microseconds since the epoch, by the exporter's clock; `signed_by` the key with a valid signature.
     """
 
     selection: str | None
@@ -468,11 +458,7 @@ def _read_line(line: bytes) -> _Line | None:
 
 
 def open_bundle(file: Path) -> Bundle:
-    """The bundle in `file`.
-
-    Raises:
-        AuditError: it is not a bundle, or its logs and heads cannot be read.
-    """
+    """The bundle in `file`. Raises AuditError: it is not a bundle, or its logs and heads cannot be read."""
     try:
         manifest = loads(b"".join(blocks_of(file, MANIFEST)))
         if manifest["schema"] != SCHEMA:

@@ -40,16 +40,10 @@ def verify_bundle(
     keys: Sequence[PublicKey] | None = None,
     unsigned: bool = False,
 ) -> Report:
-    """Everything that is wrong with a bundle; see `verify`.
+    """Everything that is wrong with a bundle; `exported` and `keys` are as for `verify`, the keys for the manifest too.
 
     For a selection, each record is proved to be in its log. That the selection is complete cannot be proved: it is a
-    claim of whoever made it.
-
-    Args:
-        file: the bundle.
-        exported: see `verify`.
-        keys: see `verify`. They apply to the manifest too.
-        unsigned: accept an unsigned manifest.
+    claim of whoever made it. `unsigned` accepts an unsigned manifest.
 
     Raises:
         AuditError: the file is not a bundle, or cannot be read to its end.
@@ -62,7 +56,11 @@ def verify_bundle(
         report = _SelectionCheck(bundle, anchors, keys).report()
     own = (key_of(row, None) for row in bundle.logs())
     parsed_manifest, problem = read_manifest(bundle.manifest, [key for key in own if key] if keys is None else keys)
-    found = [*report.problems, *_unreadable_lines(bundle), *_changed_files(bundle)]
+    unreadable = (
+        Problem("record.unreadable", "", None, None, f"{RECORDS}, line {number}: not readable as a record")
+        for number in bundle.unreadable()
+    )
+    found = [*report.problems, *unreadable, *_changed_files(bundle)]
     if problem is not None:
         found.append(Problem("bundle.signature", "", None, None, problem))
     elif parsed_manifest.signed_by is None and not unsigned and (keys is not None or bundle.stored_heads):
@@ -153,11 +151,6 @@ def _hash(root: str) -> bytes:
         return bytes.fromhex(root)
     except ValueError:
         return b""
-
-
-def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:
-    for number in bundle.unreadable():
-        yield Problem("record.unreadable", "", None, None, f"{RECORDS}, line {number}: not readable as a record")
 
 
 def _changed_files(bundle: Bundle) -> Iterator[Problem]:

@@ -25,14 +25,9 @@ _SKEW: Final = 3_600_000_000  # microseconds: tolerated clock difference between
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One thing that is wrong; `docs/spec/audit.md` lists the codes. The message is `said` in JSON.
 
-    Attributes:
-        code: the kind of problem; see `docs/spec/audit.md`.
-        log: the log; empty for a record in no log.
-        place: the place in the log, from 0; None if it has no single place.
-        record: the id of the record that is there now, if any.
-        message: what is wrong, in words; `said` in JSON.
+    The log is empty for a record in none; the place counts from 0, and is None if there is no single one.
     """
 
     code: str
@@ -108,10 +103,8 @@ class _RecordedHold:
 class Erasures:
     """Compares missing record bodies and contents with the erasures in verified records.
 
-    An erasure may come later, or be in another log, so the problems are reported at the end.
-
-    Args:
-        evidence: the evidence. If it has no contents, their absence is not a problem.
+    An erasure may come later, or be in another log, so the problems are reported at the end. Where the evidence has no
+    contents, their absence is no problem.
     """
 
     def __init__(self, evidence: Evidence) -> None:

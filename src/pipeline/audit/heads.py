@@ -198,15 +198,10 @@ KEY_ID: Final = 16  # hexadecimal digits of a key's SHA-256 that form its id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The state of a log after one commit.
+    """The state of a log after one commit, which added the leaves from `first` up to `size`. Hashes are hex.
 
-    Attributes:
-        log: the log's id. size: its number of leaves.
-        root: the root over all leaves, as hex.
-        first: the place of the first leaf of this commit, which added the leaves from there to `size`.
-        batch: SHA-256 of their concatenated leaf hashes, as hex.
-        at: when, in microseconds since the epoch, by the writer's clock.
-        key: the id of the signing key. signature: over all other fields, as base64.
+    `root` is over all leaves, and `batch` the SHA-256 of the added leaf hashes. `at` is in microseconds since the
+    epoch, by the writer's clock; the signature, as base64, is over all other fields.
     """
 
     log: str
@@ -218,21 +213,13 @@ class Head:
     key: str
     signature: str = ""
 
-    def signed_bytes(self) -> bytes:
-        """The signed bytes."""
-        return _to_sign(self.to_json())
-
     def to_json(self) -> dict[str, Any]:
         """The head as in a line of an exported file."""
         return dict(zip(_TYPES, _FIELDS(self), strict=True))
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
-        """The head that a line of an exported file describes.
-
-        Raises:
-            ValueError: it is not a head.
-        """
+        """The head that a line of an exported file describes. Raises ValueError: it is not a head."""
         if not isinstance(found, dict) or set(found) != set(_TYPES):
             raise ValueError("not a tree head")
         if any(type(found[name]) is not kind for name, kind in _TYPES.items()):
@@ -304,11 +291,7 @@ class PublicKey:
 
     @classmethod
     def of(cls, pem: str) -> PublicKey:
-        """The key of a PEM text.
-
-        Raises:
-            ValueError: it is not an Ed25519 public key.
-        """
+        """The key of a PEM text. Raises ValueError: it is not an Ed25519 public key."""
         with contextlib.suppress(UnsupportedAlgorithm, ValueError):
             public = load_pem_public_key(pem.encode())
             if isinstance(public, Ed25519PublicKey):
@@ -334,7 +317,7 @@ class PublicKey:
         if head.key != self.id:
             return False
         try:
-            return self.verifies(head.signed_bytes(), head.signature)
+            return self.verifies(_to_sign(head.to_json()), head.signature)
         except (ValueError, TypeError):  # a database may hold anything, such as bytes instead of text
             return False
 

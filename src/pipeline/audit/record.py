@@ -45,9 +45,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")  # a name that 
 class Content:
     """What was judged, as it is kept apart from its record: the record holds the commitment alone [AUD-70].
 
-    Attributes:
-        body: a line of a replay file. salt: without it nobody can try out what the commitment may be to.
-        expires_at: the first moment at which it must be gone, in microseconds since the epoch; None for no such.
+    `body` is a line of a replay file; without the salt nobody can try out what the commitment may be to. At
+    `expires_at`, in microseconds since the epoch, it must be gone.
     """
 
     body: bytes

@@ -42,12 +42,9 @@ class Noted(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """The opening of a log.
+    """The opening of a log: the number of its record, and `seen`, the heads that it notes.
 
-    Attributes:
-        seq: the number of its record. log: the log's id.
-        named: the log's id, key, public key and time, as in its `LogRow`.
-        seen: the heads that it notes.
+    `named` has the log's id, key, public key and time, as in its `LogRow`.
     """
 
     seq: int
@@ -121,11 +118,9 @@ _HASH: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """How far one log is verified.
+    """How far one log is verified: its number of leaves (`records`) and of valid heads.
 
-    Attributes:
-        records: its number of leaves. heads: its number of valid heads.
-        exported: the size covered by an exported head; records beyond it could be cut off unnoticed.
+    `exported` is the size covered by an exported head; records beyond it could be cut off unnoticed.
     """
 
     log: str
@@ -182,11 +177,8 @@ class Report:
 def verify(evidence: Evidence, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:
     """Everything that is wrong with the logs in `evidence`, in the order of each log.
 
-    Args:
-        evidence: a database or a bundle.
-        exported: exported heads. Without them, missing newest records cannot be detected.
-        keys: the trusted keys. None trusts the keys that the logs name, which proves nothing against somebody who
-            rewrote everything under a key of their own.
+    Without exported heads, missing newest records cannot be detected. Without trusted keys, those that the logs name
+    are trusted, which proves nothing against somebody who rewrote everything under a key of their own.
     """
     check = _Check(evidence, list(exported), keys)
     return check.report()

@@ -53,13 +53,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to check.
+    """What to check: policy directories, of which later ones override earlier ones.
 
-    Attributes:
-        places: policy directories; later ones override earlier ones.
-        own: the author's directories among them: warnings are limited to their files.
-        today: exceptions that ended before this day have expired.
-        entrypoint: the entrypoint of policies that are not made of rules.
+    Warnings are limited to the files of the author's own. Exceptions that ended before `today` have expired. The
+    entrypoint is that of policies that are not made of rules.
     """
 
     places: Sequence[Path]

@@ -128,12 +128,9 @@ class Why:
         only: Iterable[str] | None = None,
         query_seconds: float = QUERY_SECONDS,
     ) -> list[RuleWhy]:
-        """What each rule for the document's kind does with it, by id.
+        """What each rule for the kind of the document, a whole policy input, does with it, by id.
 
-        Args:
-            document: a whole policy input.
-            only: the ids to explain, whatever their kinds; by default all rules for this kind.
-            query_seconds: the timeout of each query; there are a few for each expression.
+        `only` names the rules to explain, whatever their kinds. There are a few queries for each expression.
 
         Raises:
             PolicyError: no rule has this id. EngineError: the document is refused.

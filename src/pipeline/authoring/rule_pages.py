@@ -49,15 +49,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The input of the pages, besides METADATA.
+    """The input of the pages, besides METADATA; test cases that name a rule become its examples.
 
-    Attributes:
-        maker: the command that generates the pages; they name it.
-        title: the title of the list of all rules; `about` is a sentence below it.
-        folders: policy directories with samples; later ones override earlier ones.
-        sections: rule id → Markdown to include in its page.
-        settings: in the order to show them.
-        cases: test cases; those that name a rule become its examples.
+    `maker` is the command that generates the pages, and `about` a sentence below the title of the list. Later folders,
+    with samples, override earlier ones; `sections` are Markdown by rule id; settings are shown in their order.
     """
 
     maker: str

@@ -278,9 +278,9 @@ def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, 
     ]
     found = [(field, one, hint) for one, hint in wrong if hint is not None]
     # One that always holds, as one of several or negated, is redundant but harmless.
-    if not found and not text.startswith("not ") and sign == "==":
-        hint = _hint_for_kinds(field, constants, kinds)
-        found = [(field, " or ".join(constants), hint)] if hint else []
+    may_hold = found or text.startswith("not ") or sign != "=="
+    if not may_hold and (hint := _hint_for_kinds(field, constants, kinds)):
+        yield field, " or ".join(constants), hint
     yield from found
 
 

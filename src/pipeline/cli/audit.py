@@ -84,32 +84,24 @@ def verify(
     from pipeline.store.engine import is_database
     from pipeline.store.full_check import check_bundle, check_store
 
-    with one_line_errors(), _as_unreadable():
-        exported = [] if heads is None else read_heads(heads)
-        trusted = [PublicKey.at(file) for file in (keys or ())] or None
-        if not is_database(Path(place)) and is_bundle(place):
-            report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
-        else:
-            with _evidence(place) as evidence:
-                report = check_store(evidence, exported=exported, keys=trusted)
+    with one_line_errors():
+        try:
+            exported = [] if heads is None else read_heads(heads)
+            trusted = [PublicKey.at(file) for file in (keys or ())] or None
+            if not is_database(Path(place)) and is_bundle(place):
+                report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
+            else:
+                with _evidence(place) as evidence:
+                    report = check_store(evidence, exported=exported, keys=trusted)
+        except (ConfigError, StoreError) as error:  # the exit code of `ConfigError` would mean that records are missing
+            fail(str(error), Exit.INPUT)
     if output == "json":
         write_line(report.to_json())
     else:
         _print_report(report)
     if not report.holds:
-        raise typer.Exit(_code(report))
-
-
-@contextmanager
-def _as_unreadable() -> Iterator[None]:
-    """Give a bad store, key or heads file the exit code of unreadable input.
-
-    That of `ConfigError` would mean that records are missing.
-    """
-    try:
-        yield
-    except (ConfigError, StoreError) as error:
-        fail(str(error), Exit.INPUT)
+        codes = {problem.code for problem in report.problems}
+        raise typer.Exit(1 if codes - _GAPS - _HEADS else 2 if codes & _GAPS else 3)
 
 
 @command.command("export")
@@ -310,13 +302,6 @@ def _pages(search: Search, query: Query, at_once: int) -> Iterator[Placed]:
     while page := search.page(query, before=before, limit=at_once):
         yield from page
         before = page[-1].seq
-
-
-def _code(report: Report) -> int:
-    codes = {problem.code for problem in report.problems}
-    if codes - _GAPS - _HEADS:
-        return 1
-    return 2 if codes & _GAPS else 3
 
 
 def _print_report(report: Report) -> None:

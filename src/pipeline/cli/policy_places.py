@@ -105,11 +105,7 @@ def _git(arguments: list[str], directory: Path, place: str) -> bytes:
 
 
 class Places:
-    """Maps the rules of a set to files.
-
-    Args:
-        policies: the set. directories: where it was loaded from; None for the shipped one.
-    """
+    """Maps the rules of a set to files; `directories` is where it was loaded from, None for the shipped one."""
 
     def __init__(self, policies: PolicySet, directories: Sequence[Path] | None) -> None:
         self._rules = {rule.id: rule.path for rule in policies.rules}

@@ -48,12 +48,9 @@ def write_trace(traced: Traced, level: TraceLevel, *, most: int, out: Path | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """A run to explain.
+    """A run to explain; `directories` is where the set was loaded from, None for the shipped one.
 
-    Attributes:
-        policies: the set. directories: where it was loaded from; None for the shipped one.
-        tap: the recorded engine queries.
-        outcome: the result. wire: its value as `cmf eval` prints it; None if there is no output.
+    `tap` has the engine's queries; `wire` is the outcome's value as `cmf eval` prints it, None if there is no output.
     """
 
     policies: PolicySet

@@ -97,7 +97,9 @@ def command(
             else:
                 check_has_none("a recorded input", own)
                 decision = Replay(loaded, engine=tap).judged(read.entry)
-        views = _chosen(decision, view)
+        views = [each for at, each in enumerate(decision.views) if view in (None, each.path, str(at))]
+        if view is not None and not views:
+            fail(f"there is no view {visible(view)}; there are 0 to {len(decision.views) - 1}", Exit.USAGE)
         why, seen = Why(loaded), tap.documents()
         with progress("explaining", len(views)) as done:
             explanations = [
@@ -125,11 +127,10 @@ def explanation_of(
         own = why.entrypoint(policies.own_entrypoint, documents[0])
     asked = [each.id for each in policies.rules_for(ViewKind(view.kind)) if rule in (None, each.id)]
     outcomes = [why.rules(document, only=asked) for document in documents]
+    done(1)
     # Each rule on the first document that it hits, or else on the first one.
     of_each = (next((one for one in of_rule if one.hits), of_rule[0]) for of_rule in zip(*outcomes, strict=True))
-    rules = tuple(of_each)
-    done(1)
-    return ViewExplanation(view=view, rules=rules, own=own)
+    return ViewExplanation(view=view, rules=tuple(of_each), own=own)
 
 
 def _case(file: Path, name: str | None) -> Case:
@@ -144,16 +145,6 @@ def _case(file: Path, name: str | None) -> Case:
         listed = ", ".join(repr(visible(case.name)) for case in fitting or cases)
         fail(f"{file}: {'several cases' if fitting else 'no such case'}; give one to --case: {listed}", Exit.USAGE)
     return fitting[0]
-
-
-def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:
-    """The views to explain: all, or the one with a number or path."""
-    if view is None:
-        return decision.views
-    named = [each for number, each in enumerate(decision.views) if view in (each.path, str(number))]
-    if not named:
-        fail(f"there is no view {visible(view)}; there are 0 to {len(decision.views) - 1}", Exit.USAGE)
-    return named
 
 
 # -- JSON output -------------------------------------------------------------------------------------------------------

@@ -60,11 +60,7 @@ class RuleException:
 
 
 def read(data: Mapping[str, Any], rules: Collection[str]) -> tuple[RuleException, ...]:
-    """The exceptions in `data`, including expired ones.
-
-    Args:
-        data: the data document of a policy set.
-        rules: the ids of its rules.
+    """The exceptions in the data document of a set with these rule ids, including expired ones.
 
     Raises:
         PolicyError: one of them breaks [EXC-1] (`policy.bad-exception`); none is applied in part.

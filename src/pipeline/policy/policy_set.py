@@ -184,7 +184,8 @@ def build(
         asked = (name for part in parts.values() for name in (part.slow, *part.fast, *part.rest) if name is not None)
         names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind), *asked)
         capabilities = frozenset(need for rule in on for need in rule.capabilities)
-        reachable = {kind: _reachable([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
+        effects = [(rule.kinds, path) for rule in on for path in portability.effect_paths(rule)]
+        reachable = {kind: survey.reachable([path for kinds, path in effects if kind in kinds]) for kind in ViewKind}
     found = portability.undefined_names(survey, sources.modules, sources.data)
     found += portability.findings(survey, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
@@ -271,10 +272,6 @@ def _divided(part: str, rules: Sequence[Rule]) -> dict[str, Sequence[Rule]]:
     if len(rules) <= size:
         return {part: rules}
     return {f"{part}_{begin // size + 1}": rules[begin : begin + size] for begin in range(0, len(rules), size)}
-
-
-def _reachable(rules: Sequence[Rule], survey: Survey) -> list[SurveyedRule]:
-    return survey.reachable([path for rule in rules for path in portability.effect_paths(rule)])
 
 
 def _reads_below(

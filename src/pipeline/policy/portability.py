@@ -195,12 +195,8 @@ def warning(code: str, place: Place, message: str, hint: str) -> Finding:
 def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, strict: bool) -> list[Finding]:
     """All findings, by place; those that refuse the set come first.
 
-    Args:
-        survey: of the set's own modules.
-        data: the set's data document.
-        rules: the rules of the set; empty for policies that are not made of rules: for these, problems that depend on
-            our input document are warnings.
-        strict: whether a failing builtin fails the view; if not, every rule that could silently vanish is found [D5].
+    Without rules, for policies that are not made of them, problems that depend on our input document are warnings. With
+    `strict`, a failing builtin fails the view; if not, every rule that could silently vanish is found [D5].
     """
     found = [
         *_dialect(survey, data),

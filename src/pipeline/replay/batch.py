@@ -47,13 +47,10 @@ _WHOLE: Final = {"complete": True}  # what has no decision on file was not left 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What came of one line.
+    """What came of one line; its id is that of the entry, of bare traffic the content digest, or empty.
 
-    Attributes:
-        id: that of the entry; of bare traffic its content digest; empty where the line does not read.
-        verdict, action: as in `Decision`; empty where nothing can be said.
-        rules, codes: the rules that were hit, and the codes of their hits; both sorted, each once.
-        reason: why nothing can be said, with a code; never content.
+    Verdict and action are as in `Decision`, and empty where nothing can be said: `reason` is why not, with a code,
+    never content. The rules that were hit, and the codes of their hits, are sorted, each once.
     """
 
     id: str = ""
@@ -68,10 +65,8 @@ class Judged:
 class Judging:
     """The work of judging lines under one set.
 
-    Args:
-        holds: what a line is: an entry as in `replay.md`, or the canonical JSON of bare traffic.
-        context: what is known of bare traffic; an entry brings its own.
-        moment: as of when bare traffic is judged, with a zone, by default now; an entry brings its own [BAT-3].
+    A line `holds` an entry as in `replay.md`, or the canonical JSON of bare traffic. For bare traffic, the context is
+    what is known of it, and it is judged as of `moment`, with a zone, by default now; an entry brings its own [BAT-3].
 
     Raises:
         PolicyError, ConfigError: the set or the profiles cannot be used.

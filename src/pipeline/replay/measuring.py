@@ -25,12 +25,10 @@ _MIN_ROUNDS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The measurements.
+    """The measurements: `decisions` were timed, on `entries`; those that are `skipped` cannot be replayed.
 
-    Attributes:
-        decisions: how many were timed, on how many `entries`; `skipped` entries cannot be replayed.
-        decision_us: percentile → microseconds from canonical traffic to outcome. evaluate_us: the engine's part of it.
-        rules_us: rule → average microseconds per view of its kinds, slowest first.
+    `decision_us` has microseconds from canonical traffic to outcome by percentile, `evaluate_us` the engine's part of
+    it, and `rules_us` each rule's average microseconds per view of its kinds, slowest first.
     """
 
     revision: str

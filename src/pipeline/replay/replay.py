@@ -40,11 +40,7 @@ _UNDEFINED: Final = "engine.undefined"  # a result of the policies, not a failur
 class Replay:
     """Judges entries under one policy set, always enforcing. Not to be shared between threads.
 
-    Args:
-        policies: as for `Guard`.
-        profiles: the tool and resource profiles, which entries do not contain.
-        timeout_seconds: per engine query.
-        engine: an engine with these policies; by default as for a guard.
+    Entries do not contain profiles. The timeout is per engine query; an engine has these policies.
 
     Raises:
         PolicyError: the policies cannot be used.
@@ -163,11 +159,9 @@ def spread(
 ) -> Generator[list[Result], None, None]:
     """The results for `found`, in order, a chunk at a time; whatever ends this process's work ends that of the others.
 
-    Args:
-        found: the lines; read no further than what is being worked on.
-        recipe: makes the work once in each process, so it must pickle; and here first, to report its errors once.
-        expected: about how many lines there are: a few are not worth other processes.
-        jobs: processes; by default one per available core.
+    Lines are read no further than what is being worked on. The recipe makes the work once in each process, so it must
+    pickle; and here first, to report its errors once. A few lines, of about `expected`, are not worth other processes;
+    there are `jobs` of them, by default one per available core.
 
     Raises:
         ReplayError: a process was lost (`replay.worker-lost`); and whatever recipe, work and lines raise.

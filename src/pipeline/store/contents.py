@@ -51,13 +51,7 @@ class Erased:
 
 
 class Contents:
-    """The contents of a store. Safe to use from any thread.
-
-    Args:
-        engine: what to read with. writer: what to write with.
-        rules: who may do what.
-        clock: the time of records.
-    """
+    """The contents of a store. Safe to use from any thread."""
 
     def __init__(
         self,

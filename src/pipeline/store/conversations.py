@@ -196,11 +196,7 @@ _T = TypeVar("_T")
 
 
 class Ledger:
-    """The conversations in a store. Safe to use from any thread.
-
-    Args:
-        engine, writer: of the store.
-    """
+    """The conversations in a store. Safe to use from any thread."""
 
     def __init__(self, engine: Engine, writer: Writer) -> None:
         self._engine = engine
@@ -234,11 +230,7 @@ class Ledger:
             return [LedgerSession(**row._asdict()) for row in rows]
 
     def session(self, session_id: str) -> LedgerSession:
-        """The conversation of that id.
-
-        Raises:
-            LedgerError: there is none (`ledger.unknown`).
-        """
+        """The conversation of that id. Raises LedgerError: there is none (`ledger.unknown`)."""
         with snapshot(self._engine) as connection:
             row = connection.execute(_SESSION.where(SESSIONS.c.id == session_id)).first()
         if row is None:

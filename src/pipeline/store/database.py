@@ -50,12 +50,9 @@ class DiskSpace(NamedTuple):
 
 
 class StoreCondition(NamedTuple):
-    """The state of a store.
+    """The state of a store; if its schema is not this code's (`is_current`), nothing else is read.
 
-    Attributes:
-        schema: the schema version. is_current: whether it is this code's version; if not, nothing else is read.
-        newest: the moment of the newest record; None if there is none.
-        head: the newest head of that record's log.
+    `newest` is the moment of the newest record, None if there is none, and `head` the newest head of its log.
     """
 
     schema: str

@@ -65,9 +65,8 @@ def file_of(place: str | Path) -> Path | None:
 def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """An engine on a migrated database; a missing SQLite file is created, readable by its owner only.
 
-    Args:
-        url: `sqlite:////absolute/path`, or `postgresql://host/database`.
-        busy_seconds: how long a transaction waits for another process's.
+    The URL is `sqlite:////absolute/path`, or `postgresql://host/database`. A transaction waits for another process's
+    for `busy_seconds`.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: the database cannot be opened, has a schema that this code
@@ -442,11 +441,7 @@ def writing(connection: Connection) -> Connection:
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose reads all see the database at one moment.
-
-    Raises:
-        StoreError: the database cannot be read.
-    """
+    """A connection whose reads all see the database at one moment. Raises StoreError: the database cannot be read."""
     try:
         with engine.connect() as connection, connection.begin():
             yield connection

@@ -215,11 +215,9 @@ class StoreEvidence:
             yield from damage_in(connection)
 
     def changed(self, rows: Sequence[Placed], keys: Collection[PublicKey] | None = None) -> frozenset[str]:
-        """The ids of those records of which what is stored now is not what a head in their log signed.
+        """The ids of those records, as read before, of which what is stored now is another, or not what a head signed.
 
-        Args:
-            rows: records as they were read before; a difference to what is stored now is a change too.
-            keys: the keys whose signatures count; by default the one that each log names.
+        The keys are those whose signatures count; by default the one that each log names.
         """
         with self._reading() as connection:
             wanted = sorted((row for row in rows if row.log is not None), key=attrgetter("log", "place"))

@@ -56,11 +56,9 @@ PREFIX: Final = {
 class ContentRules:
     """Who may do what with content; by default whoever holds the permission for it: `cmf:reveal` and so on.
 
-    Attributes:
-        two: who may switch the store's requirement for two people on or off. break_glass: who may open more than one
-            record's content at once, in an emergency.
-        four_eyes: whether a second person with the same permission has to agree to showing content and to releasing a
-            hold [E6]. A store's own requirement (`FourEyes.need_two`) applies regardless.
+    `two` may switch the store's requirement for two people on or off; `break_glass` may open more than one record's
+    content at once, in an emergency. With `four_eyes`, a second person with the same permission has to agree to showing
+    content and to releasing a hold [E6]; a store's own requirement (`FourEyes.need_two`) applies regardless.
     """
 
     reveal: Authorise = _MAY_REVEAL
@@ -160,10 +158,7 @@ class RevealGrant:
 class FourEyes:
     """Requests to see content, and their grants. Safe to use from any thread.
 
-    Args:
-        engine: what to read with. writer: what to write with.
-        clock: the time of records; no grant outlives its recorded end, even if the clock is set back.
-        rules: who may do what.
+    No grant outlives its recorded end, even if the clock is set back.
     """
 
     def __init__(self, engine: Engine, writer: Writer, *, clock: Clock, rules: ContentRules) -> None:

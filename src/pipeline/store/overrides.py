@@ -41,10 +41,8 @@ _log: Final = logging.getLogger("pipeline.store")
 class StoreOverrides:
     """The overrides of a store. Safe to use from any thread.
 
-    Args:
-        engine: what to read with. writer: what to write with.
-        clock: the time of records; no override outlives its recorded end, even if the clock is set back.
-        may: who may open and close one; by default whoever holds the permission `cmf:override`.
+    None outlives its recorded end, even if the clock is set back; by default whoever holds `cmf:override` may open and
+    close one.
     """
 
     def __init__(self, engine: Engine, writer: Writer, *, clock: Clock, may: Authorise = MAY) -> None:
@@ -84,11 +82,7 @@ class StoreOverrides:
                 self._read_again = time.monotonic() + STALE_SECONDS
 
     def read(self) -> tuple[Override, ...]:
-        """The overrides in force now, newest first.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """The overrides in force now, newest first. Raises StoreError: the database failed."""
         with snapshot(self._engine) as connection:
             now = moment_in(connection, self._clock)
             since = now - LONGEST // MICROSECOND

@@ -35,11 +35,7 @@ class Search:
         self._writer = writer
 
     def catch_up(self) -> int:
-        """Index the facts of records not indexed yet; returns how many.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """Index the facts of records not indexed yet; returns how many. Raises StoreError: the database failed."""
         total = 0
         while done := waited(self._writer.call(_index_some)):
             total += done
@@ -104,7 +100,8 @@ def _wanted(statement: Select[Any], query: Query) -> Select[Any]:
 
 def _condition(term: Term) -> ColumnElement[bool]:
     if term.name in COLUMNS:
-        return func.coalesce(or_(*(_is(RECORDS.c[term.name], _stored(term.name, one)) for one in term.values)), False)
+        stored = map(stored_value, term.values) if term.name == "subject" else term.values
+        return func.coalesce(or_(*(_is(RECORDS.c[term.name], one) for one in stored)), False)
     values = or_(*(_is(RECORD_FACTS.c.value, one) for one in term.values))
     having = select(RECORD_FACTS.c.seq).where(and_(RECORD_FACTS.c.name == term.name, values))
     return RECORDS.c.seq.in_(having)
@@ -114,10 +111,6 @@ def _is(column: ColumnElement[Any], value: Value) -> ColumnElement[bool]:
     if not value.begins:
         return column == value.text
     return and_(column >= value.text, column < value.text + _LAST)
-
-
-def _stored(name: str, value: Value) -> Value:
-    return stored_value(value) if name == "subject" else value
 
 
 def misindexed(connection: Connection) -> Iterator[str | None]:
