@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,9 +41,7 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
         *_helpers(survey, sources.tests, rules),
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]].decode())),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
-        *_comparisons(survey, rules, texts),
-        *_uri_patterns(survey, rules, sources.data),
-        *_absent(survey, rules),
+        *_never_met(survey, rules, texts, sources.data),
         *_conditions(survey, sources),
     ]
     return sorted(found, key=lambda one: (one.place, one.code))
@@ -126,25 +124,21 @@ def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:
 
 def _variables(definition: Definition, texts: Mapping[str, bytes]) -> Iterator[Finding]:
     """Variables that are assigned and never used."""
-    whole = _definition_text(definition, texts[definition.place.module])
-    for body in definition.raw["bodies"]:
-        for statement in body["statements"]:
-            text = text_at(texts[definition.place.module], statement["span"])
-            for name in statement["binds"]:
-                shown = re.escape(name)
-                declared = re.search(rf"\b{shown}\s*:=", text) or (
-                    statement["kind"] in ("in", "some") and re.search(rf"\b{shown}\b", text.partition(" in ")[0])
-                )
-                if declared and len(re.findall(rf"(?<![\w.]){shown}(?!\w)", whole)) == 1:
-                    place = Place(definition.place.module, statement["line"], statement["column"])
-                    hint = "write `_`, or remove it"
-                    yield warning("check.unused-variable", place, f"{name} is assigned but not used", hint)
-
-
-def _definition_text(definition: Definition, text: bytes) -> str:
+    module = texts[definition.place.module]
     spans = [definition.raw["value"], *(one[key] for one in definition.raw["bodies"] for key in ("span", "value"))]
-    start = _offset(text, definition.place)
-    return text_at(text, (start, max((span[1] for span in spans if span is not None), default=start)))
+    start = _offset(module, definition.place)
+    whole = text_at(module, (start, max((span[1] for span in spans if span is not None), default=start)))
+    for statement in (each for body in definition.raw["bodies"] for each in body["statements"]):
+        text = text_at(module, statement["span"])
+        for name in statement["binds"]:
+            shown = re.escape(name)
+            declared = re.search(rf"\b{shown}\s*:=", text) or (
+                statement["kind"] in ("in", "some") and re.search(rf"\b{shown}\b", text.partition(" in ")[0])
+            )
+            if declared and len(re.findall(rf"(?<![\w.]){shown}(?!\w)", whole)) == 1:
+                place = Place(definition.place.module, statement["line"], statement["column"])
+                hint = "write `_`, or remove it"
+                yield warning("check.unused-variable", place, f"{name} is assigned but not used", hint)
 
 
 def _offset(text: bytes, place: Place) -> int:
@@ -174,51 +168,37 @@ _OF_KIND: Final = ("kind", "action", "is_pre", "is_post")
 """Fields determined by a view's kind, its role, and whether it is nested in another part."""
 
 
-def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, bytes]) -> Iterator[Finding]:
-    """Fields compared with values that they never have: not in the enum, of another kind, or of another type."""
+def _never_met(
+    survey: Survey, rules: Sequence[Rule], texts: Mapping[str, bytes], data: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Values that a field never has, patterns that no view's URI matches, and fields that are never there."""
     for definition, kinds in _with_kinds(survey, rules):
-        for body in definition.raw["bodies"]:
-            for statement in body["statements"]:
-                place = Place(definition.place.module, statement["line"], statement["column"])
-                text = text_at(texts[definition.place.module], statement["span"]).strip()
-                for field, constant, hint in _never(text, kinds):
-                    yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
-
-
-def _uri_patterns(survey: Survey, rules: Sequence[Rule], data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Patterns for `input.uri` that no view's URI matches."""
-    for definition, kinds in _with_kinds(survey, rules):
+        for statement in (each for body in definition.raw["bodies"] for each in body["statements"]):
+            place = Place(definition.place.module, statement["line"], statement["column"])
+            text = text_at(texts[definition.place.module], statement["span"]).strip()
+            for field, constant, hint in _never(text, kinds):
+                yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
         for call in definition.calls:
-            if call.name != _URI_MATCHES or list(call.arguments[:1]) != [_URI]:
-                continue
-            pattern = survey.text_of(call.arguments[1], data)
-            hint = None if pattern is None else uri_hint(pattern, kinds, is_pattern=True)
-            if hint is not None:
-                yield warning("check.wrong-value", call.place, f"input.uri never matches {json.dumps(pattern)}", hint)
+            is_of_uri = call.name == _URI_MATCHES and list(call.arguments[:1]) == [_URI]
+            pattern = survey.text_of(call.arguments[1], data) if is_of_uri else None
+            if pattern is not None and (wrong := uri_hint(pattern, kinds, is_pattern=True)) is not None:
+                yield warning("check.wrong-value", call.place, f"input.uri never matches {json.dumps(pattern)}", wrong)
+        absent: set[Path] = set()  # each is reported once in a definition
+        for read in definition.reads if kinds else ():
+            path = survey.resolved(read.path)
+            having = next((path[:size] for size in (2, 3) if path[:size] in _HAVING), None)
+            if having is not None and having not in absent and _HAVING[having].isdisjoint(kinds or ()):
+                absent.add(having)
+                can, asked = (", ".join(sorted(each)) for each in (_HAVING[having], kinds or ()))
+                message, hint = (
+                    f"{'.'.join(having)} is never there",
+                    f"only {can} can have it, and the rule is for {asked}",
+                )
+                yield warning("check.never-there", read.place, message, hint)
 
 
 _URI_MATCHES: Final = "data.cmf.lib.uri_matches"
 _URI: Final = {"path": ["input", "uri"]}
-
-
-def _absent(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Fields that are read for kinds of views that never have them; each once in a definition."""
-    for definition, kinds in _with_kinds(survey, rules):
-        found: set[Path] = set()
-        for read in definition.reads if kinds else ():
-            path = survey.resolved(read.path)
-            field = next((path[:size] for size in (2, 3) if path[:size] in _HAVING), None)
-            if field is None or field in found or not _HAVING[field].isdisjoint(kinds or ()):
-                continue
-            found.add(field)
-            hint = f"only {_listed(_HAVING[field])} can have it, and the rule is for {_listed(kinds or ())}"
-            yield warning("check.never-there", read.place, f"{'.'.join(field)} is never there", hint)
-
-
-def _listed(kinds: Iterable[ViewKind]) -> str:
-    return ", ".join(sorted(kinds))
-
-
 _HAVING: Final[Mapping[Path, frozenset[ViewKind]]] = {
     **{("input", "properties", name): kinds for name, kinds in PROPERTY_KINDS.items()},
     ("input", "arguments"): frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST}),
@@ -230,26 +210,20 @@ _HAVING: Final[Mapping[Path, frozenset[ViewKind]]] = {
 
 def _with_kinds(survey: Survey, rules: Sequence[Rule]) -> Iterator[tuple[Definition, frozenset[ViewKind] | None]]:
     """Each definition with the kinds that it is evaluated for; None in a library, and where nothing asks for it."""
-    asked = _kinds_asked(survey, rules)
+    numbers = {rule.path: number for number, rule in enumerate(survey.rules)}
+    asked: dict[int, frozenset[ViewKind]] = {}
+    for judging in rules:
+        reached = survey.reachable(effect_paths(judging))
+        is_as_said = not any(definition.uses_with for one in reached for definition in one.definitions)
+        for one in reached:  # of any kind if `with` replaces it
+            number = numbers[one.path]
+            asked[number] = asked.get(number, frozenset()) | (judging.kinds if is_as_said else frozenset(ViewKind))
     packages = {("data", *rule.package.split(".")) for rule in rules}
     for number, rule in enumerate(survey.rules):
         # A library function may be written for kinds that no rule uses it for yet.
         kinds = asked.get(number) if rule.path[:-1] in packages else None
         for definition in rule.definitions:
             yield definition, kinds
-
-
-def _kinds_asked(survey: Survey, rules: Sequence[Rule]) -> Mapping[int, frozenset[ViewKind]]:
-    """The kinds that each surveyed rule, by number, is evaluated for; any kind if `with` replaces it."""
-    numbers = {rule.path: number for number, rule in enumerate(survey.rules)}
-    asked: dict[int, frozenset[ViewKind]] = {}
-    for rule in rules:
-        reached = survey.reachable(effect_paths(rule))
-        is_as_said = not any(definition.uses_with for one in reached for definition in one.definitions)
-        for one in reached:
-            number = numbers[one.path]
-            asked[number] = asked.get(number, frozenset()) | (rule.kinds if is_as_said else frozenset(ViewKind))
-    return asked
 
 
 def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, str, str]]:

@@ -40,12 +40,9 @@ ALGORITHMS: Final = tuple(f"{family}{bits}" for family in ("ES", "HS", "PS", "RS
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that bundles may be signed with.
+    """A key that bundles may be signed with: a public key or certificate in PEM, or the secret of an `HS…` algorithm.
 
-    Attributes:
-        text: the public key or certificate in PEM, or the secret of an `HS…` algorithm.
-        algorithm: one of `ALGORITHMS`.
-        scope: the scope that the token must carry; by default none.
+    The token must carry the scope, if there is one.
     """
 
     text: str = field(repr=False)

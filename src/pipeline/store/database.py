@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Condition
 from typing import Final, NamedTuple, cast
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Engine, select
 from sqlalchemy.engine import URL
 
 from cmf.message.ids import Clock
@@ -76,16 +76,12 @@ def condition_of(place: str | Path) -> StoreCondition:
             row = connection.execute(newest).first()
             if row is None:
                 return StoreCondition(schema, is_current=True)
-            return StoreCondition(schema, is_current=True, newest=row.at, head=_newest_head(connection, row.log))
+            heads = select(*(column for column in HEADS.c if column.name != "leaves")).where(HEADS.c.log == row.log)
+            stored = connection.execute(heads.order_by(HEADS.c.size.desc()).limit(1)).first()
+            head = None if stored is None else Head(**stored._asdict())
+            return StoreCondition(schema, is_current=True, newest=row.at, head=head)
     finally:
         engine.dispose()
-
-
-def _newest_head(connection: Connection, log: str | None) -> Head | None:
-    known = [column for column in HEADS.c if column.name != "leaves"]
-    newest = select(*known).where(HEADS.c.log == log).order_by(HEADS.c.size.desc()).limit(1)
-    found = connection.execute(newest).first()
-    return None if found is None else Head(**found._asdict())
 
 
 def disk_space_of(place: str | Path) -> DiskSpace | None:

@@ -314,15 +314,12 @@ def no_content() -> AuditError:
 def _open(connection: Connection, now: int) -> tuple[Ask, ...]:
     since = now - OPEN_FOR // MICROSECOND
     answered = {body.get("ask") for _, body in _bodies(connection, GRANT, since=since)}
-    asks = [
-        _ask(record_id, body) for record_id, body in _bodies(connection, ASK, since=since) if record_id not in answered
-    ]
+    asks = []
+    for name, body in _bodies(connection, ASK, since=since):
+        if name not in answered:
+            at = micros(datetime.fromisoformat(body["timestamp"]))
+            asks.append(Ask(id=name, record=body["contents"][0], actor=body["actor"], reason=body["reason"], at=at))
     return tuple(reversed(asks))
-
-
-def _ask(record_id: str, body: Mapping[str, Any]) -> Ask:
-    at = micros(datetime.fromisoformat(body["timestamp"]))
-    return Ask(id=record_id, record=body["contents"][0], actor=body["actor"], reason=body["reason"], at=at)
 
 
 def _grant(record_id: str, body: Mapping[str, Any]) -> RevealGrant:

@@ -24,11 +24,7 @@ _LAST: Final = "\U0010ffff"
 
 
 class Search:
-    """Searches the records of a database. Safe to use from any thread.
-
-    Args:
-        engine: what to read with. writer: what the index is written with.
-    """
+    """Searches the records of a database. Safe to use from any thread."""
 
     def __init__(self, engine: Engine, writer: Writer) -> None:
         self._engine = engine
