@@ -183,7 +183,13 @@ class Erasures:
         for at in self._contents_here:
             if at.record in self._contents:
                 yield Problem("content.erased", *at, "its content is present, although its erasure is recorded")
-        yield from self._of_holds(holds)
+        # Erasing uses the holds in the store, so they have to match the recorded ones
+        if (found := self._evidence.holds()) is None:
+            return
+        live = {hold.held for hold in holds if hold.until is None}
+        for held in sorted(live ^ set(found), key=str):
+            problem = "the stored hold does not match its record"
+            yield Problem("hold.changed", "", None, held.id, problem)
 
     def _of_erased(self, erased_content: _ErasedContent, holds: Sequence[_RecordedHold]) -> Iterator[Problem]:
         erased = self._contents.get(erased_content.at.record)
@@ -198,15 +204,6 @@ class Erasures:
         until = erased_content.committed.expires_at
         if erased.by_age and (until is None or erased.at + _SKEW < until):
             yield Problem("content.early", *erased_content.at, "retention erased its content too early")
-
-    def _of_holds(self, holds: Sequence[_RecordedHold]) -> Iterator[Problem]:
-        """Erasing uses the holds in the store, so they have to match the recorded ones."""
-        if (found := self._evidence.holds()) is None:
-            return
-        live = {hold.held for hold in holds if hold.until is None}
-        for held in sorted(live ^ set(found), key=str):
-            problem = "the stored hold does not match its record"
-            yield Problem("hold.changed", "", None, held.id, problem)
 
 
 FIELDS: Final = ("id", "kind", "at", "subject", "session", "verdict", "action", "revision", "digest")

@@ -270,7 +270,15 @@ def _traffic(path: Path, spelled: Mapping[str, Any]) -> tuple[Traffic, Request |
         value: Traffic = _wire(path, conversation)
     elif isinstance(conversation, list):
         messages = [_message(entry, f"conversation[{place}]") for place, entry in enumerate(conversation)]
-        _name_results(conversation, messages)
+        # Give short results the name of the call with their id, as the wire formats have it
+        names: dict[object, object] = {}
+        for entry, message in zip(conversation, messages, strict=True):
+            for part in message["content"] if "content" not in entry else ():
+                call_id = part.get("tool_call_id")
+                if part["content_type"] == "tool_call" and call_id is not None:
+                    names[call_id] = part.get("name")
+                elif part["content_type"] == "tool_result" and names.get(call_id) is not None:
+                    part.setdefault("tool_name", names[call_id])
         extra = {key: spelled[key] for key in ("model", "tools") if spelled.get(key) is not None}
         value = Request.model_validate({"messages": messages, **extra})
     else:
@@ -318,18 +326,6 @@ def _message(entry: Any, where: str) -> dict[str, Any]:
             hint = "use text, tool_call, tool_result or content"
             raise ShapeError(f"unknown key {key} of a message", path=where, hint=hint)
     return {"role": entry["role"], "content": parts}
-
-
-def _name_results(conversation: Sequence[Any], messages: Sequence[dict[str, Any]]) -> None:
-    """Give short results the name of the call with their id, as the wire formats have it."""
-    names: dict[object, object] = {}
-    for entry, message in zip(conversation, messages, strict=True):
-        for part in message["content"] if "content" not in entry else ():
-            call_id = part.get("tool_call_id")
-            if part["content_type"] == "tool_call" and call_id is not None:
-                names[call_id] = part.get("name")
-            elif part["content_type"] == "tool_result" and names.get(call_id) is not None:
-                part.setdefault("tool_name", names[call_id])
 
 
 _SHORT: Final = {"id": "tool_call_id", "args": "arguments"}

@@ -21,7 +21,7 @@ from pipeline.decisions.display import escaped, escaped_json, visible
 
 if TYPE_CHECKING:
     from cmf.adapters.wire.loss import Loss
-    from pipeline.decisions.decision import Decision, Hit, ViewDecision
+    from pipeline.decisions.decision import Decision, Hit
     from pipeline.decisions.stage import Traffic
     from pipeline.run.outcome import Outcome
 
@@ -115,7 +115,15 @@ def show_outcome(
     """
     out = console()
     for view in outcome.decision.views:
-        _show_view(out, view, place_of)
+        verdict = Text(f"{view.verdict.value:<17}", _STYLES[view.verdict.value])
+        line = Text.assemble(verdict, (view.path, "bold"), f"  {view.kind}  {view.action}  {view.direction}")
+        if view.uri is not None:
+            line.append(f"  {visible(view.uri)}", "blue")
+        if not view.hits:
+            line.append("  no rule hit", "dim")
+        out.print(line)
+        for hit in view.hits:
+            out.print(_hit_line(hit, place_of(hit)))
     out.print()
     show_verdict(out, outcome.decision)
     for loss in losses:
@@ -126,18 +134,6 @@ def show_outcome(
         return
     out.print(Text.assemble("goes out  ", (target, "bold")))
     out.print(Text(escaped_json(wire)))
-
-
-def _show_view(out: Console, view: ViewDecision, place_of: Callable[[Hit], str]) -> None:
-    verdict = Text(f"{view.verdict.value:<17}", _STYLES[view.verdict.value])
-    line = Text.assemble(verdict, (view.path, "bold"), f"  {view.kind}  {view.action}  {view.direction}")
-    if view.uri is not None:
-        line.append(f"  {visible(view.uri)}", "blue")
-    if not view.hits:
-        line.append("  no rule hit", "dim")
-    out.print(line)
-    for hit in view.hits:
-        out.print(_hit_line(hit, place_of(hit)))
 
 
 def _hit_line(hit: Hit, place: str) -> Text:

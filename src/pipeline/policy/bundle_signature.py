@@ -152,23 +152,19 @@ def _is_valid(key: Key, signed: bytes, signature: bytes) -> bool:
     public, chosen = _public_key(key), HASHES[bits]
     try:
         if family == "ES":
-            return _is_valid_ecdsa(public, signed, signature, bits)
+            curve, size = CURVES[bits]
+            if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != curve:
+                _bad_key(f"not a key on the curve {curve}")
+            if len(signature) != 2 * size:
+                return False
+            pair = utils.encode_dss_signature(int.from_bytes(signature[:size]), int.from_bytes(signature[size:]))
+            public.verify(pair, signed, ec.ECDSA(HASHES[bits]))
+            return True
         if not isinstance(public, rsa.RSAPublicKey):
             _bad_key("not an RSA key")
         public.verify(signature, signed, padding_of(family, chosen), chosen)
     except InvalidSignature:
         return False
-    return True
-
-
-def _is_valid_ecdsa(public: object, signed: bytes, signature: bytes, bits: str) -> bool:
-    curve, size = CURVES[bits]
-    if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != curve:
-        _bad_key(f"not a key on the curve {curve}")
-    if len(signature) != 2 * size:
-        return False
-    pair = utils.encode_dss_signature(int.from_bytes(signature[:size]), int.from_bytes(signature[size:]))
-    public.verify(pair, signed, ec.ECDSA(HASHES[bits]))
     return True
 
 

@@ -50,9 +50,7 @@ class PolicySet:
     Attributes:
         modules: the files of the set without what they print and, after them, the generated ones.
         sources: what it was made of, tests included, as written.
-        data: the data of all files, merged and frozen.
         rules: all rules, those that are `off` included.
-        entrypoints: the Rego references that an engine is asked by.
         own_entrypoint: the only entrypoint of policies that are not made of rules; else None.
         parts: by the entrypoint of a kind of view, the smaller parts in which it can be asked [POL-29].
         session_reads: by kind of view, the paths below `input.session` that its rules read; the empty path is all.
@@ -60,9 +58,8 @@ class PolicySet:
         facts: by kind of view, which facts about its texts its rules read; none for kinds whose rules read none.
         reads_context: whether a rule reads `input.spelled_context`.
         capabilities: what the rules that are not `off` need to see.
-        builtin_errors: what a builtin that fails makes of a view.
         findings: problems that do not keep the set from being used.
-        exceptions: the exceptions from its rules, expired ones included.
+        exceptions: those from its rules, expired ones included.
         revision: the SHA-256 of modules and data, in hex.
     """
 

@@ -167,9 +167,7 @@ class Store:
         key: the file of the Ed25519 key that signs the log's heads; by default beside the database, created with the
             first record. It is safer where those who can write the database cannot read it.
         heads: where heads are exported to; without it, cutting off the newest records goes unnoticed.
-        heads_seconds: the shortest time between two exports.
         keyless: opened for reading and indexing only; recording anything would fail.
-        clock: the time of heads.
 
     Raises:
         ConfigError: a URL of another kind, or this process has the file open with another key, or other exported heads.

@@ -329,7 +329,14 @@ class _Session:
         after = before.after(changes, self._key, now, counted)
         self.advance(after)
         self._save_labels(changes, after)
-        self._put_counters(changes, after)
+        names = sorted({count.name for count in changes.counts} & after.counters.keys())
+        if names:
+            rows = [{**self._row, "name": name, "amount": str(after.counters[name])} for name in names]
+            put = _insertion(self._connection, SESSION_COUNTERS)
+            replacing = {"amount": put.excluded.amount}
+            self._connection.execute(
+                put.on_conflict_do_update(index_elements=["subject", "session", "name"], set_=replacing), rows
+            )
         self._append_events(after.events)
         self._insert_missing(SESSION_TOOL_IDS, _tool_id_rows(changes.tool_ids))
         self._insert_missing(SESSION_MARKS, [{"mark": mark} for mark in sorted(changes.seen | changes.count_marks)])
@@ -383,16 +390,6 @@ class _Session:
             self._connection.execute(SESSION_GRANTS.insert(), [row])
             sources = [{"grant_id": grant.id, "source": source} for source in sorted(grant.sources)]
             self._connection.execute(SESSION_GRANT_SOURCES.insert(), sources)
-
-    def _put_counters(self, changes: Changes, after: SessionState) -> None:
-        names = sorted({count.name for count in changes.counts} & after.counters.keys())
-        if names:
-            rows = [{**self._row, "name": name, "amount": str(after.counters[name])} for name in names]
-            put = _insertion(self._connection, SESSION_COUNTERS)
-            replacing = {"amount": put.excluded.amount}
-            self._connection.execute(
-                put.on_conflict_do_update(index_elements=["subject", "session", "name"], set_=replacing), rows
-            )
 
     def _append_events(self, events: Sequence[Mapping[str, Any]]) -> None:
         if not events:
