@@ -19,6 +19,7 @@ from cmf import SubjectExtension, TextPart, ToolCallPart, adapters
 from cmf.message.message import Message
 from cmf.message.request import Request, Response
 from pipeline import Config, Context, Guard, Pipeline
+from pipeline.decisions.decision import TOO_MUCH_WORK
 from pipeline.decisions.timestamps import new_ulid
 from pipeline.gateway.config.settings import Upstream
 from pipeline.gateway.upstreams.http_upstream import HttpUpstream
@@ -135,6 +136,9 @@ INPUTS: dict[str, Callable[[int], Request | Response | Message]] = {
     "keys of arguments": lambda n: asked([USER, called({f"key{i}": f"value {i}" for i in range(n)})]),
     "like arguments": lambda n: asked([USER, called({f"key{i}": SSN for i in range(n)})]),
     "items of arguments": lambda n: asked([USER, called({"items": [f"{SSN[:-4]}{i}" for i in range(n)]})]),
+    "rows of arguments": lambda n: asked(
+        [USER, called({"rows": [{"name": "t", "count": i} for i in range(n)]}, "insert_rows")]
+    ),
     "rewritten arguments": lambda n: asked([USER, called({f"key{i}": "123-45-0000" for i in range(n)})]),
     "fields of a result": lambda n: asked([USER, called({}), returned(fields(n))]),
     "addresses to write to": lambda n: asked([USER, called({}), returned(" ".join(mails(n))), sends(mails(n))]),
@@ -181,6 +185,13 @@ def test_the_work_of_a_run_grows_no_faster_than_its_input(
 
 
 @pytest.mark.spec("PIPE-19")
+@pytest.mark.parametrize("name", ["rows of arguments", "items of arguments", "addresses to write to"])
+def test_what_an_agent_sends_at_once_is_judged_within_the_deadline(name: str) -> None:
+    hits = Guard().run(INPUTS[name](2_500)).decision.hits
+    assert TOO_MUCH_WORK not in {hit.code for hit in hits}
+
+
+@pytest.mark.spec("PIPE-19")
 @pytest.mark.parametrize(("name", "rules"), CASES)
 def test_the_time_of_a_run_grows_no_faster_than_its_input(
     pipelines: dict[str, Pipeline], rules: str, name: str, proof_scale: float, proof_row: Callable[..., None]
@@ -188,6 +199,8 @@ def test_the_time_of_a_run_grows_no_faster_than_its_input(
     if proof_scale < 1:
         pytest.skip("only at full size, where native code takes long enough to be measured")
     sizes = [INPUTS[name](2_000), INPUTS[name](TIMES * 2_000)]
+    hits = [hit for value in sizes for hit in pipelines[rules].run(value).decision.hits]
+    assert TOO_MUCH_WORK not in {hit.code for hit in hits}, "what is given up at a deadline grows no further"
 
     grown = exponent(*(seconds_of(partial(pipelines[rules].run, value)) for value in sizes), times=TIMES)
 

@@ -53,11 +53,15 @@ said_by_others(entry) if {
 # description: True if someone trusted said each piece of `entry`, a list or a name with its address.
 pieced(entry) if {
 	entry.type == "string"
-	pieces := [piece | some piece in input.origins; piece.type == "piece"; piece.path == entry.path]
-	count(pieces) > 0
-	every piece in pieces {
+	every piece in _pieces[entry.path] {
 		trusted(piece)
 	}
+}
+
+# By the path of the text that they are pieces of: looking through all entries for each text would take the square.
+_pieces[entry.path] contains entry if {
+	some entry in input.origins
+	entry.type == "piece"
 }
 
 # METADATA
