@@ -185,9 +185,10 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         shown = {}
         for name, value in data.items():
             if name in _METADATA:
-                if isinstance(value, Mapping):
-                    sent = ("user_id", "requester_metadata") if litellm.enable_preview_features else ("user_id",)
-                    value = {field: value[field] for field in sent if field in value}
+                sent = ("user_id", "requester_metadata") if litellm.enable_preview_features else ("user_id",)
+                value = (
+                    {field: value[field] for field in sent if field in value} if isinstance(value, Mapping) else value
+                )
             elif name in _HEADERS or name == _SCOPED_HEADERS:
                 value = _without_credentials(value)
             elif _is_own(name):

@@ -375,7 +375,3 @@ def _step(holder: Any, token: str, path: str) -> Any:
     raise EffectError(
         "a pointer names nothing", path=path, code="effect.bad-pointer", hint="look whether it is there first"
     )
-
-
-def _text(value: Any) -> str:
-    return dumps(value).decode()

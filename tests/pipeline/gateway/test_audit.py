@@ -238,6 +238,8 @@ def test_a_key_that_cannot_be_used_ends_the_beginning_by_its_name(home: Path) ->
 @pytest.mark.parametrize(
     "bad",
     [
+        {"store": 5},
+        {"store": "mysql://host/db", "audit": {"key_file": "k"}},
         {"store": "postgresql://host/db"},
         {"store": "postgresql://me:word@host/db", "audit": {"key_file": "k"}},
         {"audit": {"content": "some"}},

@@ -116,6 +116,7 @@ def test_parts_that_went_on_unevaluated_are_counted_by_the_record(action: str, e
 
     metrics.recorded(replace(said, unevaluated=7 - evaluated))
     metrics.recorded(said)
+    metrics.recorded(replace(said, kind="config", unevaluated=7))
 
     assert f"cmf_forwarded_unevaluated_total {counted}\n" in metrics.text()
 

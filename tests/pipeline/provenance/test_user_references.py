@@ -132,6 +132,8 @@ def test_where_the_user_chooses_one_of_a_list_another_is_named_by_a_mere_word(sa
     assert is_named(said, {"plan": plan, "notes": [note]}, to="Mette Holm") is marked
     assert not is_named(said, {"plan": plan, "notes": []}, to="Mette Holm")
     assert not is_named(said, [plan | {"Mette Holm": "x"} | {"early": []}, note], to="Mette Holm")
+    longer = plan | {"early": ["Mette Holm Lund"]}
+    assert not is_named(said, {"plan": longer, "notes": [note]}, to="Mette Holm")
 
 
 @pytest.mark.spec("PROV-3")

@@ -45,7 +45,7 @@ TOOL = {"tool_calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}], 
 TWICE = {"error": {"status": 500, "message": "asked twice"}}
 
 
-def says(text: str, **more: Any) -> dict[str, Any]:
+def says(text: Any, **more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": text}], **more}
 
 
@@ -321,6 +321,23 @@ def test_a_request_that_was_kept_alive_ends_in_an_error_event_if_its_upstream_fa
 
     assert (status, raw.startswith(PINGS["openai_chat"])) == (200, True)
     assert b'"error"' in raw
+
+
+@pytest.mark.spec("GW-89", "GW-11")
+def test_a_request_that_was_kept_alive_ends_in_an_error_event_if_its_upstream_cannot_be_asked(tmp_path: Path) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://images.example/a.png"}}
+    content = [{"type": "text", "text": "pay"}, picture]
+    upstreams = {"up": {"dialect": "ollama", "base_url": "http://127.0.0.1:9"}}
+    with (
+        serving(tmp_path, settings(tmp_path, ping_seconds=0.1) | {"upstreams": upstreams}) as url,
+        posted(url, CHAT, says(content, stream=True)) as asked,
+    ):
+        time.sleep(0.4)
+        person(tmp_path).answers()
+        status, _, raw = asked.result(20)
+
+    assert (status, raw.startswith(PINGS["openai_chat"])) == (200, True)
+    assert b"resolve them first" in raw
 
 
 @pytest.mark.spec("GW-89")
