@@ -22,7 +22,7 @@ from pipeline.audit.query import Disposition, exactly
 from pipeline.authoring.playground.server import SAFE_HEADERS, TYPES, limited_body
 from pipeline.decisions.display import visible
 from pipeline.decisions.errors import ApprovalError, AuditError, PipelineError, StoreError, needs
-from pipeline.review import actions, approving, detail, lists, oversight, revisions
+from pipeline.review import actions, approving, detail, lists, oversight, revisions, tools
 from pipeline.review.access import Authenticator, Forms, Named, Person, Refused, Role, SignedIn
 from pipeline.review.site import Answer, Download, Page, Redirect, Site, Visit
 
@@ -64,6 +64,7 @@ _PAGES: Final[dict[str, _Handler]] = {
     "/policies": revisions.policies,
     "/policies/compare": revisions.compare,
     "/policies/{revision}": revisions.policy,
+    "/tools": tools.tools,
     "/integrity": oversight.integrity,
     "/signoffs": oversight.signoffs,
     "/signoffs/{id}": oversight.signoff,

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow, pytest
 LONG = "L" * 10_000
 PAGES = ("/sessions", "/sessions?q=needs:review", "/decisions", "/approvals", "/signoffs", "/policies", "/integrity")
 LOOKS: Final[tuple[tuple[int, Literal["light", "dark"]], ...]] = ((390, "light"), (1280, "light"), (1280, "dark"))
-MORE = ("/charts", "/sign?q=verdict:deny", "/nowhere", "/sessions?q=nonsense")
+MORE = ("/charts", "/tools", "/sign?q=verdict:deny", "/nowhere", "/sessions?q=nonsense")
 
 
 @pytest.fixture(scope="module")
