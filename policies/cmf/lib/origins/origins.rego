@@ -53,15 +53,21 @@ said_by_others(entry) if {
 # description: True if someone trusted said each piece of `entry`, a list or a name with its address.
 pieced(entry) if {
 	entry.type == "string"
-	every piece in _pieces[entry.path] {
-		trusted(piece)
-	}
+	entry.path in _pieced
+	not entry.path in _strangely_pieced
 }
 
-# By the path of the text that they are pieces of: looking through all entries for each text would take the square.
-_pieces[entry.path] contains entry if {
-	some entry in input.origins
-	entry.type == "piece"
+# The paths of texts with pieces, and of those with one that nobody trusted said. Looking through all entries for each
+# text would take the square of them.
+_pieced contains piece.path if {
+	some piece in input.origins
+	piece.type == "piece"
+}
+
+_strangely_pieced contains piece.path if {
+	some piece in input.origins
+	piece.type == "piece"
+	not trusted(piece)
 }
 
 # METADATA
